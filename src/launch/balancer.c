@@ -15,7 +15,7 @@ SIZED_NO_TAIL(gd_launch_gpu, share);
 SIZED_NO_TAIL(gd_launch_summary, idle_seconds);
 
 struct gd_balancer {
-	struct gd_launch_gpu **gpus; /* by number; each an allocation of its own */
+	struct gd_launch_gpu **gpus; /* by number; each is a separate allocation */
 	size_t num_gpus, gpus_capacity;
 	struct gd_launch_failure **failures; /* each one allocation, with its strings */
 	size_t num_failures, failures_capacity;
@@ -23,12 +23,12 @@ struct gd_balancer {
 	uint64_t bytes;
 	double audio, processing;
 	double rtf_processing;  /* of files whose audio seconds are known */
-	uint64_t audio_unknown; /* of those done */
+	uint64_t audio_unknown; /* of the files done */
 	uint64_t start_ns, end_ns;
 	double loading, idle;
 };
 
-/* The GPU of that number; a new one is inserted in its place. */
+/* The GPU with this number; a new one is inserted in order. */
 static int get_gpu(struct gd_balancer *b, int64_t number, struct gd_launch_gpu **ret)
 {
 	size_t at = 0;

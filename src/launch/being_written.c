@@ -17,12 +17,12 @@ static bool has_changed_just_now(const struct stat *st)
 	struct timespec now;
 	clock_gettime(CLOCK_REALTIME, &now);
 	time_t age = now.tv_sec - st->st_mtim.tv_sec;
-	return age >= 0 && age < QUIET_SECONDS; /* a time in the future says nothing */
+	return age >= 0 && age < QUIET_SECONDS; /* ignore a time in the future */
 }
 
 /*
- * A read lease is refused (EAGAIN) while the file is open for writing. It is given back at once; a writer that opens
- * the file in between waits that long, and its signal to us must be one that is ignored by default.
+ * A read lease is refused (EAGAIN) while the file is open for writing. The lease is given back at once. A writer that
+ * opens the file in between waits that long, and the kernel signals us: use a signal that is ignored by default.
  */
 bool being_written(int fd, const struct stat *st)
 {
@@ -33,6 +33,6 @@ bool being_written(int fd, const struct stat *st)
 		return has_changed_just_now(st);
 	if (fcntl(file, F_SETLEASE, F_RDLCK) < 0)
 		return errno == EAGAIN || has_changed_just_now(st);
-	(void)fcntl(file, F_SETLEASE, F_UNLCK); /* closing does it, too */
+	(void)fcntl(file, F_SETLEASE, F_UNLCK); /* closing releases it, too */
 	return false;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether somebody still writes a file of a live folder. */
+/* Whether a file of a watched folder is still being written. */
 #ifndef LAUNCH_BEING_WRITTEN_H
 #define LAUNCH_BEING_WRITTEN_H
 
@@ -7,9 +7,9 @@
 #include <sys/stat.h>
 
 /*
- * The kernel tells whether a file of ours is open for writing. Of other users' files, and on file systems without
- * leases, only the time of the last change is known: such a file counts as being written for two seconds after it. fd
- * may be one of O_PATH.
+ * For our own files, the kernel reports whether they are open for writing. For other users' files, and on file systems
+ * without leases, only the time of the last change is known: such a file counts as being written for two seconds after
+ * it. fd may be opened with O_PATH.
  */
 bool being_written(int fd, const struct stat *st);
 

@@ -19,7 +19,7 @@
 #include "base/signals.h"
 #include "base/utf8.h"
 
-#define REAP_MS           5000 /* for processes that were killed; one stuck in the kernel is left to it */
+#define REAP_MS           5000 /* wait for killed processes; do not wait longer for one stuck in the kernel */
 #define EXIT_NOT_EXECUTED 127
 #define LINE_MAX_BYTES    400
 
@@ -33,7 +33,7 @@ struct start {
 	volatile int error;
 };
 
-/* In the child, in the parent's memory: nothing here allocates or leaves a trace but s->error. */
+/* In the child, in the parent's memory: must not allocate or change anything but s->error. */
 static _Noreturn void enter(struct start *s)
 {
 	const struct sigaction usual = {.sa_handler = SIG_DFL};
@@ -49,7 +49,7 @@ static _Noreturn void enter(struct start *s)
 	_exit(EXIT_NOT_EXECUTED);
 }
 
-/* Not fork(): it would copy the page tables, for each file. */
+/* vfork(), because fork() would copy the page tables for each file. */
 static __attribute__((noinline)) pid_t start(struct start *s)
 {
 	pid_t pid = vfork();
@@ -122,7 +122,7 @@ int child_start(struct child *c, char *const argv[], bool talks)
 	return r;
 }
 
-/* ---- What it says on standard error ------------------------------------- */
+/* ---- Standard error ----------------------------------------------------- */
 
 static void keep_tail(struct child *c, const char *data, size_t size)
 {
@@ -139,7 +139,7 @@ static void keep_tail(struct child *c, const char *data, size_t size)
 void child_read_log(struct child *c)
 {
 	char buf[16384];
-	/* More than a pipe holds: one that never stops talking does not keep us here. */
+	/* More than a pipe holds, but limited: a program that never stops writing must not keep us here. */
 	for (int i = 0; i < 8 && c->log >= 0; i++) {
 		ssize_t n = read(c->log, buf, sizeof(buf));
 		if (n < 0 && errno == EINTR)
@@ -151,14 +151,14 @@ void child_read_log(struct child *c)
 			return;
 		}
 		keep_tail(c, buf, (size_t)n);
-		/* Nobody reads our log: no reason for the work to fail. */
+		/* A failed write to our log must not fail the work. */
 		(void)file_write_all(STDERR_FILENO, buf, (size_t)n);
 		if ((size_t)n < sizeof(buf))
 			return;
 	}
 }
 
-/* The last line of its standard error that is not empty, made printable; "" if there is none. */
+/* The last non-empty line of its standard error, made printable; "" if there is none. */
 static void last_line(const struct child *c, char *to, size_t room)
 {
 	size_t end = c->tail_size;
@@ -180,14 +180,14 @@ void child_signal(struct child *c, int signal)
 	kill(-c->process.pid, SIGCONT);
 }
 
-/* What it started and left behind is our child by now, for a worker is a subreaper. */
+/* Processes that it left behind are our children now, because a worker is a subreaper. */
 static void end_orphans(void)
 {
 	uint64_t deadline = clock_now_ns() + REAP_MS * NS_PER_MS;
 	for (;;) {
 		siginfo_t info = {0};
 		if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) < 0 && errno != EINTR)
-			return; /* ECHILD: there is none, as is usual */
+			return; /* ECHILD: usually there are none */
 		if (info.si_pid)
 			continue;
 		process_signal_descendants(getpid(), SIGKILL);
@@ -197,7 +197,7 @@ static void end_orphans(void)
 	}
 }
 
-/* The group is killed before its leader is waited for: until then the number can be nobody else's. */
+/* Kills the group before reaping its leader: until then the number cannot be reused. */
 void child_end(struct child *c)
 {
 	if (pidref_is_set(&c->process)) {

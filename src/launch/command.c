@@ -11,7 +11,7 @@
 /* Everything else may mean something to a shell. */
 static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./,:@%^" BLANKS;
 
-/* Words that no program stands for. */
+/* Words of the shell that are not programs. */
 static const char *const builtins[] = {".", ":", "case", "cd", "command", "eval", "exec", "export", "for", "if", "set",
 	"trap", "ulimit", "umask", "while"};
 
@@ -22,7 +22,7 @@ static bool needs_shell(const char *command)
 	for (size_t i = 0; i < sizeof(builtins) / sizeof(builtins[0]); i++)
 		if (strlen(builtins[i]) == size && memcmp(builtins[i], word, size) == 0)
 			return true;
-	/* An "=" is fine in an argument, but not in the first word: that is an assignment. */
+	/* An "=" is fine in an argument, but makes the first word an assignment. */
 	if (memchr(word, '=', size))
 		return true;
 	for (const char *p = command; *p; p++)
@@ -31,7 +31,7 @@ static bool needs_shell(const char *command)
 	return false;
 }
 
-/* Cuts the text into words, in place; returns how many. */
+/* Splits the text into words, in place; returns their number. */
 static size_t split(char *text, char **words)
 {
 	size_t n = 0;

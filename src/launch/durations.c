@@ -28,7 +28,7 @@ struct durations {
 	pthread_t thread;
 };
 
-/* Seconds of one file below `folder`; -1: unknown. `path` is only room, reused from file to file. */
+/* Seconds of one file below `folder`; -1: unknown. `path` is a buffer, reused from file to file. */
 static double read_one(
 	const char *folder, const struct gd_found *file, gd_seconds_reader *reader, void *context, struct text *path)
 {
@@ -47,7 +47,7 @@ size_t gd_files_read_seconds(struct gd_files *files, gd_seconds_reader *reader, 
 	size_t learned = 0;
 	cleanup_(text_finish) struct text path = {0};
 	for (size_t i = 0; i < files->count; i++) {
-		struct gd_found *f = (struct gd_found *)files->files[i]; /* ours, and const for the caller only */
+		struct gd_found *f = (struct gd_found *)files->files[i]; /* ours; const for the caller only */
 		if (found_has_seconds(f))
 			continue;
 		double seconds = read_one(files->folder, f, reader, context, &path);
@@ -79,7 +79,7 @@ static void *read_all(void *arg)
 	return NULL;
 }
 
-/* Signals are for the threads of the host. */
+/* Signals go to the threads of the host program. */
 static int start_thread(struct durations *d)
 {
 	sigset_t all, before;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* In which order files are worked on, and the names of the strategies. */
+/* The order in which files are processed, and the names of the strategies. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ int gd_balance_order(const struct gd_found *const *files, size_t count, enum gd_
 
 int gd_share_order(const size_t *gpus, size_t count, size_t num_gpus, size_t *ret_order)
 {
-	/* How many of its own each GPU has had: the turn of a file. */
+	/* The number of files that each GPU has had so far: the turn of its next file. */
 	cleanup_(freep) size_t *turn = calloc(num_gpus ? num_gpus : 1, sizeof(*turn));
 	cleanup_(freep) struct weighed *list = calloc(count ? count : 1, sizeof(*list));
 	if (!turn || !list)
@@ -79,7 +79,7 @@ int gd_share_order(const size_t *gpus, size_t count, size_t num_gpus, size_t *re
 			return -EINVAL;
 	for (size_t i = 0; i < count; i++)
 		list[i] = (struct weighed){-(double)turn[gpus[i]]++, i};
-	/* Within a turn by GPU, not by name. */
+	/* Within a turn, order by GPU, not by name. */
 	for (size_t i = 0; i < count; i++)
 		list[i].weight -= (double)gpus[i] / (double)num_gpus;
 	qsort(list, count, sizeof(*list), heavier_first);

@@ -14,10 +14,10 @@ SIZED_NO_TAIL(gd_file, seconds);
 
 #define MAGIC UINT32_C(0x656c6966) /* "file" */
 
-/* Then the three strings, each with its NUL. */
+/* Followed by the three strings, each with its NUL. */
 struct file_header {
 	uint32_t magic;
-	uint32_t path_size; /* with the NUL, as the others */
+	uint32_t path_size; /* with the NUL, like the others */
 	uint32_t output_dir_size;
 	uint32_t stem_size;
 	uint64_t size_bytes;
@@ -52,7 +52,7 @@ void file_task_write(const struct gd_file *file, void *ret)
 	put_string(p, file->stem, h.stem_size);
 }
 
-/* The string at *p, which has its one NUL at its end; or NULL. */
+/* The string at *p, whose only NUL is at its end; or NULL. */
 static const char *take_string(const char **p, uint32_t size)
 {
 	const char *string = *p;

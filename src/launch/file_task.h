@@ -11,7 +11,7 @@
 
 /* Bytes that file_task_write() needs. */
 size_t file_task_size(const struct gd_file *file);
-/* `ret` has that much room. */
+/* `ret` has this size. */
 void file_task_write(const struct gd_file *file, void *ret);
 /* Pointers into the task's bytes. -EBADMSG: they are not a file. */
 int file_task_read(const struct gd_bytes *task, struct gd_file *ret);

@@ -26,20 +26,20 @@ SIZED_NO_TAIL(gd_files, other_folders);
 SIZED_NO_TAIL(gd_found, seconds);
 
 #define ASK_EVERY 64
-/* Folders inside each other. Each is opened from the searched folder on, so the work grows with the square of it. */
+/* Depth of nested folders. Each is opened starting at the searched folder, so the work grows with its square. */
 #define MAX_DEPTH 128
 
-/* What is being read, and the folders it is in: a link back to one of them is a loop. */
+/* The folder being read, and the folders above it: a link back to one of them is a loop. */
 struct level {
 	const struct level *above;
-	bool linked;    /* a link led here */
+	bool linked;    /* reached through a link */
 	unsigned depth; /* 0: the searched folder */
 	dev_t device;
 	ino_t inode;
 };
 
 struct folder_entry {
-	uint64_t key; /* the first bytes in which the names of a folder differ */
+	uint64_t key; /* the first bytes at which the names of a folder differ */
 	char *path;
 	uint64_t size_bytes;
 	int64_t mtime_ns;
@@ -47,14 +47,14 @@ struct folder_entry {
 	bool is_link;
 };
 
-/* The entries of one folder that are wanted or to be entered. */
+/* The entries of one folder that are wanted files or folders to enter. */
 struct folder {
 	struct folder_entry *list;
 	size_t count, capacity;
-	size_t name_at; /* where names begin in the paths */
+	size_t name_at; /* offset of the names in the paths */
 };
 
-/* What was found, with all that it owns. The public part is the first member: gd_files_free() gets its address. */
+/* The result of a search, with everything it owns. The public part comes first: gd_files_free() gets its address. */
 struct found_files {
 	struct gd_files files;
 	struct arena arena;
@@ -77,7 +77,7 @@ struct finder {
 	dev_t excluded_device;
 	ino_t excluded_inode;
 	unsigned seen;
-	struct path_map visited; /* folders that were read, by "DEVICE:INODE"; the numbers mean nothing */
+	struct path_map visited; /* folders that were read, by "DEVICE:INODE"; the numbers are unused */
 };
 
 void gd_files_free(struct gd_files *files)
@@ -92,7 +92,7 @@ void gd_files_free(struct gd_files *files)
 	free(f);
 }
 
-/* ---- What is kept --------------------------------------------------------- */
+/* ---- Results -------------------------------------------------------------- */
 
 static int warn(struct finder *f, const char *format, ...) GD_PRINTF(2, 3);
 static int warn(struct finder *f, const char *format, ...)
@@ -123,7 +123,7 @@ static int keep(struct found_files *found, const struct folder_entry *e)
 	return 0;
 }
 
-/* When all files are there: the list moves while it grows. */
+/* Only when all files have been found: the list moves while it grows. */
 static int point_to_files(struct found_files *found)
 {
 	size_t count = found->files.count;
@@ -161,7 +161,7 @@ static int folder_add(
 		.size_bytes = (uint64_t)st->st_size,
 		.mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
 		.is_folder = S_ISDIR(st->st_mode),
-		.is_link = d->d_type != DT_DIR, /* or the file system does not tell */
+		.is_link = d->d_type != DT_DIR, /* or the file system does not report it */
 	};
 	return 0;
 }
@@ -180,7 +180,7 @@ static void note_other(struct finder *f, const char *prefix, size_t prefix_lengt
 	files->other = path;
 }
 
-/* What there is under this name. 1: nothing that is wanted, said where that is not obvious. */
+/* Examines a name. 1: nothing that is wanted; warns if the reason is not obvious. */
 static int examine(struct finder *f, int fd, const struct dirent *d, const char *prefix, bool wanted, struct stat *ret)
 {
 	cleanup_(closep) int entry = -1;
@@ -189,7 +189,7 @@ static int examine(struct finder *f, int fd, const struct dirent *d, const char 
 	if (r == 0)
 		return 0;
 	if (!objection && (!wanted || (r == -ENOENT && d->d_type != DT_LNK)))
-		return 1; /* gone meanwhile */
+		return 1; /* removed meanwhile */
 	int said = warn(f, "'%s%s' is left out: %s", prefix, d->d_name,
 		objection      ? objection
 		: r == -ENOENT ? "the link leads nowhere"
@@ -197,7 +197,7 @@ static int examine(struct finder *f, int fd, const struct dirent *d, const char 
 	return said < 0 ? said : 1;
 }
 
-/* A name that was read. Those that can be neither a file we want nor a folder to enter cost no look at them. */
+/* Handles a name. Does not stat names that can be neither a wanted file nor a folder to enter. */
 static int take_name(struct finder *f, int fd, const struct dirent *d, const char *prefix, struct folder *to)
 {
 	const char *name = d->d_name;
@@ -263,8 +263,8 @@ static int by_name(const void *x, const void *y)
 }
 
 /*
- * Names of a folder often begin alike ("recording-0000…"): they are compared by the
- * eight bytes after that, as one number, which mostly decides.
+ * Names of a folder often share a prefix ("recording-0000…"): compare the eight bytes after it as one number first,
+ * which usually decides.
  */
 static void folder_sort(struct folder *folder)
 {
@@ -301,7 +301,7 @@ static int enter(struct finder *f, const char *path, bool is_link, const struct 
 		prefix = NULL;
 		return -ENOMEM;
 	}
-	/* Anybody who can write a folder on the way may have put a link in its place since it was read. */
+	/* Anyone who can write to a folder on the path may have replaced it with a link since it was read. */
 	struct stat st;
 	const char *objection;
 	cleanup_(closep) int entry = -1;
@@ -313,7 +313,7 @@ static int enter(struct finder *f, const char *path, bool is_link, const struct 
 		r = -errno;
 	close_fd(&entry);
 	if (r == -ENOENT)
-		return 0; /* gone meanwhile */
+		return 0; /* removed meanwhile */
 	if (r < 0)
 		return warn(f, "folder '%s' is left out: %s", path, objection ? objection : error_words(r));
 	return walk(f, fd, prefix, is_link, above);
@@ -321,7 +321,7 @@ static int enter(struct finder *f, const char *path, bool is_link, const struct 
 
 /*
  * Why a folder is not read again, or NULL. Links can make billions of paths to a few folders, so a folder that was read
- * is not read again behind a link. A folder to which no link leads is always read: some file systems reuse inode
+ * is not read again through a link. A folder reached without a link is always read: some file systems reuse inode
  * numbers.
  */
 static int find_repetition(struct finder *f, const struct level *here, const char **ret_why)
@@ -343,7 +343,7 @@ static int find_repetition(struct finder *f, const struct level *here, const cha
 	return 0;
 }
 
-/* Reads it to its end and closes it before it looks deeper: no more than one is open at a time. */
+/* Reads the folder to its end and closes it before going deeper: only one folder is open at a time. */
 static int list_folder(struct finder *f, int fd, const char *prefix, const struct level *here, struct folder *ret)
 {
 	const char *why;
@@ -390,7 +390,7 @@ static int walk(struct finder *f, int fd, const char *prefix, bool is_link, cons
 	return r;
 }
 
-/* ---- The whole ------------------------------------------------------------ */
+/* ---- The search ----------------------------------------------------------- */
 
 static void note_excluded(struct finder *f, int root)
 {
@@ -403,7 +403,7 @@ static void note_excluded(struct finder *f, int root)
 	f->root_excluded = fstat(root, &searched) == 0 && searched.st_dev == st.st_dev && searched.st_ino == st.st_ino;
 }
 
-/* Links count as they are now; in a folder that was searched before there were none. */
+/* Resolves links as they are now; the path of a folder that was searched before has none. */
 static int open_root(const struct finder *f, const char *folder, char path[PATH_MAX], int *ret_fd)
 {
 	cleanup_(closep) int place = -1;

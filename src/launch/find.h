@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finding files: what there is beyond gd_files_find(). */
+/* Finding files: internal calls beyond gd_files_find(). */
 #ifndef LAUNCH_FIND_H
 #define LAUNCH_FIND_H
 
@@ -7,13 +7,14 @@
 
 #include "gpu_dispatch_launch.h"
 
-/* For the name of a result's folder and of a file in it, beyond the path of the input. */
+/* Bytes for the names of a result's folder and of a file in it, in addition to the path of the input. */
 #define FIND_PATH_MARGIN 512
 
-/* Called for each folder before its entries are read: its descriptor, and the prefix of their paths. Negative: end. */
+/* Called for each folder before its entries are read, with its descriptor and the prefix of their paths. A negative
+ * return value ends the search. */
 typedef int find_folder_fn(void *context, int fd, const char *prefix);
 
-/* Another search of the folder of a gd_files. Its path had no links when it was found. */
+/* Another search of the folder of a gd_files. Its path had no links at the first search. */
 struct find_again {
 	find_folder_fn *on_folder;
 	void *context;
@@ -24,16 +25,17 @@ int find_files(const char *folder, const struct gd_find_options *options, const 
 	struct gd_files **ret, struct gd_error *err);
 
 /*
- * Opens the input folder with O_PATH, by the path of a gd_files. -EPERM: a link of another user is in this path now, so
- * that he chooses the folder.
+ * Opens the input folder with O_PATH, by the path of a gd_files. -EPERM: the path now contains a link of another user,
+ * who would choose the folder.
  */
 int find_open_folder(const char *path, int *ret_fd);
 
 /*
- * Opens an entry of an input folder, which may be a link, with O_PATH. -EPERM: it is not used as input, *ret_objection
- * says why. A path through a link of another user, also one behind a link of ours, must not lead to a folder, to a file
- * of ours, or to a third user's file that not everybody can read: the link's owner may not be allowed to read it, and
- * the results would tell him. For root, all files are "ours" except those of the link's owner.
+ * Opens an entry of an input folder, which may be a link, with O_PATH. -EPERM: it is not used as input, and
+ * *ret_objection says why. A path through a link of another user, even one reached through a link of ours, must not
+ * lead to a folder, to a file of ours, or to a third user's file that is not world-readable: the link's owner may not
+ * be allowed to read it, and the results would disclose it. For root, all files are "ours" except those of the link's
+ * owner.
  */
 int find_open_entry(int folder_fd, const char *path, int *ret_fd, struct stat *ret, const char **ret_objection);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An entry of an input folder that may be a link of somebody who means harm. */
+/* An entry of an input folder that may be a malicious link. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 #include "base/trust.h"
 #include "launch/find.h"
 
-/* chooser: the other user who has chosen the target. */
+/* chooser: the other user, who chose the target. */
 static const char *find_objection(uid_t chooser, const struct stat *target)
 {
 	uid_t user = geteuid();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which names of files are meant: patterns as in the shell, of which one must match. */
+/* Which file names are wanted: shell patterns, of which one must match. */
 #ifndef LAUNCH_FIND_PATTERN_H
 #define LAUNCH_FIND_PATTERN_H
 
@@ -11,7 +11,7 @@
 struct find_pattern {
 	const char *text;
 	size_t length;
-	bool suffix; /* "*" and then nothing special */
+	bool suffix; /* "*" followed by literal text */
 };
 
 /* Start from {0}. */
@@ -20,10 +20,10 @@ struct find_patterns {
 	size_t count;
 };
 
-/* -EINVAL and why, for a pattern that can match no name. */
+/* -EINVAL with the reason for a pattern that cannot match any name. */
 int find_check_pattern(const char *pattern, struct gd_error *err);
 
-/* Without texts: *.wav. The texts stay the caller's, and must live as long. -EINVAL, -ENOMEM. */
+/* Without texts: *.wav. The texts stay the caller's and must outlive the patterns. -EINVAL, -ENOMEM. */
 int find_patterns_init(struct find_patterns *p, const char *const *texts, size_t count, struct gd_error *err);
 void find_patterns_finish(struct find_patterns *p);
 bool find_patterns_match(const struct find_patterns *p, const char *name, size_t length);

@@ -16,7 +16,7 @@
 
 #define NAMES       (IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE)
 #define FOLDERS     (IN_MOVED_FROM | IN_MOVE_SELF | IN_DELETE_SELF)
-#define READ_MOST   16 /* buffers per turn: others want theirs */
+#define READ_MOST   16 /* buffers per turn, so that other work gets its turn */
 #define READ_BUFFER 16384
 
 struct watched_folder {
@@ -26,10 +26,10 @@ struct watched_folder {
 
 struct folder_watch {
 	int fd;
-	struct watched_folder *folders; /* by watch descriptor: small numbers that are never used again */
+	struct watched_folder *folders; /* by watch descriptor: small numbers that are never reused */
 	size_t count, capacity;
-	uint64_t search; /* number of the last one */
-	int error;       /* of the last one */
+	uint64_t search; /* number of the last search */
+	int error;       /* of the last search */
 	bool stale;
 	bool recursive;
 };
@@ -81,7 +81,7 @@ void folder_watch_begin_search(struct folder_watch *w)
 {
 	w->search++;
 	w->error = 0;
-	w->stale = false; /* what happens from here on counts again */
+	w->stale = false; /* events from here on count again */
 }
 
 static int keep_prefix(struct folder_watch *w, size_t number, const char *prefix)

@@ -38,10 +38,10 @@ int history_refuse(const char *path, const char *objection, struct gd_error *err
 struct history_loading {
 	struct history *history;
 	const char *input;   /* the input folder of the run that is being read */
-	struct gd_error why; /* of a failure that is not the file's */
+	struct gd_error why; /* of a failure other than a bad line */
 };
 
-/* A path, any bytes but NUL, NUL-terminated in `out`. Returns its length. */
+/* Decodes a path (any bytes but NUL) into `out`, NUL-terminated. Returns its length. */
 static int get_path(const struct history_bytes *path, char out[PATH_MAX])
 {
 	if (history_bytes_room(path) >= PATH_MAX)
@@ -69,7 +69,7 @@ static int take_run(struct history_loading *r, const struct history_line *line)
 	return 0;
 }
 
-/* A copy of the path, or the one that it is equal to. */
+/* A copy of the path, or `other` if they are equal. */
 static const char *keep_path(struct history *h, const char *path, size_t length, const char *other)
 {
 	if (other && strcmp(other, path) == 0)

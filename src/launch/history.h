@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What earlier runs have done, as launch.jsonl in the output folder says: of each file, the last line counts.
+ * The results of earlier runs, from launch.jsonl in the output folder: for each file, the last line counts.
  *
  * Loading changes nothing on disk and takes no lock; history_writer.h adds lines.
  */
@@ -16,7 +16,7 @@
 
 #define HISTORY_NAME "launch.jsonl"
 
-/* The last thing that was said of a file. */
+/* The last line of a file. */
 struct history_entry {
 	const char *file;   /* below the input folder */
 	const char *output; /* below the output folder */
@@ -41,7 +41,7 @@ struct history {
 
 /*
  * Loads the file into an empty (zero) history; a missing file has no lines. `checked`: refuse a file that other users
- * can write, who could say that anything is done.
+ * can write, because they could mark any file as done.
  */
 int history_load(struct history *h, const char *path, bool checked, struct gd_error *err);
 void history_finish(struct history *h);

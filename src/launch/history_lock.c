@@ -28,7 +28,7 @@ static int open_file(const char *path, int *ret_fd, struct gd_error *err)
 {
 	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 	struct stat st;
-	/* Without O_CREAT first: with it, the kernel may refuse files of others without a reason. */
+	/* First without O_CREAT: with it, the kernel may refuse files of other users without a clear error. */
 	cleanup_(closep) int fd = open(path, flags);
 	if (fd < 0 && errno == ENOENT)
 		fd = open(path, flags | O_CREAT, 0600);
@@ -45,7 +45,7 @@ static int open_file(const char *path, int *ret_fd, struct gd_error *err)
 	return 0;
 }
 
-/* Whether the locked file is the one at the path: its last owner may have removed it after we opened it. */
+/* Whether the locked file is still the one at the path: its last owner may have removed it after we opened it. */
 static bool is_current(int fd, const char *path)
 {
 	struct stat mine, there;

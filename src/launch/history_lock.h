@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Holds off a second launcher in the same output folder: a locked file, launch.lock, as long as the launch lasts.
+ * Prevents a second launcher in the same output folder: a locked file, launch.lock, for the duration of the launch.
  *
- * It is a file of its own that only its owner can open. A lock on launch.jsonl itself could be taken by every user who
+ * It is a separate file that only its owner can open. A lock on launch.jsonl itself could be taken by every user who
  * can read the results.
  */
 #ifndef LAUNCH_HISTORY_LOCK_H
@@ -16,13 +16,13 @@ struct history_lock {
 };
 
 /*
- * Takes the lock in the directory of `history_path`. -EBUSY while another launcher has it. Where the file system has no
- * locks, one does without. `l` is {.fd = -1} before.
+ * Takes the lock in the directory of `history_path`. -EBUSY while another launcher has it. If the file system has no
+ * locks, continues without one. `l` is {.fd = -1} before.
  */
 int history_lock_take(struct history_lock *l, const char *history_path, struct gd_error *err);
-/* The same with any file; `busy` is the message of -EBUSY, to which the process that has it is added. */
+/* The same for any file; `busy` is the message of -EBUSY, to which the process that holds the lock is added. */
 int output_lock_take(struct history_lock *l, const char *lock_path, const char *busy, struct gd_error *err);
-/* Removes the file, and releases the lock. Nothing if it is not held. */
+/* Removes the file and releases the lock. Does nothing if it is not held. */
 void history_lock_release(struct history_lock *l);
 
 #endif

@@ -15,7 +15,7 @@
 
 static int parse(const char *text, size_t size, struct json_value *ret_event, struct history_line *ret)
 {
-	/* In the order in which they are written: the search goes on behind the last one found. */
+	/* In the order in which they are written: the search continues after the last one found. */
 	const struct {
 		const char *name;
 		struct json_value *value;
@@ -65,7 +65,7 @@ static enum history_event event_of(const struct json_value *event)
 	return json_is(event, "failed") ? HISTORY_FAILED : 0;
 }
 
-/* Whether a run's lines have checksums. What lines of later versions have is for take() to refuse. */
+/* Whether a run's lines have checksums. take() refuses lines of later versions. */
 static bool needs_checksum(const struct history_line *run)
 {
 	int64_t version;
@@ -91,8 +91,8 @@ static int take_line(struct history_reader *r, const char *text, size_t size, ui
 }
 
 /*
- * Another user can have made a file that is huge and takes no room on the disk, or grows while it is read. *ret_max:
- * how much is read of one that others can have written.
+ * Another user can have made a huge sparse file, or one that grows while it is read. *ret_max: the most bytes to read
+ * of a file that others can have written.
  */
 static int look_at_size(int fd, bool checked, uint64_t *ret_max)
 {

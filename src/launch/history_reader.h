@@ -22,7 +22,7 @@ enum history_event {
 	HISTORY_FAILED,  /* a file could not be processed */
 };
 
-/* Any bytes: as a string, or in base64 if they are not UTF-8. The base64 counts if both are there. */
+/* Any bytes: as a string, or in base64 if they are not UTF-8. If both are present, the base64 counts. */
 struct history_bytes {
 	struct json_value plain, coded;
 };
@@ -41,28 +41,28 @@ typedef int history_take_fn(void *context, const struct history_line *line);
 struct history_reader {
 	history_take_fn *take;
 	void *context;
-	bool skip_unfinished; /* ignore a last line without a newline: it may still be being written */
-	bool checked;         /* only a file that no other user can write is read; others are -EPERM */
+	bool skip_unfinished; /* ignore a last line without a newline: it may be incomplete */
+	bool checked;         /* -EPERM for a file that other users can write */
 	/* Filled in by history_reader_run(). */
-	bool checksums; /* of the last line: the run that it belongs to writes checksums */
+	bool checksums; /* of the last line: its run writes checksums */
 	uint64_t bad_lines, first_bad_line;
 	uint64_t size_read;    /* bytes */
 	const char *objection; /* after -EPERM: why, see base/trust.h */
 };
 
-/* Longer lines are not ours: the file is another user's, or has a hole. */
+/* We do not write longer lines: the file was written by another user, or has a hole. */
 #define HISTORY_MAX_LINE_BYTES    ((size_t)16 << 20)
 #define HISTORY_MAX_HOLE_BYTES    ((off_t)64 << 20)
 #define HISTORY_MAX_FOREIGN_BYTES ((uint64_t)256 << 20) /* of a file that others can have written */
 
 /* 0, a negative errno value of opening or reading the file, or what take() returned. -EFBIG: a line is too long. */
 int history_reader_run(struct history_reader *r, const char *path);
-/* What the code of history_reader_run() means. */
+/* The message for a code of history_reader_run(). */
 const char *history_reader_words(int code);
 
 /* The most bytes that history_bytes_decode() writes. */
 size_t history_bytes_room(const struct history_bytes *b);
-/* Without a NUL at the end. Returns how many bytes, or -EBADMSG if there is no such string. */
+/* Writes no NUL at the end. Returns the number of bytes, or -EBADMSG if there is no such string. */
 ssize_t history_bytes_decode(const struct history_bytes *b, char *out);
 
 #endif

@@ -27,7 +27,7 @@ int history_writer_open(struct history_writer *w, const char *path, bool checked
 	int r = history_lock_take(&w->lock, path, err);
 	if (r < 0)
 		return r;
-	/* Not for the group to write, whatever the umask is: nobody else says what is done. */
+	/* Not writable by the group, whatever the umask: only the owner records what is done. */
 	cleanup_(closep) int fd =
 		open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0644);
 	if (fd < 0)
@@ -39,7 +39,7 @@ int history_writer_open(struct history_writer *w, const char *path, bool checked
 	const char *objection = checked ? trust_objection(fd) : NULL;
 	if (objection)
 		return history_refuse(path, objection, err);
-	/* A torn line becomes one of its own; one that lacks nothing but its end is saved by it. */
+	/* Ends a torn line with a newline. If only the newline was missing, the line is valid again. */
 	char last = '\n';
 	if (st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) < 0)
 		return error_set(err, -errno, "reading '%s': %s", path, error_words(-errno));
@@ -125,7 +125,7 @@ int history_writer_flush(struct history_writer *w)
 			continue;
 		if (n <= 0)
 			return n < 0 ? -errno : -EIO;
-		/* The rest of a line that was cut will follow it: nobody else writes. */
+		/* The rest of a cut line will follow it, because there is no other writer. */
 		w->pending_sent += (size_t)n;
 	}
 	text_clear(&w->pending);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Adds lines to launch.jsonl: one when a run begins, one for each file that came to an end, as it does.
+ * Adds lines to launch.jsonl: one when a run begins, and one for each file when it ends.
  *
  * One launcher at a time writes, under the lock of history_lock.h, which it holds from history_writer_open() to
  * history_writer_close(). Reading the file meanwhile (history.h) does not affect the lock. Lines that cannot be written
- * (the disk is full) are kept and tried again with the next line.
+ * (the disk is full) are kept and retried with the next line.
  */
 #ifndef LAUNCH_HISTORY_WRITER_H
 #define LAUNCH_HISTORY_WRITER_H
@@ -22,8 +22,8 @@ struct history_writer {
 
 #define HISTORY_WRITER_CLOSED ((struct history_writer){.lock = {.fd = -1}, .fd = -1})
 
-/* Creates the file if it is missing. -EBUSY while another launcher writes. `w` is closed before. For `checked`, see
- * history_load(). */
+/* Creates the file if it is missing. -EBUSY while another launcher writes. `w` must be closed before. For `checked`,
+ * see history_load(). */
 int history_writer_open(struct history_writer *w, const char *path, bool checked, struct gd_error *err);
 void history_writer_close(struct history_writer *w);
 /* The size of the file now, or a negative errno value. */
@@ -31,7 +31,7 @@ int64_t history_writer_size(const struct history_writer *w);
 
 struct history_run {
 	const char *input;
-	const char *worker; /* in words */
+	const char *worker; /* as text */
 	const char *fingerprint;
 	const struct gd_setting *settings;
 	size_t num_settings;
@@ -42,9 +42,9 @@ void history_writer_add_run(struct history_writer *w, const struct history_run *
 void history_writer_add(
 	struct history_writer *w, const struct history_entry *e, int gpu, int attempt, const char *error);
 int history_writer_flush(struct history_writer *w);
-/* Lines that are not in the file, or not whole. */
+/* Lines that are missing or incomplete in the file. */
 uint64_t history_writer_unwritten(const struct history_writer *w);
-/* On to the disk itself. */
+/* Syncs the file to the disk. */
 int history_writer_sync(struct history_writer *w);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What gpuq map and its workers pass to each other through the pool: a message with items, and its answer.
+ * Tasks and results between gpuq map and its workers: a message with items, and its answer.
  *
  * Both come from a process of ours, but a worker may be damaged: sizes are checked before use.
  */
@@ -18,9 +18,9 @@
 
 /* The codes with which a worker fails a message. */
 enum items_code {
-	ITEMS_FAILED = -5,         /* -EIO: the program has answered that it failed */
-	ITEMS_OUT_OF_MEMORY = -12, /* -ENOMEM: the program has answered that its memory does not suffice */
-	ITEMS_NOT_BEGUN = -11,     /* -EAGAIN: the program ended at another message; this one was not to blame */
+	ITEMS_FAILED = -5,         /* -EIO: the program answered that it failed */
+	ITEMS_OUT_OF_MEMORY = -12, /* -ENOMEM: the program answered that it is out of memory */
+	ITEMS_NOT_BEGUN = -11,     /* -EAGAIN: the program ended at another message, which is to blame */
 	ITEMS_LOST = -32,          /* -EPIPE: the program ended or broke the protocol at this message */
 };
 
@@ -37,7 +37,7 @@ void items_task_seal(struct text *t, uint32_t count, bool alone);
 /* -EBADMSG if the bytes are not a task. */
 int items_task_read(const struct gd_bytes *bytes, struct items_task *ret);
 
-/* Adds the answer to the next item: its result as JSON, or the reason of its failure as text. */
+/* Adds the answer to the next item: its result as JSON, or the reason for its failure as text. */
 void items_answer_put(struct text *t, bool failed, const void *data, size_t size);
 
 struct items_answer {

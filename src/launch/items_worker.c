@@ -2,10 +2,10 @@
 /*
  * The worker of gpuq map: a persistent program that gets items.
  *
- * A task of the pool is a message with items, and a batch of the pool is what the program has at a time: all messages
- * of a batch are sent at once, and each is answered as soon as the program has answered it. If the program ends or
- * breaks the protocol, its oldest message is to blame; the others go back as not begun. Then this worker exits, and the
- * pool sets up another.
+ * A task of the pool is a message with items, and a batch of the pool is all messages that the program has at a time:
+ * all messages of a batch are sent at once, and each is answered as soon as the program has answered it. If the program
+ * ends or breaks the protocol, its oldest message is to blame; the others go back as not begun. Then this worker exits,
+ * and the pool sets up another.
  */
 #include <errno.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 #include "launch/session.h"
 #include "launch/worker_hooks.h"
 
-#define LOOK_MS 20 /* how often gd_worker_cancelled() is looked at: there is no descriptor for it */
+#define LOOK_MS 20 /* how often to poll gd_worker_cancelled(): there is no descriptor for it */
 
 enum flight {
 	FLIGHT_WAITING = 0,
@@ -31,7 +31,7 @@ struct items_session {
 	struct session *session;
 	bool has_answered; /* this program, at least once */
 	struct text answer;
-	/* The messages of this batch, as many as the pool gave. */
+	/* The messages of this batch, as many as the pool sent. */
 	size_t count, next, answered; /* next: the first that was not sent */
 	struct items_task *tasks;
 	enum flight *flights;
@@ -47,7 +47,7 @@ static struct json_cursor enter(const struct json_value *array)
 	return c;
 }
 
-/* With the quotes of a string: the value as it stands in the text. */
+/* The value as in the text: a string includes its quotes. */
 static void put_result(struct text *t, const struct json_value *v)
 {
 	bool string = v->type == JSON_STRING;
@@ -64,7 +64,7 @@ static int put_error(struct text *t, const struct json_value *v)
 }
 
 /*
- * Packs results and errors, which must be as many as the items: 0, or -EBADMSG with the reason. The values were checked
+ * Packs results and errors; their number must match the items: 0, or -EBADMSG with the reason. The values were checked
  * when the line was read.
  */
 static int pack(struct text *t, const struct message *m, uint32_t count, const char **ret_why)
@@ -113,7 +113,7 @@ static void answer(struct gd_worker *w, struct items_session *s, size_t i, const
 
 /* ---- The end of a program ----------------------------------------------- */
 
-/* Reports what became of the messages without an answer, and leaves the rest to a fresh worker. */
+/* Reports the outcome of messages without an answer, and leaves the rest to a fresh worker. */
 static _Noreturn void leave(struct gd_worker *w, struct items_session *s, bool blame, const char *words)
 {
 	for (size_t i = 0; i < s->count; i++) {
@@ -126,7 +126,7 @@ static _Noreturn void leave(struct gd_worker *w, struct items_session *s, bool b
 	_exit(1);
 }
 
-/* The message that an answer belongs to. A program that answers what it was not asked cannot be trusted any more. */
+/* The message that an answer belongs to. A program that answers a message it does not have is not trusted any more. */
 static size_t find(struct gd_worker *w, struct items_session *s, int64_t id)
 {
 	for (size_t i = 0; i < s->next; i++)
@@ -186,7 +186,7 @@ static void converse(struct gd_worker *w, struct items_session *s)
 			child_signal(&s->session->program.child, SIGTERM);
 		}
 	}
-	/* It may be about to end, because it was told to. */
+	/* It may be about to exit, because it was told to. */
 	if (told)
 		leave(w, s, false, "");
 }
@@ -202,7 +202,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 		if (items_task_read(&tasks[i], &s->tasks[i]) < 0)
 			return gd_worker_fail(w, -EBADMSG, "the task has no items");
 	}
-	/* A program that ended between two messages, after so many of them for example, has done no harm. */
+	/* It is fine for a program to end between two messages, for example after a number of them. */
 	if (!program_lives(&s->session->program)) {
 		child_end(&s->session->program.child);
 		s->has_answered = false;

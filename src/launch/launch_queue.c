@@ -16,7 +16,7 @@ int launch_queue_place(struct launch_queue *q, size_t num_gpus)
 	return 0;
 }
 
-/* Room for `more` files. Those that have left the line give theirs up when they are most of it. */
+/* Makes space for `more` files. Reclaims the space of files that have left once they are the majority. */
 static int line_reserve(struct launch_line *line, size_t more)
 {
 	if (line->next > line->count / 2) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The files that no worker has yet: in one line for whichever GPU is free, or, where a strategy has placed them, in one
- * line per GPU. A GPU that has no worker any more leaves its line to the others.
+ * The files that no worker has yet: in one line for any free GPU, or in one line per GPU if a strategy has placed them.
+ * When a GPU has lost its last worker, the other GPUs take over its line.
  */
 #ifndef LAUNCH_LAUNCH_QUEUE_H
 #define LAUNCH_LAUNCH_QUEUE_H
@@ -32,7 +32,7 @@ void launch_queue_finish(struct launch_queue *q);
 
 /* How many files are left. */
 size_t launch_queue_left(const struct launch_queue *q);
-/* The GPU is lost: what is left of its line is for any GPU. -ENOMEM: it stays where it is. */
+/* The GPU is lost: any GPU may take the rest of its line. -ENOMEM: nothing is changed. */
 int launch_queue_release(struct launch_queue *q, size_t line);
 
 static inline bool launch_line_is_empty(const struct launch_line *line)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What can be wrong with the options of a launch. */
+/* Checks the options of a launch. */
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -20,7 +20,7 @@ SIZED_NO_TAIL(gd_launch_options, watch);
 
 #define MOST_WORKERS_PER_GPU 1024
 
-/* Those that were found so far. */
+/* The mistakes found so far. */
 struct mistakes {
 	void (*fn)(void *context, const struct gd_error *err);
 	void *context;
@@ -51,7 +51,7 @@ const char *launcher_output_dir(const struct gd_launch_options *o)
 bool launcher_worker(const struct gd_launch_options *o, struct launch_worker *ret)
 {
 	*ret = (struct launch_worker){.settings = o->settings, .num_settings = o->num_settings};
-	/* One that has forgotten to flush its "ready" would never be heard of. */
+	/* Without a limit, a program that forgets to flush its "ready" would hang forever. */
 	ret->ready_timeout_ms = o->setup_timeout_ms ? o->setup_timeout_ms : PROGRAM_READY_MS;
 	if (o->command) {
 		ret->kind = LAUNCH_TEMPLATE;
@@ -93,7 +93,7 @@ static bool refuses_output(const char *path, struct gd_error *err)
 	return r < 0 && r != -ENOENT;
 }
 
-/* The folder, or the nearest one above it that is there: can one write into it? */
+/* Checks that the folder, or its nearest existing parent, is writable. */
 static void check_output(const struct gd_launch_options *o, struct mistakes *m)
 {
 	const char *given = launcher_output_dir(o);
@@ -154,8 +154,8 @@ static void check_gpus(const struct gd_launch_options *o, struct mistakes *m, st
 }
 
 /*
- * A plug-in is resolved to its path, which o->plugin is from here on. Without a worker it is the recognizer that is
- * installed; if there is none, gd_launcher_run() says so: folder, files and GPUs can be looked at without one.
+ * Resolves a plug-in to its path and stores it in o->plugin. The default worker is the installed speech recognizer; if
+ * none is installed, only gd_launcher_run() fails: folder, files and GPUs can be inspected without a worker.
  */
 static void find_plugin(struct gd_launch_options *o, struct mistakes *m, struct launcher_inputs *in)
 {
@@ -207,7 +207,7 @@ static void check_numbers(const struct gd_launch_options *o, struct mistakes *m)
 		mistake(m, -EINVAL, "output %d is none of enum gd_output", (int)o->output);
 }
 
-/* The options get a copy of the settings, as strings. If one is wrong, they get none. */
+/* Gives the options a copy of the settings, as strings; none if one is wrong. */
 static void check_settings(struct gd_launch_options *o, struct mistakes *m, struct gd_setting **ret)
 {
 	int before = m->count;

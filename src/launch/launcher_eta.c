@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How far a run is, and when it will be over. */
+/* The progress of a run, and its ETA. */
 #include "base/sized.h"
 #include "launch/balancer.h"
 #include "launch/launcher_private.h"
@@ -29,16 +29,15 @@ void launch_amount_remove(struct launch_amount *a, const struct gd_found *file)
 	change(a, file, -1);
 }
 
-/* As in workload.h: seconds, those that are not known by the mean of the others; or bytes. */
+/* As in workload.h: seconds, with unknown ones estimated at the mean of the others; or bytes. */
 static double amount_in(const struct launch_amount *a, double seconds_per_byte)
 {
 	return seconds_per_byte > 0 ? a->seconds + a->bytes * seconds_per_byte : a->seconds_bytes + a->bytes;
 }
 
 /*
- * Work that is left, in seconds of one worker, over the workers there are. What is
- * being worked on counts as done for as long as it has taken: counting ends alone
- * would make the first ETA of long files far too long.
+ * Remaining work, in seconds of one worker, divided by the number of live workers. The time spent on running files
+ * counts as done work: counting only ended files would make the first ETA of long files far too long.
  */
 static double eta_seconds(const struct gd_launcher *l, const struct gd_launch_summary *s, double total, double done)
 {
@@ -57,7 +56,7 @@ static double eta_seconds(const struct gd_launcher *l, const struct gd_launch_su
 	return alive == 0 ? -1 : work > 0 ? work / (double)alive : 0;
 }
 
-/* The mean over the workers that were ready at some time: so much less was each of them there to work. */
+/* Time spent loading, as the mean over the workers that were ready at some time. */
 static double loading_seconds(const struct gd_launcher *l)
 {
 	uint64_t all_ns = l->reloaded_ns;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files to workers: few ahead, in an order that gets better as durations become known. */
+/* Hands files to workers: few ahead of time, in an order that improves as durations become known. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -23,8 +23,8 @@
 #define SORT_AGAIN_MIN 16
 
 /*
- * Workers open files by their paths, which others may have led elsewhere. -EPERM: by a link; -ESTALE: by another
- * folder. In a watched folder the files of the old one are gone, and those of the new one will be found.
+ * Workers open files by their paths, which other users may have redirected. -EPERM: by a link; -ESTALE: by another
+ * folder. In a watched folder, the files of the old folder are gone, and those of the new one will be found.
  */
 static int check_folder(const struct gd_launcher *l)
 {
@@ -42,14 +42,14 @@ static int check_folder(const struct gd_launcher *l)
 	return l->watch ? -ENOENT : -ESTALE;
 }
 
-/* The file as it is now: what changes after this makes its result old. -EPERM: see find_open_entry(). */
+/* The file as it is now: later changes make its result outdated. -EPERM: see find_open_entry(). */
 static int look_at_file(struct gd_launcher *l, size_t i)
 {
 	struct gd_found *f = l->todo[i];
 	struct stat st;
 	const char *objection;
 	cleanup_(closep) int fd = -1;
-	/* The folder was listed long ago, perhaps. */
+	/* The folder may have been listed long ago. */
 	int r = check_folder(l);
 	if (r == 0)
 		r = find_open_entry(l->input_fd, f->path, &fd, &st, &objection);
@@ -70,7 +70,8 @@ static int look_at_file(struct gd_launcher *l, size_t i)
 	return 0;
 }
 
-/* A free worker's room for the task. Where it matters who gets it, nothing is handed out ahead. */
+/* Reserves the task without waiting. With a fixed GPU or max_failures, only an idle worker takes it: nothing is handed
+ * out ahead of time. */
 static int reserve(struct gd_launcher *l, size_t size, int gpu, struct gd_draft **ret, void **ret_data)
 {
 	static const struct gd_task_options nowait = {.size = sizeof(nowait), .nowait = 1};
@@ -79,7 +80,7 @@ static int reserve(struct gd_launcher *l, size_t size, int gpu, struct gd_draft 
 	return gd_pool_reserve(l->pool, size, &nowait, ret, ret_data);
 }
 
-/* The file and its output folder, now that its turn has come; otherwise words that say why it cannot be processed. */
+/* Checks the file and makes its output folder when its turn has come; on failure sets the reason. */
 static int prepare(struct gd_launcher *l, size_t i, const char *output, struct text *words)
 {
 	const char *objection;
@@ -114,7 +115,7 @@ static int send_file(struct gd_launcher *l, size_t i, struct gd_draft *draft, si
 	if (r < 0)
 		return r;
 	launcher_watch_begun(l, i);
-	/* Without memory, views do not know what the worker is at. */
+	/* Without memory, views do not show the worker's file. */
 	if (array_reserve(l->submitted, &l->submitted_capacity, id + 1) == 0) {
 		for (; l->num_submitted < id; l->num_submitted++)
 			l->submitted[l->num_submitted] = 0;
@@ -124,7 +125,8 @@ static int send_file(struct gd_launcher *l, size_t i, struct gd_draft *draft, si
 	return 0;
 }
 
-/* 1: it is on its way or has failed; 0: no worker takes it now; -ENODEV: no worker is left; -ENXIO: none on this GPU.
+/* 1: the file was submitted or has failed; 0: no worker takes it now; -ENODEV: no worker is left; -ENXIO: none on this
+ * GPU.
  */
 static int submit(struct gd_launcher *l, size_t i, int gpu)
 {
@@ -163,7 +165,7 @@ static int submit(struct gd_launcher *l, size_t i, int gpu)
 	return 1;
 }
 
-/* Few, so that what is learned of durations still counts; enough for workers never to wait. */
+/* Few, so that durations learned later still affect the order; enough that workers never wait. */
 static size_t window(const struct gd_launcher *l)
 {
 	struct gd_launch_summary s;
@@ -175,7 +177,7 @@ static size_t window(const struct gd_launcher *l)
 	return l->num_workers * (1 + (size_t)ahead);
 }
 
-/* As much of a line as workers take now. What submit() returned last; 1 if the line is empty. */
+/* Submits files of a line until workers take no more. Returns the last result of submit(); 1 if the line is empty. */
 static int feed_line(struct gd_launcher *l, struct launch_line *line, int gpu, size_t most)
 {
 	int r = 1;
@@ -193,14 +195,14 @@ void launcher_feed(struct gd_launcher *l)
 	struct launch_queue *q = &l->queue;
 	for (size_t g = 0; g < q->num_lines; g++)
 		if (feed_line(l, &q->lines[g], l->gpus->gpus[g]->index, SIZE_MAX) == -ENXIO)
-			(void)launch_queue_release(q, g); /* without memory: tried again */
+			(void)launch_queue_release(q, g); /* out of memory: retried */
 	int r = feed_line(l, &q->any, -1, window(l));
 	l->no_worker_left = l->no_worker_left || r == -ENODEV;
 }
 
 /* ---- Durations -------------------------------------------------------------- */
 
-/* The next files, when those before are done. */
+/* Starts reading the next files when the previous ones are done. */
 static void read_durations(struct gd_launcher *l)
 {
 	const struct gd_launch_options *o = &l->options;
@@ -216,7 +218,7 @@ static void read_durations(struct gd_launcher *l)
 	l->durations_end = l->num_todo;
 	if (order && gd_balance_order(files, count, o->balance, order) == 0 &&
 		durations_start(l->files->folder, files, order, count, o->seconds, o->context, &l->durations) < 0)
-		l->durations = NULL; /* the sizes must do */
+		l->durations = NULL; /* fall back to the sizes */
 }
 
 static void take_durations(struct gd_launcher *l)
@@ -231,7 +233,7 @@ static void take_durations(struct gd_launcher *l)
 	}
 }
 
-/* Sorted again whenever twice as many are known: a few times in all, however many there are. */
+/* Sorts again whenever the number of known durations has doubled: only a few times in total. */
 void launcher_take_durations(struct gd_launcher *l)
 {
 	if (l->durations) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* In which order files wait for workers, and on which GPU they run. */
+/* The order in which files wait for workers, and the GPU on which they run. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@ static bool is_placed(const struct gd_launch_options *o)
 	return o->strategy || o->balance == GD_BALANCE_ROUND_ROBIN;
 }
 
-/* Dealing out goes on where it was. */
+/* Continues dealing out at the GPU after the last one. */
 static int deal_out(struct gd_launcher *l, size_t count, size_t *gpus)
 {
 	for (size_t k = 0; k < count; k++)
@@ -20,7 +20,7 @@ static int deal_out(struct gd_launcher *l, size_t count, size_t *gpus)
 	return 0;
 }
 
-/* A strategy, or dealing out in turn, decides on which GPU a file runs. `order` is room. */
+/* A strategy, or dealing out in turn, decides on which GPU a file runs. `order` is a buffer. */
 static int place_files(
 	struct gd_launcher *l, const struct gd_found *const *files, const size_t *numbers, size_t count, size_t *order)
 {
@@ -32,7 +32,7 @@ static int place_files(
 		: o->strategy           ? o->strategy(o->context, files, count, num_gpus, gpus)
 					: deal_out(l, count, gpus);
 	if (r >= 0)
-		r = gd_share_order(gpus, count, num_gpus, order); /* also finds GPUs that do not exist */
+		r = gd_share_order(gpus, count, num_gpus, order); /* also detects GPUs that do not exist */
 	if (r >= 0 && l->queue.num_lines == 0)
 		r = launch_queue_place(&l->queue, num_gpus);
 	if (r < 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is to be done: the files, less those that an earlier run has done, and where their output goes. */
+/* The plan: the files to process, without those done by an earlier run, and their output folders. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -28,7 +28,7 @@ static int by_key(const void *x, const void *y)
 	return r ? r : strcmp(a->value, b->value);
 }
 
-/* Worker and settings, each with its NUL: what differs in anything has another fingerprint. */
+/* Worker and settings, each with its NUL: any difference changes the fingerprint. */
 void launcher_fingerprint(struct gd_launcher *l)
 {
 	const struct gd_launch_options *o = &l->options;
@@ -36,7 +36,7 @@ void launcher_fingerprint(struct gd_launcher *l)
 	text_append_string(&t, kinds[l->worker.kind]);
 	text_append_char(&t, '\0');
 	text_append_string(&l->worker_words, kinds[l->worker.kind]);
-	/* However its path is written, a plug-in is the same one; two of the same name in two folders are not. */
+	/* A plug-in is identified by its real path, not by how the path is written or by its name. */
 	cleanup_(freep) char *plugin = o->plugin ? realpath(o->plugin, NULL) : NULL;
 	const char *one[] = {l->worker.kind != LAUNCH_PLUGIN ? o->worker_name : plugin ? plugin : o->plugin, NULL};
 	for (const char *const *word = l->worker.argv ? l->worker.argv : one; *word; word++) {
@@ -112,7 +112,7 @@ static int claim_outputs(struct gd_launcher *l)
 	return 0;
 }
 
-/* Earlier owners are known by their number in the history, new ones by numbers behind those. */
+/* Earlier owners are identified by their index in the history, new ones by the numbers after those. */
 int launcher_choose_output(
 	struct gd_launcher *l, const struct gd_found *f, const struct history_entry *e, size_t number)
 {
@@ -157,7 +157,7 @@ static int sort_out(struct gd_launcher *l, size_t *ret_replaced, const char **re
 	int r = l->todo && l->output_of ? claim_outputs(l) : -ENOMEM;
 	cleanup_(closep) int root = open(l->options.output_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	for (size_t i = 0; r == 0 && i < files->count; i++) {
-		struct gd_found *f = (struct gd_found *)files->files[i]; /* ours, and const for others only */
+		struct gd_found *f = (struct gd_found *)files->files[i]; /* ours; const for callers only */
 		const struct history_entry *e = history_find(&l->history, f->path);
 		if (!l->options.force && launcher_is_done(l, root, f, e)) {
 			l->num_skipped++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a result changes: the balancer, the history, how much is known. */
+/* Handles a result: updates the balancer, the history and the known durations. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@ void launcher_set_seconds(struct gd_launcher *l, size_t i, double seconds)
 	launch_amount_add(&l->total, l->todo[i]);
 }
 
-/* A file whose duration nobody has read yet is over already: then it is read here. */
+/* If the file has ended before its duration was read, read it here. */
 void launcher_learn_seconds(struct gd_launcher *l, size_t i, double told)
 {
 	const struct gd_found *f = l->todo[i];
@@ -45,7 +45,7 @@ void launcher_flush_history(struct gd_launcher *l)
 		l->options.output_dir, error_words(r));
 }
 
-#define MOST_NOTES 10 /* warnings that are passed on; the rest is in the workers' logs */
+#define MOST_NOTES 10 /* warnings to pass on; the others are only in the workers' logs */
 
 void launcher_take_note(struct gd_launcher *l, const struct gd_event *e, const struct worker_note *note)
 {
@@ -60,7 +60,7 @@ void launcher_take_note(struct gd_launcher *l, const struct gd_event *e, const s
 		launcher_warn(l, "further warnings of workers are in their logs only");
 }
 
-/* Files of a batch begin together; each has the time since the answer before it. */
+/* Files of a batch begin together; the time of each is counted from the previous answer. */
 static double processing_seconds(struct gd_launcher *l, const struct gd_event *e)
 {
 	if (!e || !e->started_ns || e->slot < 0 || (size_t)e->slot >= l->num_workers)
@@ -99,7 +99,7 @@ void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event 
 	memcpy(entry.fingerprint, l->fingerprint, sizeof(entry.fingerprint));
 	history_writer_add(&l->writer, &entry, (int)result.gpu, e ? e->attempt : 0, error);
 	launch_amount_add(&l->done, f);
-	/* Without memory the file counts as left. */
+	/* Without memory, the file counts as not processed. */
 	(void)gd_balancer_add(l->balancer, &result);
 	if (l->options.on_result)
 		l->options.on_result(l->options.context, &result);

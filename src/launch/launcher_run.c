@@ -16,7 +16,7 @@
 #include "launch/find.h"
 #include "launch/launcher_private.h"
 
-#define ROUND_MS   100 /* between looks at progress and durations */
+#define ROUND_MS   100 /* between checks of progress and durations */
 #define MOST_STOPS 3
 #define LOGS_NAME  "launch.logs"
 
@@ -25,7 +25,7 @@ bool launcher_is_ending(const struct gd_launcher *l)
 	return l->stops_done > 0 || l->enough || l->no_worker_left;
 }
 
-/* ---- What the pool tells ------------------------------------------------------ */
+/* ---- Callbacks of the pool ---------------------------------------------------- */
 
 static int on_success(void *context, const struct gd_event *e)
 {
@@ -36,7 +36,7 @@ static int on_success(void *context, const struct gd_event *e)
 	return 0;
 }
 
-/* What was stopped, or came to no worker, has not failed: it is left for another time. */
+/* A file that was stopped or reached no worker has not failed: it is left for the next run. */
 static int on_failure(void *context, const struct gd_event *e)
 {
 	struct gd_launcher *l = context;
@@ -58,7 +58,7 @@ static int on_setup_fail(void *context, const struct gd_event *e)
 	return 0;
 }
 
-/* Of gpuq-worker; hooks of other programs may send anything. */
+/* Messages of gpuq-worker; hooks of other programs may send anything. */
 static int on_message(void *context, const struct gd_event *e)
 {
 	struct gd_launcher *l = context;
@@ -70,7 +70,7 @@ static int on_message(void *context, const struct gd_event *e)
 
 /* ---- The loop --------------------------------------------------------------- */
 
-/* The user's stops and that of max_failures do not add up: the first stop finishes what runs. */
+/* The user's stops and the stop of max_failures do not add up: the first stop lets running files finish. */
 void launcher_stop_pool(struct gd_launcher *l, int stops)
 {
 	for (; l->pool_stops < stops; l->pool_stops++)
@@ -102,7 +102,7 @@ static bool is_loading(const struct gd_launcher *l)
 	return false;
 }
 
-/* Only a watched folder leaves workers without work; the loading of models has a name of its own. */
+/* Idle time occurs only with a watched folder; model loading is counted separately. */
 static void measure_idle(struct gd_launcher *l)
 {
 	uint64_t now = clock_now_ns();
@@ -122,7 +122,7 @@ static void wait_for_news(const struct gd_launcher *l)
 		{.fd = gd_pool_fd(l->pool), .events = POLLIN}, {.fd = l->stop_fd, .events = POLLIN},
 		{.fd = launcher_watch_fd(l), .events = POLLIN}, /* -1 is ignored */
 	};
-	(void)poll(fds, 3, ROUND_MS); /* interrupted: one looks once more */
+	(void)poll(fds, 3, ROUND_MS); /* interrupted: check again */
 }
 
 int launcher_serve(struct gd_launcher *l)
@@ -132,7 +132,7 @@ int launcher_serve(struct gd_launcher *l)
 	int n = gd_pool_poll(l->pool, 0, 0);
 	if (n == -ENODEV)
 		l->no_worker_left = true;
-	launcher_feed(l); /* after the poll, which has seen who is free */
+	launcher_feed(l); /* after the poll, which has updated the free workers */
 	launcher_flush_history(l);
 	measure_idle(l);
 	launcher_progress(l, false);
@@ -154,7 +154,7 @@ static void work(struct gd_launcher *l)
 
 /* ---- Beginning and end ------------------------------------------------------ */
 
-/* Checked before it is made, and again: somebody else may have made it just now. */
+/* Check it before making it, and again afterwards: another user may have made it in between. */
 static int open_output(struct gd_launcher *l, struct gd_error *err)
 {
 	char root[PATH_MAX];
@@ -170,7 +170,7 @@ static int open_output(struct gd_launcher *l, struct gd_error *err)
 	if (r < 0)
 		return r == -ENOENT ? error_set(err, r, "opening the output folder '%s': %s", output, error_words(r))
 				    : r;
-	/* What was checked keeps its path: nobody else can rename a part of it. */
+	/* The checked folder keeps its path: no other user can rename a part of it. */
 	if (realpath(output, root))
 		l->output_root = strdup(root);
 	if (l->output_root && trust)
@@ -190,7 +190,7 @@ static int open_history(struct gd_launcher *l, struct gd_error *err)
 	r = history_writer_open(&l->writer, path, !l->options.trust_output_dir, err);
 	if (r < 0)
 		return r;
-	/* Another launcher wrote between our look and our lock: its results count. */
+	/* Another launcher wrote between our load and our lock: include its results. */
 	int64_t size = history_writer_size(&l->writer);
 	return size >= 0 && (uint64_t)size != l->history.size_read ? launcher_plan(l, err) : 0;
 }
@@ -355,7 +355,7 @@ static int end(struct gd_launcher *l, struct gd_error *err)
 	launcher_progress(l, true);
 	struct gd_launch_summary summary;
 	gd_launcher_summary(l, &summary, sizeof(summary));
-	/* A stop that came when all was done anyway has interrupted nothing. */
+	/* A stop after everything was done has not interrupted anything. */
 	if (atomic_load(&l->stops) > 0 && summary.files_left > 0)
 		return error_set(err, -ECANCELED, "interrupted");
 	if (l->no_worker_left)
@@ -365,7 +365,7 @@ static int end(struct gd_launcher *l, struct gd_error *err)
 	return 0;
 }
 
-/* Nothing was begun: the values that say what became of the work must not occur. */
+/* Nothing was begun: do not return values that describe the outcome of a run. */
 static int plain_error(int r)
 {
 	return r == -EDQUOT ? -ENOSPC : r == -ECHILD ? -EIO : r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that come during the run: into the queue, and aside while they are being written. */
+/* Files that arrive during the run: they join the queue, and are set aside while they are being written. */
 #include "launch/launcher_watch.h"
 
 #include <errno.h>
@@ -9,9 +9,9 @@
 #include "base/array.h"
 #include "base/error.h"
 
-#define ASIDE_NS (500 * NS_PER_MS) /* between looks at files that are being written */
+#define ASIDE_NS (500 * NS_PER_MS) /* between checks of files that are being written */
 
-/* Those aside get another turn, in which they are looked at. */
+/* Files set aside get another turn, in which they are checked. */
 static int retry_aside(struct launch_watch *w, uint64_t now)
 {
 	if (now < w->aside_at_ns)
@@ -34,7 +34,7 @@ static void queue_fresh(struct gd_launcher *l)
 		return;
 	int r = launcher_queue_files(l, w->fresh, w->num_fresh);
 	if (r == -ENOMEM)
-		return; /* tried again */
+		return; /* retried */
 	if (r < 0) {
 		launcher_warn(l, "sharing out %zu new files: %s; any GPU takes them", w->num_fresh, error_words(r));
 		if (launch_queue_add(&l->queue, w->fresh, NULL, w->num_fresh) < 0)
@@ -97,7 +97,7 @@ void launcher_watch_begun(struct gd_launcher *l, size_t i)
 		l->watch->states[i] = WATCH_BEGUN;
 }
 
-/* A file that was closed again while a worker had it may be another one now. */
+/* A file that was closed again while a worker had it may have changed. */
 void launcher_watch_ended(struct gd_launcher *l, size_t i)
 {
 	struct launch_watch *w = l->watch;

@@ -39,7 +39,7 @@ static struct gd_found *keep_file(struct launch_watch *w, const struct gd_found 
 	return copy;
 }
 
-/* A number for the file; `before`: the one that its path had, or NULL. */
+/* A number for the file; `before`: the previous number of its path, or NULL. */
 static int add_file(struct gd_launcher *l, const struct gd_found *given, const size_t *before)
 {
 	struct launch_watch *w = l->watch;
@@ -59,7 +59,7 @@ static int add_file(struct gd_launcher *l, const struct gd_found *given, const s
 	size_t *number = path_map_put(&w->known, f->path, i);
 	if (!number)
 		return -ENOMEM;
-	*number = i; /* from here on nothing fails: a known file is in a queue or has a result */
+	*number = i; /* nothing may fail from here on: a known file is in a queue or has a result */
 	l->num_todo++;
 	w->total++;
 	launch_amount_add(&l->total, f);
@@ -98,7 +98,7 @@ int watch_consider(struct gd_launcher *l, const struct gd_found *f)
 	if (known && *known != WATCH_SKIPPED) {
 		switch ((enum watch_state)w->states[*known]) {
 		case WATCH_WAITING:
-			return 0; /* it is looked at when its turn comes */
+			return 0; /* it is checked when its turn comes */
 		case WATCH_BEGUN:
 		case WATCH_BEGUN_AGAIN:
 			w->states[*known] = WATCH_BEGUN_AGAIN;
@@ -140,9 +140,9 @@ int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret)
 	return 1;
 }
 
-/* ---- Names that the kernel tells -------------------------------------------- */
+/* ---- Names reported by the kernel ------------------------------------------- */
 
-/* A new name is a complete file if it is a link, symbolic or not; others are told again when they are closed. */
+/* A new name is a complete file if it is a link, symbolic or hard; others are reported again when they are closed. */
 static bool is_link(const struct gd_launcher *l, const char *path)
 {
 	struct stat st;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Searching a watched folder as a whole. */
+/* Full searches of a watched folder. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -14,9 +14,9 @@
 
 #define SEARCH_NS       (5 * NS_PER_S)    /* between searches if folders cannot be watched */
 #define SEARCH_LEAST_NS (100 * NS_PER_MS) /* between searches */
-#define SERVE_NS        (10 * NS_PER_MS)  /* between looks at the workers, during a search */
+#define SERVE_NS        (10 * NS_PER_MS)  /* between services of the workers, during a search */
 
-/* A large folder takes seconds, in which workers must not wait for their next file. */
+/* Searching a large folder takes seconds; workers must not wait for their next file meanwhile. */
 static void serve_if_due(struct gd_launcher *l)
 {
 	if (clock_now_ns() < l->watch->serve_at_ns)
@@ -26,8 +26,8 @@ static void serve_if_due(struct gd_launcher *l)
 }
 
 /*
- * Whether to search what is in the place of the input folder now. Another folder of this user's, which others may have
- * renamed, can hold anything; what is in a folder of theirs, they know.
+ * Whether to search the folder that is now at the path of the input folder. Other users may have put another folder of
+ * this user's there, with any content; a folder of their own holds only what they know anyway.
  */
 static bool is_acceptable(const struct gd_launcher *l, int fd)
 {
@@ -38,7 +38,7 @@ static bool is_acceptable(const struct gd_launcher *l, int fd)
 	return same || now.st_uid != geteuid() || trust_check_way(fd, NULL) == 0;
 }
 
-/* The folder itself, at the beginning of a search. */
+/* Checks the folder itself, at the beginning of a search. */
 static int enter_root(struct gd_launcher *l, int fd)
 {
 	if (!is_acceptable(l, fd))
@@ -96,7 +96,7 @@ static void take_search(struct gd_launcher *l, const struct gd_files *files)
 		serve_if_due(l);
 	}
 	if (r < 0 && l->watch->folders)
-		folder_watch_set_stale(l->watch->folders); /* out of memory: again later */
+		folder_watch_set_stale(l->watch->folders); /* out of memory: retry later */
 }
 
 static bool is_stopped(void *context)
@@ -106,7 +106,7 @@ static bool is_stopped(void *context)
 	return launcher_is_ending(l);
 }
 
-/* There, the kernel tells only what this machine does. */
+/* On network file systems, the kernel reports only changes made by this machine. */
 static bool is_remote(const char *folder)
 {
 	static const uint32_t types[] = {

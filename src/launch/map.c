@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "launch/map_private.h"
 
-#define READY_MS (10 * 60 * 1000) /* for the program's "ready" */
+#define READY_MS (10 * 60 * 1000) /* timeout for the program's "ready" */
 
 static int check_gpus(struct map *m, struct gd_error *err)
 {
@@ -28,7 +28,7 @@ static int check_gpus(struct map *m, struct gd_error *err)
 	return 0;
 }
 
-/* One entry for each GPU, also if it occurs twice. */
+/* One entry per GPU, even if the GPU is listed twice. */
 static int make_counts(struct map *m, struct gd_error *err)
 {
 	m->gpu_counts = calloc(m->gpus->count, sizeof(*m->gpu_counts));

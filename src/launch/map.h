@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpuq map: a file of items through persistent programs, one per GPU.
+ * gpuq map: processes the items of a file with persistent programs, one per GPU.
  *
  *     map_create() → map_run() → map_destroy()
  *
  * Items are collected in messages of up to `batch` items; each program has up to `in_flight` messages at a time. The
- * output is the record of what is done: the same call continues an interrupted run. Every item ends as one line of the
- * output, or is left for the next run.
+ * output is the record of finished items: the same call continues an interrupted run. Every item ends as one line of
+ * the output, or is left for the next run.
  *
- * One thread; map_stop() also by signal handlers.
+ * Single-threaded; map_stop() may also be called by signal handlers.
  */
 #ifndef LAUNCH_MAP_H
 #define LAUNCH_MAP_H
@@ -19,7 +19,7 @@
 
 #include "gpu_dispatch.h"
 
-#define MAP_MOST_FAILURES 20 /* that a summary lists */
+#define MAP_MOST_FAILURES 20 /* listed in a summary */
 
 struct map_failure {
 	uint64_t number;
@@ -35,13 +35,13 @@ struct map_gpu {
 };
 
 struct map_summary {
-	uint64_t total; /* items of the input, as far as it was read; see total_known */
+	uint64_t total; /* items of the input read so far; see total_known */
 	bool total_known;
 	uint64_t done, failed;  /* by this run */
-	uint64_t skipped;       /* in the output before: done, or failed */
-	uint64_t failed_before; /* of those */
-	uint64_t tried_again;   /* failed before; their lines were taken out of the output */
-	uint64_t left;          /* read and not ended */
+	uint64_t skipped;       /* in the output before this run: done or failed */
+	uint64_t failed_before; /* of the skipped items */
+	uint64_t tried_again;   /* failed before; their lines were removed from the output */
+	uint64_t left;          /* read, but not ended */
 	uint64_t messages, retries, restarts;
 	size_t batch; /* items per message now: lower after an out-of-memory answer */
 	uint64_t input_bytes, done_bytes;
@@ -58,7 +58,7 @@ struct map_progress {
 	const struct gd_worker_stats *workers;
 	size_t num_workers;
 	bool ending, cancelling;
-	uint64_t running; /* items of the messages that workers are at */
+	uint64_t running; /* items in the messages being processed */
 };
 
 struct map_options {
@@ -88,11 +88,11 @@ struct map;
 /* Checks GPUs and program, opens the input. Strings of the options must stay valid. Nothing is written. */
 int map_create(const struct map_options *options, struct map **ret, struct gd_error *err);
 /*
- * Opens the output and runs. 0: every item has ended; -ECANCELED: stopped before; -EDQUOT: too many failures; -ECHILD:
- * no worker is left; -EPERM, -EBADMSG, -EBUSY…: the files are not as they should be. Once.
+ * Opens the output and runs. 0: every item has ended; -ECANCELED: stopped before that; -EDQUOT: too many failures;
+ * -ECHILD: no worker is left; -EPERM, -EBADMSG, -EBUSY…: a file cannot be used. Call it only once.
  */
 int map_run(struct map *m, struct gd_error *err);
-/* Finishes what runs; second call: cancels it; third: kills it. */
+/* Lets running messages finish; the second call cancels them, the third kills the workers. */
 void map_stop(struct map *m);
 void map_get_summary(struct map *m, struct map_summary *ret);
 void map_destroy(struct map *m);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* From the input to the pool: items are collected in messages. */
+/* From the input to the pool: collects items in messages. */
 #include <errno.h>
 #include <poll.h>
 
 #include "base/error.h"
 #include "launch/map_private.h"
 
-#define MESSAGE_BYTES ((size_t)4 << 20)  /* a message that has so many gets no more items */
-#define POOL_BYTES    ((size_t)64 << 20) /* of messages with the pool */
+#define MESSAGE_BYTES ((size_t)4 << 20)  /* a message of this size gets no more items */
+#define POOL_BYTES    ((size_t)64 << 20) /* of messages in the pool */
 #define MOST_SPARE    64
 #define SPARE_BYTES   ((size_t)256 << 10)
-#define AHEAD         4     /* messages submitted per message in flight: short ones keep the workers busy */
+#define AHEAD         4     /* messages submitted per message in flight, so that short ones keep the workers busy */
 #define ORDERED_AHEAD 65536 /* items that may end before an earlier one */
 #define ORDERED_BYTES ((uint64_t)64 << 20)
 
@@ -23,7 +23,7 @@ static void fail_memory(struct map *m)
 	map_fail(m, &err);
 }
 
-/* Batches are used again: otherwise their memory grows anew for each message. */
+/* Reuse batches: otherwise their memory grows again for each message. */
 static struct map_batch *take_spare(struct map *m)
 {
 	struct map_batch *b = m->spare;
@@ -80,7 +80,7 @@ static bool order_is_full(const struct map *m)
 	return m->options.ordered && (m->places - m->order.next > ORDERED_AHEAD || m->order.bytes > ORDERED_BYTES);
 }
 
-/* Until the message is full, or nothing is there to be read. */
+/* Reads until the message is full or there is nothing to read. */
 static void fill(struct map *m)
 {
 	m->wants_input = false;
@@ -131,7 +131,7 @@ void map_send_again(struct map *m, struct map_batch *b)
 	m->again_last = b;
 }
 
-/* At the end of the input, what is left is shared by the workers that have nothing to do. */
+/* At the end of the input, the remaining items are divided among the idle workers. */
 static void share_last(struct map *m)
 {
 	size_t idle = m->num_workers > m->in_pool ? m->num_workers - m->in_pool : 1;
@@ -157,7 +157,7 @@ static struct map_batch *take_again(struct map *m)
 	return b;
 }
 
-/* The next message, or NULL. One that is not full waits for more items only while all workers have something to do. */
+/* The next message, or NULL. An incomplete message waits for more items only while all workers are busy. */
 static struct map_batch *next_message(struct map *m)
 {
 	if (m->again)
@@ -210,6 +210,6 @@ void map_feed(struct map *m)
 		m->again = b;
 		if (r == -ENOMEM)
 			fail_memory(m);
-		return; /* -EAGAIN: the pool has no room; otherwise it is ending */
+		return; /* -EAGAIN: the pool is full; otherwise it is ending */
 	}
 }

@@ -130,7 +130,7 @@ static const char *objection(const struct map_input *in, const struct map_line *
 		       : NULL;
 }
 
-/* The item of a line; false if the line has none. */
+/* The item of a line; false if it has none. */
 static bool make_item(const struct map_input *in, enum map_input_want want, bool too_long, struct map_line *line)
 {
 	trim(in, line);

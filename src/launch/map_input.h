@@ -3,8 +3,8 @@
  * The items of gpuq map: the lines of a file, a pipe or standard input.
  *
  * An item's number is that of its line, from 1. In JSON, lines with nothing but white space have no item. A line that
- * cannot be an item (invalid JSON, not UTF-8, too long) is an item that fails, with the reason: nothing is skipped in
- * silence, and the rest goes on. The last line needs no newline.
+ * cannot be an item (invalid JSON, not UTF-8, too long) is an item that fails, with the reason: nothing is skipped
+ * silently, and the other items continue. The last line needs no newline.
  */
 #ifndef LAUNCH_MAP_INPUT_H
 #define LAUNCH_MAP_INPUT_H
@@ -18,16 +18,16 @@
 #define MAP_LINE_MAX ((size_t)8 << 20) /* bytes of a line */
 
 struct map_input {
-	const char *name; /* for people: the path, or "standard input" */
+	const char *name; /* for messages: the path, or "standard input" */
 	int fd;
 	bool lines;   /* an item is a line of text, not a JSON value */
 	bool regular; /* a file that can be read again */
 	uint64_t size;
-	uint64_t number; /* of the last line that was taken */
-	uint64_t taken;  /* bytes of all lines that were taken */
+	uint64_t number; /* of the last line taken */
+	uint64_t taken;  /* bytes of all lines taken */
 	char *buf;
 	size_t capacity, begin, end, searched;
-	bool skipping; /* the rest of a line that was too long */
+	bool skipping; /* skip the rest of an overlong line */
 	bool at_end;   /* read(2) has returned 0 */
 };
 
@@ -36,7 +36,7 @@ struct map_line {
 	const char *text; /* without white space around it; valid until the next call */
 	size_t size;
 	uint64_t bytes;  /* of the line in the file */
-	uint32_t check;  /* tells it from other items: see map_record.h */
+	uint32_t check;  /* identifies the item: see map_record.h */
 	const char *bad; /* why it cannot be an item, or NULL */
 };
 
@@ -52,16 +52,16 @@ enum map_input_event {
 	MAP_INPUT_END,
 };
 
-/* What is wanted of a line besides its text. */
+/* What to compute for a line, besides its text. */
 enum map_input_want {
 	MAP_INPUT_COUNT = 0,
 	MAP_INPUT_CHECK, /* `check` */
 	MAP_INPUT_ITEM,  /* `check` and `bad` */
 };
 
-/* The next line that is in the buffer. Does not read. */
+/* The next line in the buffer. Does not read. */
 enum map_input_event map_input_next(struct map_input *in, enum map_input_want want, struct map_line *ret);
-/* Reads once. Waits if nothing is there yet; poll in->fd first. 0, or a negative errno value. */
+/* Reads once. Blocks if there is no data yet; poll in->fd first. 0, or a negative errno value. */
 int map_input_read(struct map_input *in);
 
 #endif

@@ -16,16 +16,16 @@ struct map_held {
 struct map_order {
 	struct map_held *ring; /* by place, modulo capacity */
 	size_t capacity;       /* a power of two, or 0 */
-	uint64_t next;         /* place whose turn it is */
+	uint64_t next;         /* place that comes next */
 	uint64_t held;
-	uint64_t bytes; /* of lines that are held */
+	uint64_t bytes; /* of held lines */
 };
 
 void map_order_finish(struct map_order *o);
 
 /* Places are 0, 1, 2… in the order of the input. Copies the line. 0 or -ENOMEM. */
 int map_order_put(struct map_order *o, uint64_t place, bool failed, const char *line, size_t size);
-/* The line whose turn it is; release it with free(). False: its item has not ended. */
+/* The next line; release it with free(). False: its item has not ended. */
 bool map_order_take(struct map_order *o, struct map_held *ret);
 
 #endif

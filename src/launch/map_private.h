@@ -25,23 +25,23 @@ struct map {
 	size_t num_workers;
 	struct gd_worker_stats *workers;
 
-	/* Messages: those to be sent again come before new ones. */
+	/* Messages: resent ones come before new ones. */
 	struct map_batch *again, *again_last;
-	struct map_batch *spare; /* to be used again */
+	struct map_batch *spare; /* for reuse */
 	size_t num_spare;
-	struct map_batch *filling; /* new items that are collected */
+	struct map_batch *filling; /* collects new items */
 	size_t in_pool, items_in_pool, bytes_in_pool;
 	size_t batch;        /* items per message, lower after an out-of-memory answer */
-	size_t warned_batch; /* the lowest that was told */
-	uint64_t patience;   /* messages without an out-of-memory answer, until larger ones are tried again */
+	size_t warned_batch; /* the lowest batch in a warning */
+	uint64_t patience;   /* messages without an out-of-memory answer before larger ones are tried again */
 	uint64_t streak;     /* messages answered since the batch was changed */
-	uint64_t places;     /* items that were read and not done before */
+	uint64_t places;     /* items read that were not done before */
 	bool input_over;
-	bool wants_input; /* nothing to read right now */
-	bool saw_new;     /* an item that was not done: with `ordered`, none that is done may follow */
+	bool wants_input; /* nothing to read right now: wait for input */
+	bool saw_new;     /* an item was not done: with `ordered`, no done item may follow */
 
 	/* Why the run ends before the input does. */
-	atomic_int stops; /* asked for */
+	atomic_int stops; /* number of requests */
 	int stops_done, pool_stops;
 	int stop_fd;
 	bool enough, no_worker;
@@ -63,21 +63,21 @@ void map_stop_pool(struct map *m, int stops);
 void map_fail(struct map *m, const struct gd_error *err);
 
 /* map_survey.c: reads the whole input once, counts its items and compares them with the record. Regular files only.
- * Large ones are not counted when there is nothing to compare. */
+ * Large files are not counted if there is nothing to compare. */
 int map_survey(struct map *m, struct gd_error *err);
-/* Counts the items behind those that were read, so that the total is known after all. */
+/* Counts the items after the last one read, so that the total becomes known. */
 void map_count_rest(struct map *m);
-/* 1: the item is done; 0: it is not; -EBADMSG: the record is of another input, or not in order. */
+/* 1: the item is done; 0: it is not; -EBADMSG: the record belongs to another input, or is not in order. */
 int map_is_done(struct map *m, const struct map_line *line, struct gd_error *err);
 
 /* map_feed.c */
 void map_feed(struct map *m);
 void map_send_again(struct map *m, struct map_batch *b);
-/* Its items have ended, or are in other batches. */
+/* Releases a batch whose items have ended or are in other batches. */
 void map_drop_batch(struct map *m, struct map_batch *b);
 
 /* map_results.c */
-/* Of a GPU of this run; NULL: of none. */
+/* The counts of a GPU; NULL: not a GPU of this run. */
 struct map_gpu *map_gpu_counts(struct map *m, int gpu);
 void map_end_item(struct map *m, const struct map_item *item, int gpu, bool failed, const char *data, size_t size);
 void map_flush(struct map *m);

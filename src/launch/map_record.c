@@ -38,7 +38,7 @@ static int lock(struct map_file *f, struct gd_error *err)
 	}
 	snprintf(busy, sizeof(busy), "writing '%.300s': another gpuq map writes this file", f->name);
 	int r = output_lock_take(&f->lock, path, busy, err);
-	/* The path of the descriptor means nothing to people. */
+	/* The path of the descriptor means nothing to users. */
 	if (r == -EPERM)
 		return error_set(
 			err, r, "writing '%s': '%s.lock' is not a regular file of yours; remove it", f->name, f->entry);
@@ -51,7 +51,7 @@ static int open_file(struct map_file *f, bool trust, struct gd_error *err)
 {
 	const int flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 	struct stat st;
-	/* Without O_CREAT first: with it, the kernel may refuse files of others without a reason. */
+	/* First without O_CREAT: with it, the kernel may refuse files of other users without a clear error. */
 	cleanup_(closep) int fd = openat(f->dir_fd, f->entry, flags);
 	if (fd < 0 && errno == ENOENT)
 		fd = openat(f->dir_fd, f->entry, flags | O_CREAT, 0644);
@@ -71,7 +71,7 @@ static int open_file(struct map_file *f, bool trust, struct gd_error *err)
 static int open_regular(struct map_file *f, bool trust, struct gd_error *err)
 {
 	struct gd_error why = {0};
-	/* Nobody else can put another directory in the place of one above the file: its logs are opened by path. */
+	/* No other user may be able to replace a directory above the file: its logs are opened by path. */
 	int r = trust_open_parent(f->name, !trust, &f->dir_fd, &f->entry, &why);
 	if (r < 0)
 		return r == -EPERM ? refuse(f->name, "", why.message, err)
@@ -80,7 +80,7 @@ static int open_regular(struct map_file *f, bool trust, struct gd_error *err)
 	return r < 0 ? r : open_file(f, trust, err);
 }
 
-/* Pipes, terminals and /dev/null, and what the shell has opened as standard output. */
+/* Pipes, terminals, /dev/null, and standard output as opened by the shell. */
 static int open_stream(struct map_file *f, const char *path, struct gd_error *err)
 {
 	struct gd_error why = {0};
@@ -182,7 +182,7 @@ int map_record_make_logs(const struct map_record *r, bool trust, struct text *re
 	return e < 0 ? error_set(err, e, "opening the folder '%s.logs': %s", f->name, error_words(e)) : 0;
 }
 
-/* ---- What is done ------------------------------------------------------- */
+/* ---- Finished items ----------------------------------------------------- */
 
 bool map_record_has(const struct map_record *r, uint64_t number, uint32_t *ret_check)
 {
@@ -246,7 +246,7 @@ struct map_file *map_record_file(struct map_record *r, bool failed)
 	return failed && r->errors.name ? &r->errors : &r->output;
 }
 
-/* Standard output may be a pipe that somebody else has made non-blocking. */
+/* Standard output may be a pipe that another process has made non-blocking. */
 static int write_all(const struct map_file *f)
 {
 	const char *p = f->pending.data;
@@ -273,7 +273,7 @@ static int flush(struct map_file *f, struct gd_error *err)
 	if (r == 0)
 		f->size += f->pending.length;
 	else if (f->regular)
-		(void)!ftruncate(f->fd, (off_t)f->size); /* otherwise the next run does it */
+		(void)!ftruncate(f->fd, (off_t)f->size); /* on failure, the next run does it */
 	text_clear(&f->pending);
 	return r < 0 ? error_set(err, r, "writing '%s': %s", f->name, error_words(r)) : 0;
 }

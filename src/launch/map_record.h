@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The output of gpuq map, which is also the record of what is done.
+ * The output of gpuq map, which is also the record of finished items.
  *
  * One line per item: {"n":NUMBER,"item":"CHECK","result":VALUE} or {"n":NUMBER,"item":"CHECK","error":"REASON"}. CHECK
- * tells the item from others, so that the output of another input is recognized. A line counts when its newline is
- * there; what a killed run has left behind the last newline is truncated before the next run appends. Failures can have
- * a file of their own, with the same lines.
+ * identifies the item, so that the output of another input is recognized. A line counts if it ends with a newline;
+ * bytes that a killed run left after the last newline are truncated before the next run appends. Failures can have a
+ * separate file, with the same lines.
  *
- * A file is appended to only if each of its lines is such a line, and by one process at a time: FILE.lock. Pipes and
+ * A file is appended to only if all its lines have this format, and by one process at a time: FILE.lock. Pipes and
  * standard output are written without a record.
  */
 #ifndef LAUNCH_MAP_RECORD_H
@@ -23,12 +23,12 @@
 #include "launch/items_task.h"
 
 struct map_file {
-	const char *name; /* for people; NULL: there is none */
+	const char *name; /* for messages; NULL: there is no file */
 	int fd;
 	bool regular;
 	uint64_t size; /* bytes that count */
 	int dir_fd;    /* of its folder; -1: none */
-	char *entry;   /* its name there, without links */
+	char *entry;   /* its name in that folder, without links */
 	struct history_lock lock;
 	struct text pending; /* whole lines */
 };
@@ -36,12 +36,12 @@ struct map_file {
 struct map_record {
 	struct map_file output, errors;
 	/* Items that are done, by number. */
-	uint64_t *done, *bad; /* bits: it has a line; which is a failure */
+	uint64_t *done, *bad; /* bits: the item has a line; the line is a failure */
 	uint32_t *checks;
 	size_t done_capacity, bad_capacity, checks_capacity;
-	uint64_t count, failed; /* done; failed among them */
-	uint64_t outdated;      /* lines in the file of errors for items that the output has, too */
-	uint64_t highest;       /* number; 0: none */
+	uint64_t count, failed; /* items done; those that failed */
+	uint64_t outdated;      /* lines in the errors file for items that are also in the output */
+	uint64_t highest;       /* highest item number; 0: none */
 };
 
 #define MAP_FILE_NONE                                                                                                  \
@@ -51,34 +51,35 @@ struct map_record {
 #define MAP_RECORD_NONE ((struct map_record){.output = MAP_FILE_NONE, .errors = MAP_FILE_NONE})
 
 /*
- * Opens the output ("-": standard output) and the file for errors (or NULL), reads what is done and truncates torn
- * lines. Unless `trust`, others must not be able to write or replace the files. -EBUSY: another run has one of them.
+ * Opens the output ("-": standard output) and the errors file (or NULL), reads the finished items and truncates torn
+ * lines. Unless `trust`, other users must not be able to write or replace the files. -EBUSY: another run uses one of
+ * them.
  */
 int map_record_open(struct map_record *r, const char *output, const char *errors, bool trust, struct gd_error *err);
 void map_record_finish(struct map_record *r);
 
 /*
  * Makes the folder OUTPUT.logs for the logs of workers, which open them by path whenever they start. Unless `trust`,
- * others must not be able to lead that path elsewhere. ret: the path, without links; empty: the output is no file.
+ * other users must not be able to redirect that path. ret: the path, without links; empty: the output is not a file.
  */
 int map_record_make_logs(const struct map_record *r, bool trust, struct text *ret, struct gd_error *err);
 
-/* Whether an item is done, and what it was. */
+/* Whether an item is done, and its check value. */
 bool map_record_has(const struct map_record *r, uint64_t number, uint32_t *ret_check);
 
 /* A line of the record. `failed`: data is the reason, as text; otherwise it is the result, as JSON. */
 void map_record_format(struct text *t, uint64_t number, uint32_t check, bool failed, const void *data, size_t size);
-/* Where such lines go. */
+/* The file for such lines. */
 struct map_file *map_record_file(struct map_record *r, bool failed);
 
-/* Writes what is pending. After an error the file ends in a whole line, and nothing else can be written. */
+/* Writes pending lines. After an error the file ends with a whole line, and nothing else can be written. */
 int map_record_flush(struct map_record *r, struct gd_error *err);
-/* To the disk. */
+/* Syncs the files to the disk. */
 int map_record_sync(struct map_record *r, struct gd_error *err);
 
 /*
- * Takes the lines of failed items out of the files, so that the items are processed again. With --ordered there would
- * be no place for their results: not for such a record.
+ * Removes the lines of failed items from the files, so that the items are processed again. Not for a record in order:
+ * with --ordered there would be no place for their results.
  */
 int map_record_retry_failed(struct map_record *r, struct gd_error *err);
 
@@ -92,10 +93,10 @@ struct map_record_line {
 	bool failed;
 };
 
-/* A line as map_record_format() writes them, with its newline. -EBADMSG. */
+/* Parses a line as written by map_record_format(), with its newline. -EBADMSG. */
 int map_record_read_line(const char *line, size_t size, struct map_record_line *ret);
 
-/* Of map_record_load.c: reads a file's lines into the record. *ret_end: behind its last whole line. */
+/* In map_record_load.c: reads a file's lines into the record. *ret_end: the end of its last whole line. */
 int map_record_load(struct map_record *r, const struct map_file *f, uint64_t *ret_end, struct gd_error *err);
 
 #endif

@@ -47,7 +47,7 @@ int map_record_read_line(const char *line, size_t size, struct map_record_line *
 	return read_check(&check, &ret->check);
 }
 
-/* Bits with these numbers; new ones are 0. */
+/* Makes space for bits up to this number; new bits are 0. */
 static int reserve_bits(uint64_t **bits, size_t *capacity, uint64_t highest)
 {
 	size_t words = *capacity;
@@ -69,7 +69,8 @@ static int add(struct map_record *r, const struct map_file *f, const struct map_
 		return -ENOMEM;
 	uint64_t bit = UINT64_C(1) << (number % 64);
 	if (r->done[number / 64] & bit) {
-		/* It failed with --errors, and a later run without it wrote its result, or its failure, to the output.
+		/* The item failed in a run with --errors, and a later run without --errors wrote its result or failure
+		 * to the output.
 		 */
 		if (f != &r->errors || !line->failed || r->checks[number] != line->check)
 			return -EEXIST;
@@ -87,7 +88,7 @@ static int add(struct map_record *r, const struct map_file *f, const struct map_
 	return 0;
 }
 
-/* The beginning of a line that was not written to its end. */
+/* The beginning of an incomplete line. */
 static bool is_torn(const char *line, size_t size)
 {
 	static const char beginning[] = "{\"n\":";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Failed items get another try: their lines leave the record. A file is replaced as a whole, by rename, so that a
- * killed run leaves the old one or the new one; in both no result is missing or there twice.
+ * Retries failed items: removes their lines from the record. A file is replaced as a whole, by rename, so that a killed
+ * run leaves the old or the new file; in both, no result is missing or duplicated.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,14 +24,14 @@ static void forget(struct map_record *r, uint64_t number)
 {
 	uint64_t bit = UINT64_C(1) << (number % 64);
 	if (!(r->bad[number / 64] & bit))
-		return; /* it has a result in the output, or was forgotten already */
+		return; /* the item has a result in the output, or was already cleared */
 	r->done[number / 64] &= ~bit;
 	r->bad[number / 64] &= ~bit;
 	r->count--;
 	r->failed--;
 }
 
-/* The numbers of failed items stay as they are until the file is in its place. */
+/* The bits of failed items stay unchanged until the new file is in place. */
 static int copy_results(const struct map_file *f, int to, uint64_t *ret_size, uint64_t *ret_failed)
 {
 	cleanup_(line_reader_finish) struct line_reader reader = {.fd = f->fd, .max_bytes = MAP_RECORD_LINE_MAX};
@@ -76,7 +76,7 @@ static int forget_failed_of(struct map_record *r, const struct map_file *f)
 	return (int)n;
 }
 
-/* A draft beside the file. In a sticky directory another user can have taken its name: then under another one. */
+/* A draft next to the file. In a sticky directory another user can have taken its name: then use another name. */
 static int open_draft(const struct map_file *f, struct text *name)
 {
 	const int flags = O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
@@ -84,7 +84,7 @@ static int open_draft(const struct map_file *f, struct text *name)
 	text_appendf(name, ".%s.gpuq-draft", f->entry);
 	if (text_error(name))
 		return text_error(name);
-	(void)unlinkat(f->dir_fd, text_string(name), 0); /* of a killed run; the lock says that there is no other */
+	(void)unlinkat(f->dir_fd, text_string(name), 0); /* left by a killed run; the lock excludes other runs */
 	int fd = openat(f->dir_fd, text_string(name), flags, 0600);
 	if (fd >= 0 || errno != EEXIST)
 		return fd < 0 ? -errno : fd;
@@ -110,7 +110,7 @@ static int replace(struct map_record *r, struct map_file *f)
 	const char *name = text_string(&draft);
 	int e = copy_results(f, fd, &size, &failed);
 	if (e == 0 && failed > 0) {
-		/* On the disk before it takes the place of what is there. */
+		/* Sync it to the disk before it replaces the old file. */
 		if (fchmod(fd, st.st_mode & 0777) < 0 || fdatasync(fd) < 0)
 			e = -errno;
 		else if (renameat(f->dir_fd, name, f->dir_fd, f->entry) < 0)

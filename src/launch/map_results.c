@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What becomes of a message: its items end, or are sent again.
+ * Handles the end of a message: its items end or are sent again.
  *
- * An item is blamed only if it fails alone. A message that fails is split, down to one item. A message with which a
- * worker ended is sent once more, alone; if that worker ends too, it is split.
+ * An item is blamed only if it fails alone. A message that fails is split, down to one item. A message during which a
+ * worker ended is sent once more, alone; if that worker ends too, the message is split.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ void map_flush(struct map *m)
 
 /* ---- Messages ----------------------------------------------------------- */
 
-/* Sends a part of a message again. What ends with the run is left for the next one. */
+/* Sends a part of a message again. If the run is ending, the part is left for the next run. */
 static void send_part(struct map *m, const struct map_batch *b, size_t first, size_t count)
 {
 	struct map_batch *part = map_is_ending(m) ? NULL : map_batch_part(b, first, count);
@@ -144,7 +144,7 @@ static void lower_batch(struct map *m, const struct map_batch *b)
 	if (half >= m->batch)
 		return;
 	m->batch = half;
-	/* Each try costs the messages that are on their way when it fails. */
+	/* Each failed attempt costs all messages in flight. */
 	m->patience = m->patience < MOST_PATIENCE ? 2 * m->patience : MOST_PATIENCE;
 	if (half < m->warned_batch)
 		map_warn(m, "out of memory with %zu items in a message: %zu from now on", b->count, half);
@@ -159,7 +159,7 @@ static void raise_batch(struct map *m)
 	m->batch = m->batch * 2 < m->options.batch ? m->batch * 2 : m->options.batch;
 }
 
-/* Its worker ended with it. */
+/* The worker ended during this message. */
 static void blame_message(struct map *m, struct map_batch *b, const struct gd_event *e)
 {
 	bool was_alone = b->alone;
@@ -197,7 +197,7 @@ static void settle_failure(struct map *m, struct map_batch *b, const struct gd_e
 	}
 }
 
-/* ---- What the pool tells ------------------------------------------------ */
+/* ---- Callbacks of the pool ---------------------------------------------- */
 
 static void count_message(struct map *m, const struct map_batch *b, const struct gd_event *e)
 {

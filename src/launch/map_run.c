@@ -18,10 +18,10 @@
 #include "pool/pool_hints.h"
 
 #define ROUND_MS   100 /* between reports of progress */
-#define FLUSH_MS   5   /* results wait for others to be written with, but no longer than this when nothing happens */
+#define FLUSH_MS   5   /* results are written together; this is the longest wait when nothing happens */
 #define MOST_STOPS 3
 
-/* ---- The end before the end --------------------------------------------- */
+/* ---- Stopping early ----------------------------------------------------- */
 
 bool map_is_ending(const struct map *m)
 {
@@ -88,7 +88,7 @@ static void read_workers(struct map *m)
 	}
 }
 
-/* Items of the messages that workers are at. The pool has more, which wait there for a worker. */
+/* Items in the messages being processed. The pool has more messages, which wait for a worker. */
 static uint64_t count_running(const struct map *m, const struct map_summary *s)
 {
 	uint64_t busy = 0;
@@ -139,7 +139,7 @@ static void wait_for_news(struct map *m)
 		{.fd = m->stop_fd, .events = POLLIN},
 		{.fd = m->wants_input ? m->input.fd : -1, .events = POLLIN},
 	};
-	/* Interrupted: the loop looks again. */
+	/* Interrupted: the loop checks again. */
 	if (poll(fds, 3, has_pending(m) ? FLUSH_MS : ROUND_MS) == 0)
 		map_flush(m);
 }
@@ -153,7 +153,7 @@ static void work(struct map *m)
 		int n = gd_pool_poll(m->pool, 0, 0);
 		if (n == -ENODEV)
 			m->no_worker = true;
-		if (!m->ready_ns) /* the end of a setup is no event that the poll counts */
+		if (!m->ready_ns) /* the poll does not count the end of a setup as an event */
 			read_workers(m);
 		bool over = is_over(m);
 		if (over) {
@@ -168,7 +168,7 @@ static void work(struct map *m)
 
 /* ---- Beginning and end -------------------------------------------------- */
 
-/* Results of another program stay: only the user knows whether they are as good. */
+/* Keep results of another program: only the user knows whether they are still good. */
 static void note_worker(struct map *m, const struct text *logs)
 {
 	cleanup_(text_finish) struct text before = {0};
@@ -243,7 +243,7 @@ static int open_files(struct map *m, struct gd_error *err)
 	return m->input.regular ? map_survey(m, err) : 0;
 }
 
-/* Only when all of the record is known to belong to this input, and not if its lines have an order. */
+/* Only if the whole record is known to belong to this input, and not with --ordered. */
 static int retry_failed(struct map *m, struct gd_error *err)
 {
 	if (!m->input.regular || m->options.ordered || atomic_load(&m->stops))
@@ -262,7 +262,7 @@ static int begin(struct map *m, struct gd_error *err)
 		m->input_over = true;
 		return 0;
 	}
-	/* Before the pool, whose workers get the standard error of this moment. */
+	/* Before the pool, whose workers inherit the current standard error. */
 	if (r == 0 && m->options.on_start)
 		m->options.on_start(m->options.context, &m->summary);
 	if (r == 0)

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "launch/map_private.h"
 
-/* A larger input is not read twice for its total: the progress of the run follows its bytes. */
+/* A larger input is not read twice for its total: progress is then measured in bytes. */
 #define COUNTED_BYTES ((uint64_t)16 << 20)
 
 int map_is_done(struct map *m, const struct map_line *line, struct gd_error *err)
@@ -26,7 +26,7 @@ int map_is_done(struct map *m, const struct map_line *line, struct gd_error *err
 	return 1;
 }
 
-/* 1 and the next line, 0 at the end or when the run is to stop, or a negative value. */
+/* 1 and the next line, 0 at the end or after a stop, or a negative value. */
 static int next_line(struct map *m, enum map_input_want want, struct map_line *ret, struct gd_error *err)
 {
 	for (;;) {

@@ -50,7 +50,7 @@ int map_worker_note(const char *logs, const struct map_options *o, struct text *
 	r = write_note(dir_fd, &now);
 	if (r < 0 || n == 0)
 		return r;
-	/* As the command line has it: on one line. */
+	/* On one line, as on the command line. */
 	for (ssize_t i = 0; i < n - 1; i++)
 		text_append_char(ret_before, before[i] == '\n' ? ' ' : before[i]);
 	return 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* With which program and settings an output was begun: the file `worker` in OUTPUT.logs. */
+/* The program and settings with which an output was begun: the file `worker` in OUTPUT.logs. */
 #ifndef LAUNCH_MAP_WORKER_NOTE_H
 #define LAUNCH_MAP_WORKER_NOTE_H
 
@@ -8,8 +8,8 @@
 #include "launch/map.h"
 
 /*
- * Compares it with the options, and writes it down anew if it differs. 1: it differs, and *ret_before is what was
- * there, for people; 0: it is the same, or nothing was there; negative: it cannot be written.
+ * Compares it with the options, and rewrites it if it differs. 1: it differs, and *ret_before is the old content, for
+ * messages; 0: it is the same, or there was none; negative: it cannot be written.
  */
 int map_worker_note(const char *logs, const struct map_options *o, struct text *ret_before);
 

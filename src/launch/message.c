@@ -12,7 +12,7 @@
 
 /* ---- Writing ------------------------------------------------------------ */
 
-/* A key that stands there once more behind this one. */
+/* Whether the key occurs again after this one. */
 static bool is_replaced(const struct gd_setting *settings, size_t num_settings, size_t i)
 {
 	for (size_t k = i + 1; k < num_settings; k++)
@@ -21,7 +21,7 @@ static bool is_replaced(const struct gd_setting *settings, size_t num_settings, 
 	return false;
 }
 
-/* Keys are anybody's words: json_put_any() would take them as they are. */
+/* Keys are arbitrary text: json_put_any() would not escape them. */
 static void put_setting(struct text *t, const struct gd_setting *setting)
 {
 	cleanup_(text_finish) struct text key = {0};
@@ -72,7 +72,7 @@ void message_put_items(struct text *t, uint64_t id, const char *values, size_t s
 
 /* ---- Reading ------------------------------------------------------------ */
 
-/* The members that we know. */
+/* The known members. */
 struct members {
 	struct json_value type, id, ok, duration, error, results, errors, oom;
 };
@@ -106,7 +106,7 @@ static int read_members(const char *line, size_t size, struct members *ret)
 int message_copy_error(const struct json_value *v, char *to, size_t room)
 {
 	if (v->type != JSON_STRING) {
-		/* An object or null, as libraries have them: better than nothing. */
+		/* An object or null, as some libraries send: better than nothing. */
 		utf8_copy_line(to, room, v->type ? v->data : "", v->type ? v->size : 0);
 		return 0;
 	}
@@ -116,7 +116,7 @@ int message_copy_error(const struct json_value *v, char *to, size_t room)
 	size_t size = json_unescape(v, bytes);
 	while (size > 0 && (bytes[size - 1] == '\n' || bytes[size - 1] == '\r'))
 		size--;
-	/* A trace of several lines stays readable on one. */
+	/* Keep a trace of several lines readable on one line. */
 	for (size_t i = 0; i < size; i++)
 		if (bytes[i] == '\n' || bytes[i] == '\r' || bytes[i] == '\t')
 			bytes[i] = ' ';

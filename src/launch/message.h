@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is said between a worker and its persistent program, one JSON object per
- * line: docs/worker-protocol.md.
+ * Messages between a worker and its persistent program, one JSON object per line: docs/worker-protocol.md.
  */
 #ifndef LAUNCH_MESSAGE_H
 #define LAUNCH_MESSAGE_H
@@ -25,7 +24,7 @@ enum message_kind {
 	MESSAGE_READY = 1,
 	MESSAGE_ERROR,  /* of the program as a whole */
 	MESSAGE_ANSWER, /* to a task */
-	MESSAGE_OTHER,  /* of a type that we do not know: for later */
+	MESSAGE_OTHER,  /* of an unknown type, reserved for later versions */
 };
 
 struct message {
@@ -34,18 +33,18 @@ struct message {
 	bool ok;
 	double seconds;     /* of audio, or -1 */
 	char error[768];    /* printable, on one line */
-	bool out_of_memory; /* that was the reason */
-	/* Of an answer to items, where they are there: slices of the line. */
+	bool out_of_memory; /* out of memory was the reason */
+	/* Of an answer to items, if present: slices of the line. */
 	struct json_value results, errors;
 };
 
 /*
- * Reads a line of the program. -EBADMSG where it is no JSON object or has something
- * wrong in it; ret_why then says what, as the end of a sentence.
+ * Reads a line of the program. -EBADMSG if it is not a JSON object or has an invalid member; ret_why is then the
+ * reason, as the end of a sentence.
  */
 int message_read(const char *line, size_t size, struct message *ret, const char **ret_why);
 
-/* The reason that an item of `errors` gives, printable, on one line, as in `error` above. 0 or -ENOMEM. */
+/* The reason given by an item of `errors`, printable, on one line, like `error` above. 0 or -ENOMEM. */
 int message_copy_error(const struct json_value *v, char *to, size_t room);
 
 #endif

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/trust.h"
 
-/* What gpuq launch itself has in the output folder. */
+/* The files of gpuq launch itself in the output folder. */
 static const char *const reserved[] = {"launch.jsonl", "launch.lock", "launch.logs"};
 
 void outputs_finish(struct outputs *o)
@@ -35,7 +35,7 @@ const char *outputs_stem(const char *path, size_t *ret_length)
 	return name;
 }
 
-/* Below the folder that it is in, and nowhere else. */
+/* Whether the path stays below its folder. */
 static bool is_below(const char *path)
 {
 	for (const char *p = path;; p++) {
@@ -76,7 +76,7 @@ int outputs_claim(struct outputs *o, const char *output, size_t file)
 	return copy && path_map_put(&o->owners, copy, file) ? 1 : -ENOMEM;
 }
 
-/* 1 where `output` is the file's from now on. */
+/* 1 if `output` belongs to the file from now on. */
 static int try_output(struct outputs *o, const char *output, size_t file, const char **ret)
 {
 	if (outputs_is_reserved(output) || path_map_get(&o->owners, output))
@@ -103,7 +103,7 @@ int outputs_choose(struct outputs *o, const char *wanted, size_t file, const cha
 		snprintf(output, sizeof(output), "%s", path);
 		r = try_output(o, output, file, ret);
 	}
-	/* The whole name is another's too: that of "b.mp3.wav", say, which came before b.mp3. */
+	/* The whole name is also taken, for example by "b.mp3.wav", which came before b.mp3. */
 	for (unsigned n = 2; r == 0 && n != 0; n++) {
 		snprintf(output, sizeof(output), "%s~%u", path, n);
 		r = try_output(o, output, file, ret);
@@ -118,12 +118,12 @@ static bool is_ours(const struct stat *st)
 
 /*
  * Opens the folder `name`, which may be a link of ours, and makes it if it is missing. check_above: no other user may
- * be able to replace a directory through which the link leads.
+ * be able to replace a directory on the path of the link.
  */
 static int enter_folder(int dir_fd, const char *name, bool check_above, int *ret_fd, const char **ret_objection)
 {
 	struct stat st;
-	/* Not for the group, whatever the umask says: workers follow the links that they find there. */
+	/* Not writable by the group, whatever the umask: workers follow links in this folder. */
 	if (mkdirat(dir_fd, name, 0755) < 0 && errno != EEXIST)
 		return -errno;
 	cleanup_(closep) int fd = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);

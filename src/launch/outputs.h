@@ -2,9 +2,9 @@
 /*
  * Which folder below the output folder belongs to which file.
  *
- * "a/b.wav" has "a/b"; where that belongs to another file (b.mp3 came first), it has
- * "a/b.wav". Whoever had a folder in an earlier run keeps it; among new ones, the
- * order of asking decides, which is that of their names. No two files share one.
+ * "a/b.wav" gets "a/b", or "a/b.wav" if "a/b" belongs to another file (b.mp3 came first). A file keeps its folder of an
+ * earlier run; new files get theirs in the order of calls, which is the order of their names. No two files share a
+ * folder.
  */
 #ifndef LAUNCH_OUTPUTS_H
 #define LAUNCH_OUTPUTS_H
@@ -22,39 +22,39 @@ struct outputs {
 void outputs_finish(struct outputs *o);
 
 /*
- * Says that an earlier run has given `output` to the file with this number. False where it cannot be: it is no path
- * below the output folder, or another has it; then the file is like a new one. Negative: no memory.
+ * Records that an earlier run gave `output` to the file with this number. False if that is impossible: `output` is not
+ * a path below the output folder, or another file has it; treat the file as new. Negative: no memory.
  */
 int outputs_claim(struct outputs *o, const char *output, size_t file);
 
-/* The folder for a new file, which is the arena's. -ENOMEM. */
+/* The folder for a new file; the arena owns the string. -ENOMEM. */
 int outputs_choose(struct outputs *o, const char *path, size_t file, const char **ret);
 
-/* "b" of "a/b.wav": where it begins in the path, and its length. Never empty, "." or "..". */
+/* "b" of "a/b.wav": its beginning in the path, and its length. Never empty, "." or "..". */
 const char *outputs_stem(const char *path, size_t *ret_length);
 
-/* A name that the launcher itself has in the output folder. */
+/* Whether the launcher itself uses this name in the output folder. */
 bool outputs_is_reserved(const char *path);
 
 /*
- * Makes the folder `path` of a result, below the output folder, with those above it, as far as they are missing. Each
- * of them must be trusted, unless `trust`, for workers follow the links that they find there; links of others on the
- * way are never followed: -EPERM, and *ret_objection says why: "belongs to another user".
+ * Makes the folder `path` of a result, below the output folder, with missing parents. Unless `trust`, each of them must
+ * be trusted, because workers follow links in them. Links of other users on the path are never followed: -EPERM, and
+ * *ret_objection says why: "belongs to another user".
  */
 int outputs_make_result_folder(int root_fd, const char *path, bool trust, const char **ret_objection);
 
 /*
- * Opens the output folder `path` with O_PATH, if no other user can have chosen it, fill it or put another in its place:
- * no link of others leads there, and base/trust.h has no objection to it and the directories above it. Otherwise
- * -EPERM, and err says what to do. -ENOENT: it is missing, without objection to what is above it; err is not set.
+ * Opens the output folder `path` with O_PATH, unless another user can have chosen it, fill it or replace it: the path
+ * has no links of other users, and base/trust.h has no objection to the folder and the directories above it. Otherwise
+ * -EPERM, and err says what to do. -ENOENT: it is missing, and there is no objection to the directories above it; err
+ * is not set.
  */
 int outputs_open_trusted(const char *path, int *ret_fd, struct gd_error *err);
 
-/* The folder `path` in that of `dirfd`, for the user alone. -EPERM: it is there and another user has made it, or a link
- * on the way to it. */
+/* Makes the folder `path` in `dirfd`, private to the user. -EPERM: another user has made it, or a link on its path. */
 int outputs_make_private(int dirfd, const char *path);
 
-/* Makes the folder `path`, below that of `dirfd`, with those above it, as far as they are not there. */
+/* Makes the folder `path` below `dirfd`, with missing parents. */
 int outputs_make_folder(int dirfd, const char *path);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers by path. Start from {0}. The paths stay the caller's, and must live as long. */
+/* Numbers by path. Start from {0}. The paths stay the caller's and must outlive the map. */
 #ifndef LAUNCH_PATH_MAP_H
 #define LAUNCH_PATH_MAP_H
 
@@ -16,14 +16,14 @@ struct path_map {
 	struct path_map_slot *slots;
 	size_t room; /* a power of two, or 0 */
 	size_t count;
-	uint64_t seed; /* of its hashes: others choose the names of files */
+	uint64_t seed; /* of its hashes: other users may choose file names */
 };
 
 void path_map_finish(struct path_map *m);
 
-/* The number that stands there, new or not; NULL when memory ran out. A new one is `number`. */
+/* The number of this path, which is `number` if the path is new; NULL: no memory. */
 size_t *path_map_put(struct path_map *m, const char *path, size_t number);
-/* NULL where there is none. */
+/* NULL if the path is unknown. */
 const size_t *path_map_get(const struct path_map *m, const char *path);
 
 #endif

@@ -30,7 +30,7 @@ extern char **environ;
 static int add_actions(posix_spawn_file_actions_t *actions, int report_fd, int settings_fd)
 {
 	int r = 0;
-	/* Nothing that a constructor reads or prints concerns the caller. */
+	/* Constructors must not read the caller's input or print to its output. */
 	for (int fd = 0; r == 0 && fd <= STDERR_FILENO; fd++)
 		r = posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_RDWR, 0);
 	if (r == 0 && settings_fd >= 0)
@@ -38,7 +38,7 @@ static int add_actions(posix_spawn_file_actions_t *actions, int report_fd, int s
 	return r ? r : posix_spawn_file_actions_adddup2(actions, report_fd, PLUGIN_REPORT_FD);
 }
 
-/* In a process group of its own, so that everything its constructors start can be killed. */
+/* In its own process group, so that all processes started by its constructors can be killed. */
 static int set_attributes(posix_spawnattr_t *attributes)
 {
 	sigset_t all, none;
@@ -102,13 +102,13 @@ static int await_report(int fd, uint64_t deadline_ns, struct plugin_report *ret)
 	}
 	if (ret->size != sizeof(*ret))
 		return -EPROTO;
-	/* A constructor may have written there. */
+	/* A constructor may have overwritten the strings. */
 	ret->words[sizeof(ret->words) - 1] = '\0';
 	ret->facts.about[sizeof(ret->facts.about) - 1] = '\0';
 	return 1;
 }
 
-/* Without a report: what wait(2) knows of it, if somebody else has not waited for it. */
+/* Without a report: the status of wait(2), unless another thread has reaped the process. */
 static int say_death(const char *path, bool known, int status, struct gd_error *err)
 {
 	if (known && WIFSIGNALED(status))
@@ -120,7 +120,7 @@ static int say_death(const char *path, bool known, int status, struct gd_error *
 	return error_set(err, -ELIBBAD, "the worker '%s' ends the program while it is being loaded", path);
 }
 
-/* One that a driver holds in the kernel is left to it. */
+/* Gives up on a process that a driver holds in the kernel. */
 static bool reap(const struct pidref *child, int *ret_status)
 {
 	pidref_wait(child, clock_now_ns() + REAP_MS * NS_PER_MS);
@@ -165,12 +165,12 @@ int plugin_inspect(const char *path, const struct plugin_settings *settings, int
 		return error_set(err, r, "'%s' could not be started: %s", helper, error_words(r));
 	close_fd(&theirs);
 	cleanup_(pidref_close) struct pidref child = {.pid = pid, .fd = -1};
-	(void)pidref_open(pid, &child); /* without a descriptor, its number does */
+	(void)pidref_open(pid, &child); /* without a descriptor, the pid is used */
 
 	struct plugin_report report;
 	r = await_report(ours, clock_now_ns() + (uint64_t)limit_ms * NS_PER_MS, &report);
 	if (r != 0) {
-		kill(-pid, SIGKILL); /* with what its constructors have started */
+		kill(-pid, SIGKILL); /* and all processes started by its constructors */
 		pidref_signal(&child, SIGKILL);
 	}
 	int status = 0;

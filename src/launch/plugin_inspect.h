@@ -18,13 +18,13 @@ struct plugin_facts {
 	char about[200]; /* its description of itself, printable; "" if it has none */
 };
 
-/* Settings that the plug-in is asked to check; NULL in its place: it is only described. */
+/* Settings for the plug-in to check; NULL: only describe the plug-in. */
 struct plugin_settings {
 	const struct gd_setting *list; /* strings */
 	size_t count;
 };
 
-/* `limit_ms`: how long loading it, and its check, may take. */
+/* `limit_ms`: time limit for loading it and for its check. */
 int plugin_inspect(const char *path, const struct plugin_settings *settings, int limit_ms, struct plugin_facts *ret,
 	struct gd_error *err);
 

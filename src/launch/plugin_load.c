@@ -45,7 +45,7 @@ static int check_hooks(const struct gd_worker_ops *ops, const char *path, struct
 	return 0;
 }
 
-/* The version comes first: what follows it may be different in another version. */
+/* The version comes first: the fields after it may differ between versions. */
 static int read_plugin(const struct gd_plugin *from, const char *path, struct gd_plugin *ret, struct gd_error *err)
 {
 	if (!from)
@@ -65,7 +65,7 @@ int plugin_load(const char *path, struct gd_worker_ops *ret, struct gd_plugin *r
 	int n = snprintf(here, sizeof(here), "%s%s", strchr(path, '/') ? "" : "./", path);
 	if (n < 0 || (size_t)n >= sizeof(here))
 		return error_set(err, -ENAMETOOLONG, "the path of the worker '%s' is too long", path);
-	/* Now, not at the first call: what is missing is to be found before there is work. */
+	/* Resolve all symbols now, so that missing ones are found before there is work. */
 	void *handle = dlopen(here, RTLD_NOW | RTLD_LOCAL);
 	if (!handle)
 		return error_set(err, -ELIBBAD, "the worker cannot be loaded: %s", dlerror());
@@ -115,7 +115,7 @@ static bool read_settings(struct text *bytes, struct gd_setting **ret, size_t *r
 	return true;
 }
 
-/* The plug-in's own look at what it needs. */
+/* The plug-in's own check of its requirements. */
 static int run_check(const struct gd_plugin *plugin, const struct gd_setting *list, size_t count, struct gd_error *err)
 {
 	int r = plugin->check ? plugin->check(list, count, err) : 0;
@@ -129,7 +129,7 @@ static int run_check(const struct gd_plugin *plugin, const struct gd_setting *li
 
 void plugin_report_main(const char *path)
 {
-	/* If the parent died before prctl(), nobody reads the pipe any more. */
+	/* If the parent died before prctl(), the pipe has no reader. */
 	struct pollfd reader = {.fd = PLUGIN_REPORT_FD};
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || poll(&reader, 1, 0) != 0)
 		_exit(1);

@@ -26,7 +26,7 @@
 /* Where a folder of plug-ins comes from. */
 enum source {
 	SOURCE_NAMED,     /* $GPUQ_WORKER_PATH: the user's own choice */
-	SOURCE_BESIDE,    /* the program lies there: its plug-ins must be trusted */
+	SOURCE_BESIDE,    /* next to the program: its plug-ins must be trusted */
 	SOURCE_INSTALLED, /* the directory that was given when gpu_dispatch was built */
 };
 
@@ -75,7 +75,7 @@ static int check_trust(struct plugin *p)
 		       : 0;
 }
 
-/* Takes the plug-in, unless one of its name counts before it. */
+/* Takes the plug-in, unless one with the same name has precedence. */
 static int add(struct found *f, struct plugin *p)
 {
 	struct plugin *before = find_named(f, p->name);
@@ -107,7 +107,7 @@ static int look_at(struct found *f, const char *folder, const char *file, enum s
 	return r < 0 ? r : add(f, &p);
 }
 
-/* A folder that is not there has none. */
+/* A missing folder has no plug-ins. */
 static int look_in(struct found *f, const char *folder, enum source source)
 {
 	cleanup_(closedirp) DIR *d = opendir(folder);
@@ -139,12 +139,12 @@ static int look_in_path(struct found *f, const char *path)
 	return r;
 }
 
-/* Behind the real directory of the program or library: as it was built, of a library in libdir, of a program in bin. */
+/* Searches next to the real directory of the program or library: in the build tree, in libdir, or next to bin. */
 static int look_beside(struct found *f)
 {
 	static const struct {
 		const char *folder;
-		bool above; /* from the directory above on */
+		bool above; /* relative to the parent directory */
 	} places[] = {{"workers", false}, {"gpu_dispatch/workers", false}, {"lib/gpu_dispatch/workers", true}};
 	char here[PATH_MAX], folder[PATH_MAX];
 	int r = helper_directory(here, sizeof(here));

@@ -10,8 +10,8 @@
 #include "base/table.h"
 #include "base/units.h"
 
-#define MOST_FAILURES   20  /* that are listed */
-#define LOADING_SHOWN_S 0.1 /* shorter loading is not worth a word */
+#define MOST_FAILURES   20  /* listed failures */
+#define LOADING_SHOWN_S 0.1 /* shorter loading times are not shown */
 #define IDLE_SHOWN_S    0.1
 
 static void put_row(struct table *t, enum colour colour, const struct gd_launch_gpu *g, const char *name)

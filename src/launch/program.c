@@ -10,7 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
-#define LAST_WORDS_MS 2000 /* from the end of its output to its own, where both are to come */
+#define LAST_WORDS_MS 2000 /* how long it may take to exit after closing its output */
 
 int program_start(struct program *p, char *const argv[])
 {
@@ -40,7 +40,7 @@ static void close_input(struct program *p)
 	p->sent = 0;
 }
 
-/* As much as it takes now. One that does not want to hear may still have something to say. */
+/* Sends as much as the program takes now. A program that closed its input may still send lines. */
 static void send_some(struct program *p)
 {
 	while (p->sent < p->out.length && p->child.in >= 0) {
@@ -101,7 +101,7 @@ static int next_line(struct program *p, const char **ret_line, size_t *ret_size)
 				return PROGRAM_NOTHING;
 			continue;
 		}
-		/* What it said last may have no newline. */
+		/* The last line may have no newline. */
 		size_t size = newline ? (size_t)(newline - line) : have;
 		if (!newline && size <= p->line_max && !(p->closed && size))
 			return PROGRAM_NOTHING;
@@ -142,7 +142,7 @@ int program_talk(struct program *p, int timeout_ms, const char **ret_line, size_
 			send_some(p);
 		if (fds[0].revents && (r = receive_some(p)) < 0)
 			return r;
-		/* Others may hold its output open; all that it said itself is there. */
+		/* Other processes may hold its output open; everything it wrote itself has been received. */
 		last_look = fds[2].revents && !fds[0].revents;
 	}
 }
@@ -164,7 +164,7 @@ static void wait_for_end(struct program *p, uint64_t deadline_ns)
 		if (n > 0 && fds[1].revents)
 			child_read_log(&p->child);
 		if (n > 0 && fds[2].revents && receive_some(p) == 0)
-			p->taken = p->in.length; /* nobody asks any more */
+			p->taken = p->in.length; /* discard: it is no longer needed */
 	}
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A persistent program that is spoken to in lines. Nothing that it does blocks the
- * other side: it may not read, say anything at any time, and end.
+ * A persistent program that exchanges lines with its worker. The program cannot block the worker: it may fail to read,
+ * write anything at any time, and exit.
  */
 #ifndef LAUNCH_PROGRAM_H
 #define LAUNCH_PROGRAM_H
@@ -20,9 +20,9 @@ struct program {
 	struct text out; /* to be sent */
 	size_t sent;
 	struct text in;  /* received */
-	size_t taken;    /* of that, handed out */
-	size_t line_max; /* bytes of a line that it says */
-	bool skipping;   /* the rest of a line that was too long */
+	size_t taken;    /* bytes of `in` already handed out */
+	size_t line_max; /* the longest line from the program, in bytes */
+	bool skipping;   /* skip the rest of an overlong line */
 	bool closed;     /* it has closed its output */
 };
 
@@ -30,18 +30,18 @@ struct program {
 
 int program_start(struct program *p, char *const argv[]);
 
-/* Whether it is there to be spoken to. */
+/* Whether it is running and can take messages. */
 bool program_lives(struct program *p);
 
 enum program_event {
 	PROGRAM_LINE = 1,
 	PROGRAM_LONG_LINE, /* only its beginning: it is longer than line_max */
-	PROGRAM_ENDED,     /* or has closed its output: nothing will come any more */
-	PROGRAM_NOTHING,   /* in that time */
+	PROGRAM_ENDED,     /* or has closed its output: no more lines will come */
+	PROGRAM_NOTHING,   /* timeout */
 };
 
 /*
- * Sends what is in p->out and waits up to timeout_ms for a line (without its
+ * Sends p->out and waits up to timeout_ms for a line (without its
  * newline; valid until the next call). Standard error is passed on meanwhile.
  * Negative errno value: no memory.
  */
@@ -50,10 +50,10 @@ int program_talk(struct program *p, int timeout_ms, const char **ret_line, size_
 /* Closes its input, and waits until it has ended. */
 void program_leave(struct program *p);
 
-/* Ends it if it is still there. */
+/* Ends it if it still runs. */
 void program_end(struct program *p);
 
-/* After PROGRAM_ENDED: ends it, and tells how it ended. */
+/* After PROGRAM_ENDED: ends it, and writes how it ended. */
 void program_end_words(struct program *p, char *to, size_t room);
 
 #endif

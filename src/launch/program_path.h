@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Whether a program exists, before anything needs it. */
+/* Checks that a program exists, before it is needed. */
 #ifndef LAUNCH_PROGRAM_PATH_H
 #define LAUNCH_PROGRAM_PATH_H
 

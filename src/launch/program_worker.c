@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A persistent program. Where it breaks the protocol, or its time is over, the
- * file's failure is told, then this worker leaves: the pool makes another, with the
- * limits that setups have.
+ * A persistent program. If it breaks the protocol or exceeds its time limit, the file's failure is reported, then this
+ * worker exits: the pool starts another, within the limits for setups.
  */
 #include <errno.h>
 #include <signal.h>
@@ -17,12 +16,12 @@
 #include "launch/worker_hooks.h"
 #include "launch/worker_note.h"
 
-#define LOOK_MS  20 /* how often gd_worker_cancelled() is looked at: there is no descriptor for it */
-#define ANSWERED 16 /* tasks that are remembered, to tell a second answer from a wrong one */
+#define LOOK_MS  20 /* how often to poll gd_worker_cancelled(): there is no descriptor for it */
+#define ANSWERED 16 /* tasks to remember, to distinguish a second answer from a wrong one */
 
 struct conversation {
 	struct session *session;
-	int64_t answered[ANSWERED]; /* the tasks that the program answered last; -1: none */
+	int64_t answered[ANSWERED]; /* the last tasks that the program answered; -1: none */
 	size_t num_answered;
 };
 
@@ -42,8 +41,8 @@ static bool was_answered(const struct conversation *s, int64_t id)
 }
 
 /*
- * 0 and the answer to this task, or a negative value with the words; *ret_told: it was told to end. -EALREADY: it has
- * answered an earlier task once more; that is in ret->id.
+ * 0 and the answer to this task, or a negative value with the reason in `words`; *ret_told: the program was told to
+ * end. -EALREADY: it answered an earlier task again; its id is in ret->id.
  */
 static int await_answer(struct gd_worker *w, const struct conversation *s, int64_t id, struct message *ret,
 	bool *ret_told, char words[SESSION_WORDS_MAX])
@@ -76,7 +75,7 @@ static int await_answer(struct gd_worker *w, const struct conversation *s, int64
 	}
 }
 
-/* Tells the failure, then leaves the rest to a fresh worker. */
+/* Reports the failure, then leaves the rest to a fresh worker. */
 static _Noreturn void leave(struct gd_worker *w, struct conversation *s, int code, const char *words)
 {
 	if (words)
@@ -85,7 +84,7 @@ static _Noreturn void leave(struct gd_worker *w, struct conversation *s, int cod
 	_exit(1);
 }
 
-/* A fresh program, in this worker and for the file that it has now. `warning` is for people, or "". */
+/* Starts a fresh program in this worker for its current file. `warning` is for users, or "". */
 static void start_again(struct gd_worker *w, struct conversation *s, const char *warning)
 {
 	struct worker_note note = {0};
@@ -98,7 +97,7 @@ static void start_again(struct gd_worker *w, struct conversation *s, const char 
 	forget_answered(s);
 	int r = session_begin(w, s->session, words);
 	note.loading_ns = clock_now_ns() - begin_ns;
-	(void)gd_worker_send(w, &note, sizeof(note)); /* without memory nobody hears of it */
+	(void)gd_worker_send(w, &note, sizeof(note)); /* without memory, the note is lost */
 	if (r < 0)
 		leave(w, s, r, words);
 }
@@ -125,7 +124,7 @@ static int converse(struct gd_worker *w, struct conversation *s, const struct gd
 	return r;
 }
 
-/* A batch of one: then its answer can leave before this process does. */
+/* A batch of one, so that its answer can be sent before this process exits. */
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks)
 {
 	(void)num_tasks;
@@ -135,7 +134,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	if (r < 0)
 		return gd_worker_fail(w, r, "the task is no file");
 	char words[SESSION_WORDS_MAX] = "";
-	/* One that left between two files (after so many of them, say) has done no harm. */
+	/* It is fine for a program to exit between two files, for example after a number of them. */
 	if (!program_lives(&s->session->program))
 		start_again(w, s, "");
 	struct message m = {0};
@@ -149,7 +148,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 		return gd_worker_fail(w, -EIO, "%s", m.error);
 	if (!told)
 		return m.seconds >= 0 ? gd_worker_file_seconds(w, m.seconds) : 0;
-	/* It may be about to end, for it was told to. */
+	/* It may be about to exit, because it was told to. */
 	if (m.ok)
 		gd_worker_batch_result(w, 0, &m.seconds, sizeof(m.seconds));
 	leave(w, s, -ECANCELED, m.ok ? NULL : m.error);

@@ -14,9 +14,9 @@
 #include "base/utf8.h"
 #include "launch/worker_hooks.h"
 
-/* ---- Hearing ------------------------------------------------------------ */
+/* ---- Receiving ---------------------------------------------------------- */
 
-/* Libraries print what they like: that goes where the log goes. */
+/* Libraries may print anything: pass it on to the log. */
 static void pass_on(struct session *s, const char *line, size_t size)
 {
 	utf8_copy_line(s->said, sizeof(s->said), line, size);
@@ -117,7 +117,7 @@ int session_begin(struct gd_worker *w, struct session *s, char words[SESSION_WOR
 	return await_ready(s, worker->ready_timeout_ms, words);
 }
 
-/* The command as it was typed, or its first word. */
+/* The command as typed, or its first word. */
 static const char *name_of(const struct launch_worker *worker)
 {
 	const char *const *argv = worker->argv;
@@ -128,7 +128,7 @@ static const char *name_of(const struct launch_worker *worker)
 int session_open(struct gd_worker *w, size_t line_max, struct session **ret)
 {
 	signal(SIGPIPE, SIG_IGN);
-	/* Python holds back what it prints to a pipe; everybody forgets that once. */
+	/* Python buffers output to a pipe, and users forget to flush it. */
 	if (setenv("PYTHONUNBUFFERED", "1", 0) < 0)
 		return -errno;
 	struct session *s = calloc(1, sizeof(*s));

@@ -2,7 +2,7 @@
 /*
  * A conversation between a worker and its persistent program (docs/worker-protocol.md): setup, messages, end.
  *
- * A program that breaks the protocol is not talked to again: the worker reports the failure and exits, and the pool
+ * A program that breaks the protocol is abandoned: the worker reports the failure and exits, and the pool
  * sets up another one. In a worker only: see child.h.
  */
 #ifndef LAUNCH_SESSION_H
@@ -31,9 +31,9 @@ int session_close(struct gd_worker *w, struct session *s);
 int session_begin(struct gd_worker *w, struct session *s, char words[SESSION_WORDS_MAX]);
 
 /*
- * Sends what is in s->program.out and waits for one message: 1 and the message, which is valid until the next call; 0
- * if there was none in that time, or only other output, which goes to the log; a negative value with the reason in
- * `words` if the program has ended or broken the protocol.
+ * Sends s->program.out and waits for one message: 1 and the message, which is valid until the next call; 0 after a
+ * timeout, or if there was only other output, which goes to the log; a negative value with the reason in `words` if the
+ * program has ended or broken the protocol.
  */
 int session_hear(struct session *s, int timeout_ms, struct message *ret, char words[SESSION_WORDS_MAX]);
 

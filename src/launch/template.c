@@ -13,7 +13,7 @@
 #include "base/suggest.h"
 #include "base/text.h"
 
-/* Of the file and its worker; what else there is are settings. */
+/* Words for the file and its worker; all other words are settings. */
 enum word {
 	WORD_FILE,
 	WORD_STEM,
@@ -82,7 +82,7 @@ static int find_word(const struct token *token)
 	return -1;
 }
 
-/* The last one given counts. */
+/* The last value counts. */
 static const char *find_setting(const struct token *token, const struct gd_setting *settings, size_t num_settings)
 {
 	for (size_t i = num_settings; i > 0; i--)
@@ -155,7 +155,7 @@ int template_check(
 
 /* ---- Filling ------------------------------------------------------------ */
 
-/* The variable of the environment that has the value too; NULL: nobody else chooses the value. */
+/* The environment variable that also has the value; NULL: the value cannot be hostile. */
 static const char *variable_of(enum word word)
 {
 	static const char *const variables[NUM_WORDS] = {
@@ -199,13 +199,13 @@ static void append_word(struct text *t, enum word word, const struct template_va
 	}
 }
 
-/* What the name of the file decides in an argument. */
+/* How the names of the file affect an argument. */
 struct names {
-	enum word word;  /* the first one that is not plain, or begins with '-' */
+	enum word word;  /* the first name that is not plain or begins with '-' */
 	bool special;    /* a name is not plain */
 	bool first_dash; /* the argument begins with a name that begins with '-' */
 	bool dash;       /* a name begins with '-' */
-	bool in_script;  /* what the user wrote around the names is not plain */
+	bool in_script;  /* the text around the names is not plain */
 };
 
 static void note_name(struct names *n, enum word word, const char *name, size_t size, bool is_first)
@@ -255,7 +255,7 @@ static int append_argument(struct text *t, struct names *n, const char *argument
 	return r;
 }
 
-/* Whether the names in argv[i] can become neither code nor an option. */
+/* Checks that the names in argv[i] cannot become code or an option. */
 static int check_names(const char *const *argv, size_t i, const struct names *n, struct gd_error *err)
 {
 	const char *word = word_names[n->word], *variable = variable_of(n->word);
@@ -283,7 +283,7 @@ int template_set_variables(const struct template_values *values)
 	return 0;
 }
 
-/* The text is the arguments, each with its NUL. One allocation. */
+/* The text consists of the arguments, each with its NUL. One allocation. */
 static char **split(const struct text *t, size_t count)
 {
 	char **argv = malloc((count + 1) * sizeof(*argv) + t->length);

@@ -3,7 +3,7 @@
  * A command with {words} in it, filled in for each file. `{{` and `}}` stand for
  * the braces themselves; any other brace that is not part of a known {word} is an
  * error, so that a mistyped word is not passed on as text. An argument stays one
- * argument whatever is filled in. No name of a file becomes code: see base/code_place.h.
+ * argument whatever is filled in. File names never become code: see base/code_place.h.
  */
 #ifndef LAUNCH_TEMPLATE_H
 #define LAUNCH_TEMPLATE_H
@@ -13,7 +13,7 @@
 
 #include "gpu_dispatch_launch.h"
 
-/* What the words stand for. */
+/* The values of the words. */
 struct template_values {
 	const struct gd_file *file;
 	int gpu;
@@ -22,12 +22,13 @@ struct template_values {
 	size_t num_settings;
 };
 
-/* Every word of argv is known and every brace paired; or -EINVAL with which, and those there are. */
+/* Checks that every word of argv is known and every brace paired; otherwise -EINVAL, naming the bad word and the known
+ * ones. */
 int template_check(
 	const char *const *argv, const struct gd_setting *settings, size_t num_settings, struct gd_error *err);
 
 /*
- * The arguments for a file; one allocation, release with free(). -EINVAL where template_check() would have failed;
+ * The arguments for a file; one allocation, release with free(). -EINVAL if template_check() would have failed;
  * -EPERM: the command could execute the file's name or take it for an option. err is set for all codes.
  */
 int template_fill(const char *const *argv, const struct template_values *values, char ***ret, struct gd_error *err);

@@ -13,18 +13,18 @@
 #include "launch/template.h"
 #include "launch/worker_hooks.h"
 
-#define LOOK_MS 20 /* how often gd_worker_cancelled() is looked at: there is no descriptor for it */
+#define LOOK_MS 20 /* how often to poll gd_worker_cancelled(): there is no descriptor for it */
 
 static int setup(struct gd_worker *w, void **ret_state)
 {
 	(void)w;
 	*ret_state = NULL;
-	/* Whoever reads our standard error may be gone. */
+	/* The reader of our standard error may be gone. */
 	signal(SIGPIPE, SIG_IGN);
 	return 0;
 }
 
-/* Until it has ended. Returns whether it was told to. */
+/* Waits until the child has ended. Returns whether it was told to. */
 static bool wait_for(struct gd_worker *w, struct child *c)
 {
 	bool told = false;

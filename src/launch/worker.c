@@ -14,7 +14,7 @@
 #include "launch/template.h"
 #include "launch/worker_arguments.h"
 
-#define LOAD_MS 30000 /* large libraries from a cold disk */
+#define LOAD_MS 30000 /* large libraries on a cold disk take long */
 
 /* ---- Checking ----------------------------------------------------------- */
 
@@ -72,10 +72,10 @@ int launch_worker_check(const struct launch_worker *worker, struct gd_error *err
 
 /* ---- The command line --------------------------------------------------- */
 
-/* Counts and then writes: with argv NULL, nothing is written. */
+/* Used in two passes: with argv NULL, counts only; then writes. */
 struct line {
 	char **argv;
-	char *text; /* room for strings that are copied */
+	char *text; /* space for copied strings */
 	size_t count;
 	size_t size; /* of all strings */
 };

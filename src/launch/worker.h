@@ -22,21 +22,20 @@ enum launch_kind {
 	LAUNCH_ARGV,         /* argv, a program that calls gd_worker_main() with hooks for files */
 };
 
-/* Strings stay the caller's, and must live as long as the run. */
+/* Strings stay the caller's and must outlive the run. */
 struct launch_worker {
 	enum launch_kind kind;
 	const char *const *argv;           /* NULL at the end */
 	const char *plugin;                /* path */
 	const struct gd_setting *settings; /* strings */
 	size_t num_settings;
-	int64_t ready_timeout_ms; /* of a program, for its "ready"; 0: none */
+	int64_t ready_timeout_ms; /* for the "ready" of a program; 0: no limit */
 	size_t in_flight;         /* for items: messages that the program has at a time */
 };
 
 /*
- * Finds everything that is wrong before a file is touched: no such program, an
- * unknown {word} in the template, a plug-in that cannot be loaded or exports nothing,
- * no gpuq-worker. A negative errno value with the message.
+ * Checks everything before a file is touched: a missing program, an unknown {word} in the template, a plug-in that
+ * cannot be loaded or exports nothing, a missing gpuq-worker. A negative errno value with the message.
  */
 int launch_worker_check(const struct launch_worker *worker, struct gd_error *err);
 
@@ -44,9 +43,8 @@ int launch_worker_check(const struct launch_worker *worker, struct gd_error *err
 int launch_worker_argv(const struct launch_worker *worker, char ***ret, struct gd_error *err);
 
 /*
- * What a command line stands for, as one string: its words where it has none of the
- * shell's special characters, else /bin/sh -c with it. One allocation, release with
- * free(). -EINVAL where it is empty.
+ * The arguments of a command line given as one string: its words if it has no special characters of the shell,
+ * otherwise /bin/sh -c with it. One allocation, release with free(). -EINVAL if it is empty.
  */
 int launch_command_argv(const char *command, char ***ret);
 

@@ -17,7 +17,7 @@ struct host {
 	const struct gd_worker_ops *ops;
 };
 
-/* The values of the settings whose names were given are known from here on. */
+/* Fills in the values of the settings whose names were given. */
 static int setup(struct gd_worker *w, void **ret_state)
 {
 	struct host *host = gd_worker_context(w);
@@ -26,7 +26,7 @@ static int setup(struct gd_worker *w, void **ret_state)
 	return host->ops->setup(w, ret_state);
 }
 
-/* The words after the kind, up to "--". 0, or -EINVAL. */
+/* Reads the words after the kind, up to "--". 0, or -EINVAL. */
 static int read_words(struct host *host, char **argv)
 {
 	for (; *argv && strcmp(*argv, "--") != 0; argv += 2) {
@@ -69,7 +69,7 @@ static int host_main(enum launch_kind kind, int argc, char **argv)
 
 /* ---- Plug-ins ------------------------------------------------------------ */
 
-/* The plug-in worked when the launcher inspected it: tell why it does not any more. */
+/* The plug-in worked when the launcher inspected it: report why it fails now. */
 static int fail_setup(struct gd_worker *w, void **ret_state)
 {
 	const struct gd_error *err = gd_worker_context(w);

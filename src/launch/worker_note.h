@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What gpuq-worker tells the launcher besides the answers to files, through gd_worker_send(). Both are of the same
+ * Notes from gpuq-worker to the launcher through gd_worker_send(), in addition to the answers. Both have the same
  * version; a note of another size is ignored.
  */
 #ifndef LAUNCH_WORKER_NOTE_H
@@ -12,8 +12,8 @@
 #include "gpu_dispatch.h"
 
 struct worker_note {
-	uint64_t loading_ns; /* the program was started again, during a file: this long it took until it was ready */
-	char warning[512];   /* for people; "" if there is none */
+	uint64_t loading_ns; /* time until the program was ready after a restart during a file */
+	char warning[512];   /* for users; "" if there is none */
 };
 
 static inline int worker_note_read(const struct gd_bytes *bytes, struct worker_note *ret)
