@@ -7,7 +7,7 @@
 
 #include "base/date.h"
 
-/* A controller that does not answer must not delay the jobs for longer. */
+/* A controller that does not answer must not delay the jobs for longer than this. */
 #define ASK "timeout 5 squeue -h -j %s -o %%L 2>/dev/null"
 
 int64_t allocation_end_parse_left(const char *text)
@@ -38,7 +38,7 @@ static int64_t ask_slurm(const char *id)
 int64_t allocation_end_get(char *ret_whose, size_t room)
 {
 	const char *id = getenv("SLURM_JOB_ID"), *end = getenv("SLURM_JOB_END_TIME");
-	/* It becomes a word of a command. */
+	/* The ID becomes part of a shell command. */
 	if (!id || !*id || strlen(id) > 20 || strspn(id, "0123456789") != strlen(id))
 		return 0;
 	snprintf(ret_whose, room, "Slurm job %s", id);

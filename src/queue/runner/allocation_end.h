@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* When the allocation ends that the runner is in: Slurm's time limit. */
+/* When the runner's allocation ends: Slurm's time limit. */
 #ifndef QUEUE_RUNNER_ALLOCATION_END_H
 #define QUEUE_RUNNER_ALLOCATION_END_H
 
@@ -8,12 +8,13 @@
 #include <stdint.h>
 
 /*
- * In wall-clock time, from $SLURM_JOB_END_TIME, or from Slurm itself, for whose answer it waits for at most five
- * seconds; 0: no allocation, no limit, or not known. ret_whose: "Slurm job 12". Call it before SIGCHLD is blocked.
+ * In wall-clock time, from $SLURM_JOB_END_TIME, or from Slurm itself, waiting at most five seconds for
+ * its answer; 0: no allocation, no limit, or not known. ret_whose: "Slurm job 12". Call it before
+ * SIGCHLD is blocked.
  */
 int64_t allocation_end_get(char *ret_whose, size_t room);
 
-/* "2-03:04:05", "3:04:05" or "4:05", as squeue writes the time that is left, in milliseconds; -1: other text. */
+/* Parses the time left as squeue writes it, "2-03:04:05", "3:04:05" or "4:05". In milliseconds; -1: other text. */
 int64_t allocation_end_parse_left(const char *text);
 
 #endif

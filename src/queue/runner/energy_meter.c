@@ -60,7 +60,7 @@ bool energy_meter_power(const struct energy_meter *m, int64_t *ret_milliwatts, i
 		milliwatts += (double)(c->seen_mj - c->first_mj) * 1e9 / (double)span_ns;
 		shortest_ns = span_ns < shortest_ns ? span_ns : shortest_ns;
 	}
-	/* No machine has such GPUs: the counters are wrong. */
+	/* No GPUs use this much: the counters are wrong. */
 	if (milliwatts > 1e9)
 		return false;
 	*ret_milliwatts = (int64_t)(milliwatts + 0.5);

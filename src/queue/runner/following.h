@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The journal as the runner follows it: its lock, what has been read, and the lines to append.
+ * The runner's view of the journal: its lock, what has been read, and the lines to append.
  *
- * The fence is the one under which jobs are handed out. A record that may forbid a start raises it, so
- * `fence_stale` is set when such a record was read, and no job is started before runner_resync().
+ * Jobs are handed out under `fence`. A record that may forbid a start raises the fence, so reading
+ * such a record sets `fence_stale`, and no job is started before runner_resync().
  */
 #ifndef QUEUE_RUNNER_FOLLOWING_H
 #define QUEUE_RUNNER_FOLLOWING_H
@@ -27,13 +27,13 @@ struct runner_following {
 	struct journal_reader reader;
 	struct jobs jobs;
 	struct text to_append; /* lines for the journal, appended at the end of the round */
-	uint64_t absent_ns;    /* since when the journal's folder has been missing; 0: it is there */
+	uint64_t absent_ns;    /* since when the journal's folder has been missing; 0: it exists */
 	struct loop_source *sync;
 	bool sync_due; /* the timer is set */
 	int syncer_fd;
 	char own_env[HASH_TEXT]; /* environment for jobs without one: those of the first gpu_dispatch */
 	char *own_cwd;           /* directory for the same jobs: where the journal is; NULL: not needed yet */
-	char *latest;            /* log that the link `latest` is to point to */
+	char *latest;            /* log that the link `latest` will point to */
 };
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "base/cleanup.h"
 
-/* Durations come from so many jobs at most, the newest: reading a long history would take longer than it is worth. */
+/* Durations come from the newest jobs, at most this many: reading a long history takes too long. */
 #define MOST_EARLIER 20000
 
 struct forecast {

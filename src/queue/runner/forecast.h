@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * When the first waiting jobs of a queue are expected to start, from how long similar jobs took (schedule/run_times.h,
- * schedule/expected_start.h). A GPU is taken as one slot: jobs that share GPUs start earlier than this says.
+ * Estimates when the first waiting jobs of a queue will start, from how long similar jobs took
+ * (schedule/run_times.h, schedule/expected_start.h). A GPU counts as one slot: jobs that share GPUs
+ * start earlier than estimated.
  */
 #ifndef QUEUE_RUNNER_FORECAST_H
 #define QUEUE_RUNNER_FORECAST_H
@@ -11,10 +12,10 @@
 
 struct forecast;
 
-/* `waiting` are jobs that can start, in their order; those beyond EXPECTED_START_MAX are ignored. 0 or -ENOMEM. */
+/* `waiting`: jobs that can start, in their order; jobs beyond EXPECTED_START_MAX are ignored. 0 or -ENOMEM. */
 int forecast_create(const struct jobs *jobs, const struct job *const *waiting, size_t count, unsigned num_gpus,
 	int64_t now_ms, struct forecast **ret);
-void forecast_destroy(struct forecast *f); /* NULL is fine */
+void forecast_destroy(struct forecast *f); /* NULL is allowed */
 
 /* known is false for a job that was not in `waiting`. */
 struct expected_start forecast_get(const struct forecast *f, const struct job *job);

@@ -6,7 +6,8 @@
 
 #include "base/clock.h"
 
-/* Between two readings. GPUs are asked every two seconds at least, unless a driver or the runner is stuck. */
+/* Maximum time between two readings. GPUs are polled at least every two seconds, unless a driver or the runner is
+ * stuck. */
 #define GAP_NS (15000 * NS_PER_MS)
 
 int idle_watch_make(struct idle_watch *w, size_t num_gpus)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which GPUs of a running job have been idle for so long that somebody should know.
+ * Detects GPUs of a running job that have been idle for too long.
  *
- * A GPU is idle as long as each reading says that its utilization is known and about 0. An unknown utilization, or
- * too long a time between two readings, begins a new stretch: nobody knows what happened. After `warn_ns` of idleness
- * a GPU is *marked*, until it is seen busy or is unknown. The idle time of marked GPUs is added up, from the beginning
- * of each stretch to its last idle reading.
+ * A GPU is idle as long as each reading says that its utilization is known and about 0. An unknown
+ * utilization, or too long a time between two readings, begins a new stretch, because the GPU may have
+ * been busy. After `warn_ns` of idleness a GPU is *marked*, until it is busy or unknown. The idle time
+ * of marked GPUs is added up, from the beginning of each stretch to its last idle reading.
  */
 #ifndef QUEUE_RUNNER_IDLE_WATCH_H
 #define QUEUE_RUNNER_IDLE_WATCH_H
@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A GPU that is used no more than this does nothing for its job. */
+/* A GPU with at most this utilization counts as idle. */
 #define IDLE_WATCH_PERCENT 1
 
 struct idle_gpu {
@@ -28,24 +28,24 @@ struct idle_gpu {
 struct idle_watch {
 	size_t num_gpus;
 	struct idle_gpu *gpus;
-	uint64_t idle_ns; /* of marked GPUs together, finished stretches and the current ones so far */
+	uint64_t idle_ns; /* total of marked GPUs, finished stretches and the current ones so far */
 };
 
 struct idle_reading {
-	bool known; /* the utilization */
+	bool known; /* the utilization is known */
 	unsigned percent;
 	uint64_t now_ns;
 	int64_t now_ms; /* wall clock */
 };
 
-/* What a reading has changed. */
+/* The effect of a reading. */
 enum idle_change {
 	IDLE_NO_CHANGE = 0,
 	IDLE_MARKED,
 	IDLE_UNMARKED,
 };
 
-/* 0 or -ENOMEM. Nothing if it has been made before. */
+/* 0 or -ENOMEM. Does nothing if it was called before. */
 int idle_watch_make(struct idle_watch *w, size_t num_gpus);
 void idle_watch_finish(struct idle_watch *w);
 
@@ -53,9 +53,9 @@ enum idle_change idle_watch_read(
 	struct idle_watch *w, size_t gpu, uint64_t warn_ns, const struct idle_reading *reading);
 /* Takes over from an earlier runner: this GPU was marked. */
 void idle_watch_restore(struct idle_watch *w, size_t gpu, uint64_t now_ns, int64_t since_ms);
-/* All GPUs are taken for busy; true: one was marked. */
+/* Marks all GPUs as busy; true: one was marked idle. */
 bool idle_watch_reset(struct idle_watch *w);
-/* The earliest beginning of a marked GPU's idleness; 0: none is marked. */
+/* The earliest start of a marked GPU's idle time; 0: none is marked. */
 int64_t idle_watch_since_ms(const struct idle_watch *w);
 
 #endif

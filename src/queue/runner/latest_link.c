@@ -12,7 +12,7 @@
 #include "base/cleanup.h"
 #include "base/trust.h"
 
-/* Whether the name is free or that of a link, which is ours to replace: a file of this name is somebody's work. */
+/* Whether the name is free or belongs to a link, which we may replace. A file of this name belongs to the user. */
 static bool is_link_or_missing(int dir_fd, const char *name)
 {
 	struct stat st;
@@ -32,7 +32,7 @@ static void make_link(int dir_fd, const char *log)
 		unlinkat(dir_fd, draft, 0);
 }
 
-/* Another user may have put a link in the place of the directory after the log was created. */
+/* Another user may have replaced the directory with a link after the log was created. */
 void latest_link_make(const char *log)
 {
 	char dir[PATH_MAX];

@@ -24,7 +24,7 @@ static void append_string(struct text *t, const char *s)
 	text_append(t, s ? s : "", s ? strlen(s) + 1 : 1);
 }
 
-/* Fills own_env and own_cwd, for jobs that have none. */
+/* Fills own_env and own_cwd, for jobs without an environment or directory. */
 static int save_surroundings(struct runner *r, struct gd_error *err)
 {
 	if (r->following.own_cwd)
@@ -37,7 +37,7 @@ static int save_surroundings(struct runner *r, struct gd_error *err)
 	return e < 0 ? e : r->following.own_cwd ? 0 : -ENOMEM;
 }
 
-/* The CPUs of the job: its first process restricts itself to them. */
+/* The CPUs of the job, to which its first process restricts itself. */
 static void append_cpus(const struct gd_gpu *const *gpus, size_t num_gpus, struct keeper_order *o, struct text *t)
 {
 	cleanup_(text_finish) struct text cpus = {0};
@@ -50,7 +50,8 @@ static void append_cpus(const struct gd_gpu *const *gpus, size_t num_gpus, struc
 	o->num_env++;
 }
 
-/* A job that was added by a job of an array has that job's environment: without an index, it must not keep that one. */
+/* A job that was added by an array job has inherited its environment: a job without an index must unset the variable.
+ */
 static void append_index(const struct job *job, struct keeper_order *o, struct text *t)
 {
 	text_append_string(t, "GPUQ_ARRAY_INDEX");
@@ -80,10 +81,10 @@ int order_payload_write_job(struct runner *r, const struct job *job, const struc
 	append_string(t, job->name);
 	if ((e = running_claim_text(run, t)) < 0)
 		return e;
-	append_string(t, ""); /* ends the claim */
+	append_string(t, ""); /* terminates the claim */
 	if (runner_hook_of(r, job))
 		record_write_job(t, job);
-	append_string(t, ""); /* ends the input of the hook */
+	append_string(t, ""); /* terminates the input of the hook */
 	o->hook_own = job->wish->has_on_finish;
 	for (; changes[o->num_env].name; o->num_env++) {
 		const struct gd_env_change *c = &changes[o->num_env];

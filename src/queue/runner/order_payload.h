@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The payloads of the orders that the runner gives its keepers, as keeper_messages.h describes them. */
+/* The payloads of the orders that the runner gives its keepers; see keeper_messages.h. */
 #ifndef QUEUE_RUNNER_ORDER_PAYLOAD_H
 #define QUEUE_RUNNER_ORDER_PAYLOAD_H
 
@@ -12,11 +12,11 @@ struct runner;
 struct running;
 struct text;
 
-/* Of KEEPER_ORDER_RUN. Also sets num_env, num_gpus and size of the order. */
+/* The payload of KEEPER_ORDER_RUN. Also sets num_env, num_gpus and size of the order. */
 int order_payload_write_job(struct runner *r, const struct job *job, const struct running *run, struct keeper_order *o,
 	struct text *t, struct gd_error *err);
 
-/* Of KEEPER_ORDER_HOOK, with the order. */
+/* The order KEEPER_ORDER_HOOK and its payload. */
 int order_payload_write_hook(
 	struct runner *r, const struct job *job, const struct due_hook *h, struct keeper_order *o, struct text *t);
 

@@ -88,7 +88,7 @@ int published_parse(const char *data, size_t size, struct published *ret, struct
 	return r;
 }
 
-/* Whether only the owner of the directory, or root, can have written it. */
+/* Whether only the owner of the directory, or root, can have written the file. */
 static bool is_trusted(const struct stat *file, const struct stat *dir)
 {
 	return S_ISREG(file->st_mode) && (file->st_uid == dir->st_uid || file->st_uid == 0) &&

@@ -15,20 +15,20 @@
 
 #define PUBLISHED_FILE "schedule"
 
-/* What the file says besides the scheduler's inputs. */
+/* The contents of the file besides the scheduler's inputs. */
 struct published {
 	pid_t pid;
 	char host[65];
-	int64_t written_ms; /* when; not in its text */
-	char pause[256];    /* why the runner starts nothing at all; "": it does */
-	char note[256];     /* what jobs that wait for a GPU should know besides; "": nothing */
+	int64_t written_ms; /* modification time of the file, not part of its text */
+	char pause[256];    /* why the runner starts nothing at all; "": it starts jobs */
+	char note[256];     /* additional information about jobs that wait for a GPU; "": none */
 };
 
 /* The file's text. */
 void published_format(struct text *t, const struct published *p, const struct scheduler *s);
 /* -ENOENT, -EPERM (another user could have written it), -EBADMSG… */
 int published_write(int dir_fd, const char *data, size_t size);
-/* `s` is new. */
+/* `s` must be new. */
 int published_read(int dir_fd, struct published *ret, struct scheduler *s);
 int published_parse(const char *data, size_t size, struct published *ret, struct scheduler *s);
 

@@ -118,7 +118,7 @@ static int open_loop(struct runner *r, struct gd_error *err)
 	return 0;
 }
 
-/* The GPUs in words that mean the same in every shell. */
+/* Writes the GPUs in a form that means the same in every shell. */
 static void write_rules(struct runner *r)
 {
 	const char *gpus = r->watching.gpu_spec           ? r->watching.gpu_spec
@@ -165,7 +165,7 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	r->following.jobs.on_change = runner_on_change;
 	r->following.jobs.on_hook_failed = runner_on_hook_failed;
 	r->following.jobs.context = r;
-	/* Who reads what we say may go; the jobs go on. */
+	/* Readers of our output may go away; the jobs continue. */
 	signal(SIGPIPE, SIG_IGN);
 	allocation_get(r->allocation);
 	int e = machine_get(&r->machine);
@@ -206,7 +206,7 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	return 0;
 }
 
-/* With a job or a hook. Nobody waits for a job that cannot be killed. */
+/* Busy with a job or a hook. Jobs that cannot be killed are not waited for. */
 static bool keeper_is_busy(const struct runner *r)
 {
 	for (const struct runner_keeper *k = r->executing.keepers; k; k = k->next)
@@ -250,12 +250,12 @@ void runner_destroy(struct runner *r)
 	free(r);
 }
 
-/* Whether there is nothing that this runner could still do. */
+/* Whether this runner has nothing left to do. */
 static bool is_idle(const struct runner *r)
 {
 	if (r->executing.num_running > 0 || r->following.to_append.length > 0)
 		return false;
-	/* Told three times: hooks that run go on without us, those that are due are left to the next runner. */
+	/* Interrupted three times: running hooks continue without us, and due hooks are left to the next runner. */
 	if (r->interrupts > 2)
 		return true;
 	if (runner_hooks_are_due(r))
@@ -266,24 +266,24 @@ static bool is_idle(const struct runner *r)
 		return true;
 	if (r->deciding.incomplete || scheduler_num_sleeping(r->deciding.scheduler) > 0)
 		return false;
-	/* Whoever resumes the queue expects that it goes on. */
+	/* After `gpuq resume`, the user expects the jobs to continue. */
 	if (r->following.jobs.paused && scheduler_num_waiting(r->deciding.scheduler) > 0)
 		return false;
 	return scheduler_num_waiting(r->deciding.scheduler) == 0 ||
 	       (!scheduler_is_hopeful(r->deciding.scheduler) && !r->deciding.pause_until_ns && !r->deciding.must_place);
 }
 
-/* Gives up the lock if there is really nothing to do: no job is left lying between us and an `add`. */
+/* Gives up the lock if there is nothing left to do. No job that a concurrent `add` appends is missed. */
 static bool try_leave(struct runner *r)
 {
 	if (!is_idle(r))
 		return false;
 	bool forced = r->interrupts > 0;
-	/* One that cannot start what is there stands in the way of one that can. */
+	/* A runner that cannot start the waiting jobs blocks a runner that can. */
 	bool of_no_use = scheduler_num_waiting(r->deciding.scheduler) > 0 && r->options.linger_ms > 0;
 	if (!forced && !of_no_use && r->options.linger_ms != 0 && !r->lingering)
 		return false;
-	/* The lock would make the folder again. */
+	/* Taking the lock would create the folder again. */
 	runner_home_check(r);
 	if (r->fatal)
 		return true;
@@ -356,7 +356,7 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 	e = runner_watch_begin(r);
 	if (e < 0)
 		return error_set(err, e, "starting the runner: %s", error_words(e));
-	(void)runner_claims_read(r); /* runner_place() tries again */
+	(void)runner_claims_read(r); /* runner_place() retries */
 	runner_publish(r);
 	if (r->options.on_ready)
 		r->options.on_ready(r->options.context);
@@ -380,7 +380,7 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 	for (const struct running *run = r->executing.running; run; run = run->next)
 		r->result.left_elsewhere += run->foreign;
 	r->result.left_pending = r->interrupts || r->leaving ? 0 : scheduler_num_waiting(r->deciding.scheduler);
-	/* Told to go, with work left. */
+	/* SIGTERM arrived with work left. */
 	if (r->leaving && scheduler_num_waiting(r->deciding.scheduler) + scheduler_num_blocked(r->deciding.scheduler) +
 					  scheduler_num_sleeping(r->deciding.scheduler) >
 				  0)
@@ -396,7 +396,7 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 		runner_say_left_pending(r);
 	if (!r->interrupts && !r->leaving && !r->fatal)
 		runner_say_held(r);
-	/* Who reads may take his time: the next runner does not wait for that. */
+	/* A reader of our output may be slow; the next runner must not wait for it. */
 	close_fd(&r->following.lock_fd);
 	runner_flush_words(r, true);
 	runner_watch_end(r);

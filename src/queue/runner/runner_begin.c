@@ -31,7 +31,7 @@ void runner_begin_look(struct runner *r)
 	}
 }
 
-/* Who waits for the end of the run, or of a job, wonders otherwise. */
+/* Without this message, a user who waits for the run or a job would not know why nothing happens. */
 static void say_next(struct runner *r, int64_t next_ms)
 {
 	char date[DATE_TEXT];

@@ -68,7 +68,7 @@ void running_claim(struct running *run)
 		claims_announce(r->watching.claims, &info, &run->claim);
 }
 
-/* Keeps the file for the next job: creating and removing one per job would cost more than a short job. */
+/* Keeps the file for the next job: creating and removing a file per job would cost more than a short job. */
 void running_unclaim(struct running *run)
 {
 	struct runner *r = run->runner;
@@ -103,7 +103,7 @@ static bool has_claim_of_others(const struct claims_list *list)
 	return false;
 }
 
-/* Best effort: if no file can be used, this runner counts the time from its own start. */
+/* Best effort: if no file is usable, this runner counts the time from its own start. */
 static void update_proofs(struct runner *r)
 {
 	uint64_t now_ns = clock_wall_ns();

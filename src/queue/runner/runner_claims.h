@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the runner is about to promise to a job, announced to the other queues of the
- * machine, and what they have promised to theirs. From the job's start on its keeper
- * holds the claim. Without real GPUs there are no claims, and all of this does nothing.
+ * Announces to the other queues of the machine what the runner is about to promise to a job, and reads
+ * their promises. Once the job has started, its keeper holds the claim. Without real GPUs there are no
+ * claims, and these functions do nothing.
  */
 #ifndef QUEUE_RUNNER_RUNNER_CLAIMS_H
 #define QUEUE_RUNNER_RUNNER_CLAIMS_H
@@ -18,7 +18,7 @@ int runner_claims_read(struct runner *r);
 
 void running_claim(struct running *run);
 void running_unclaim(struct running *run);
-/* Appends the claim that its keeper is to hold; nothing where there are no claims. */
+/* Appends the claim that the job's keeper will hold; nothing without claims. */
 int running_claim_text(const struct running *run, struct text *t);
 
 #endif

@@ -20,7 +20,7 @@ static bool share_a_gpu(const struct running *a, const struct running *b)
 
 void runner_energy_started(struct running *run)
 {
-	/* Without memory for it nothing is measured. */
+	/* Without memory for the meter nothing is measured. */
 	if (energy_meter_init(&run->energy, run->num_gpus) < 0)
 		return;
 	for (struct running *other = run->runner->executing.running; other; other = other->next)
@@ -38,7 +38,7 @@ static bool is_own(const struct running *run, int64_t pid)
 	return false;
 }
 
-/* A process that has ended since the driver reported it cannot be attributed: it was mostly one of the job's. */
+/* A process that has ended since the driver reported it cannot be attributed; most likely it belonged to the job. */
 static bool is_gone(int64_t pid)
 {
 	return pid > 0 && pid <= INT32_MAX && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
@@ -72,7 +72,7 @@ static bool is_alone(const struct runner *r, const struct running *run, const st
 void runner_energy_sample(struct runner *r, struct running *run)
 {
 	uint64_t now_ns = clock_now_ns();
-	/* Before its `start` has been read, its processes cannot be told from others. */
+	/* Before the job's `start` has been read, its processes cannot be recognized. */
 	if (!run->energy.works || !run->started)
 		return;
 	for (size_t i = 0; i < run->num_gpus; i++) {

@@ -54,7 +54,7 @@ static void on_start(struct runner *r, struct job *job)
 {
 	if (job->running) {
 		job->running->started = true;
-		running_unclaim(job->running); /* its keeper has its own */
+		running_unclaim(job->running); /* the keeper has its own claim */
 		runner_works(r, ~(1u << RUNNER_TROUBLE_GPUS));
 	} else {
 		runner_adopt(r, job);
@@ -65,7 +65,8 @@ static void on_start(struct runner *r, struct job *job)
 	}
 }
 
-/* A keeper may have it still, if it was held and released, say: then it waits once that refuses it, or dies. */
+/* A keeper may still have the job, for example if it was held and released: then it waits again when the keeper
+ * refuses it or dies. */
 static void wait_again(struct runner *r, struct job *job)
 {
 	if (!job->running)
@@ -85,7 +86,8 @@ void runner_on_change(void *context, struct job *job, int old)
 	if ((old == JOB_COMPLETED || old == JOB_FAILED || old == JOB_CANCELLED) && !job_is_final(job))
 		scheduler_reopen(r->deciding.scheduler, job);
 	if (job->state == JOB_PENDING && was_waiting) {
-		/* It was edited or made urgent. A keeper that has it cannot start it any more: the fence was raised. */
+		/* The job was edited or made urgent. A keeper that has it can no longer start it: the fence was
+		 * raised. */
 		r->following.fence_stale = true;
 		runner_dequeue(r, job);
 		wait_again(r, job);
@@ -109,7 +111,7 @@ void runner_on_change(void *context, struct job *job, int old)
 		running_cancel(job->running, false);
 	else if (job_is_final(job))
 		on_finished(r, job);
-	/* What this runner itself has failed names its hook; what others cancel does not. */
+	/* If this runner failed the job, the line names its hook; a cancellation by another process does not. */
 	if (job->state == JOB_CANCELLED && old != JOB_RUNNING && old >= 0 && !job->reason)
 		runner_hook_add(r, job);
 	if (old != JOB_RUNNING && job->state != JOB_RUNNING && old >= 0)
@@ -126,7 +128,7 @@ static void running_is_known(struct running *run, const struct job *job)
 		running_set_stuck(run, job);
 }
 
-/* How a job ended that was pruned before its end was read: its keeper says so, or the archive. */
+/* The final state of a job that was pruned before its end was read: from its keeper, or from the archive. */
 static enum job_state pruned_state(const struct runner *r, const struct running *run)
 {
 	struct jobs archived;
@@ -140,7 +142,7 @@ static enum job_state pruned_state(const struct runner *r, const struct running 
 	return state;
 }
 
-/* Everything from the jobs as they are, after a load. */
+/* Rebuilds the state from the jobs, after a load. */
 static int rebuild(struct runner *r)
 {
 	int e = scheduler_reset(r->deciding.scheduler);
@@ -174,7 +176,7 @@ static int rebuild(struct runner *r)
 	return r->fatal;
 }
 
-/* 1: another file, or another order of its lines; its jobs are to be read from the beginning. */
+/* 1: another file, or another order of its lines; its jobs must be read from the beginning. */
 static int read_lines(struct runner *r)
 {
 	struct damage_check check;
@@ -183,7 +185,7 @@ static int read_lines(struct runner *r)
 	return e == 0 ? damage_judge(&check, &r->following.reader, -1, &r->following.jobs) : e;
 }
 
-/* Whoever paused the queue has raised the fence. */
+/* The process that paused the queue has raised the fence. */
 static void change_pause(struct runner *r)
 {
 	r->following.paused = r->following.jobs.paused;
@@ -199,7 +201,7 @@ int runner_read(struct runner *r)
 	int e, resets = 0;
 	r->following.must_read = false;
 	while ((e = read_lines(r)) == 1 && resets++ < JOURNAL_MOST_RESETS) {
-		/* Pruned: another file, with the same jobs but for some that are over. */
+		/* Pruned: a new file, with the same jobs except for some that have ended. */
 		r->following.loading = true;
 		jobs_reset(&r->following.jobs);
 	}

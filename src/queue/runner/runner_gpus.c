@@ -23,12 +23,12 @@
 
 #define MB ((uint64_t)1024 * 1024)
 
-/* How often GPUs are asked while jobs run on them: growth must be seen before the next job is placed. */
+/* How often GPUs are polled while jobs run on them: growth must be seen before the next job is placed. */
 #define SAMPLE_MS 2000
 
 #define OPEN_TRIES 3
 
-/* So that what they use is not counted beside what was promised. */
+/* So that the jobs' usage is not counted in addition to what was promised to them. */
 static int attribute_processes(struct runner *r)
 {
 	size_t n = 0;
@@ -50,7 +50,7 @@ static int attribute_processes(struct runner *r)
 	return e;
 }
 
-/* What a keeper is told of its job on its GPUs. */
+/* Reports the job's GPU usage to its keeper. */
 static void tell_seen(struct running *run)
 {
 	struct keeper_order o = {.kind = KEEPER_ORDER_SEEN,
@@ -74,7 +74,7 @@ static bool is_lost(const struct runner *r, const struct running *run)
 	return false;
 }
 
-/* What only we can see of a job: how much it uses, that its GPU is full, or gone. */
+/* Reports what only the runner knows about a job: its usage, and that its GPU is full or lost. */
 static void tell_keeper(struct runner *r, struct running *run)
 {
 	if (!run->keeper)
@@ -100,7 +100,7 @@ static size_t jobs_on(const struct runner *r, int gpu)
 	return n;
 }
 
-/* What a job uses of one GPU: false where the driver does not tell, and it is not alone there either. */
+/* A job's memory on one GPU: false if the driver does not report it, and the job is not alone there. */
 static bool used_by(const struct runner *r, const struct running *run, int gpu, bool *ret_seen, uint64_t *ret)
 {
 	const struct gd_gpu *g = r->watching.gpus->gpus[gpu];
@@ -126,8 +126,7 @@ static bool is_full(const struct gd_gpu *g, uint64_t bytes)
 	return is_memory_known(g) && oom_is_full(g->memory_total_bytes, g->memory_free_bytes, bytes);
 }
 
-/* The driver is asked for processes and for memory one after the other: a job that ended in between has more of the
- * card than is in use. */
+/* Processes and memory are queried one after the other: a job that ended in between has more memory than is in use. */
 static bool is_torn(const struct gd_gpu *g, uint64_t bytes)
 {
 	return is_memory_known(g) && g->memory_free_bytes <= g->memory_total_bytes &&
@@ -149,7 +148,7 @@ static void watch_job(struct runner *r, struct running *run)
 		full = full || is_full(g, bytes);
 		torn = torn || is_torn(g, bytes);
 	}
-	/* One that has just ended, or not yet begun, is not on its GPU: what was last seen of it holds. */
+	/* A job that has just ended, or not begun, is not on its GPU: keep what was last seen. */
 	if (most && !torn)
 		run->full = full;
 	run->peak_bytes = most_seen > run->peak_bytes ? most_seen : run->peak_bytes;
@@ -158,7 +157,7 @@ static void watch_job(struct runner *r, struct running *run)
 	tell_keeper(r, run);
 }
 
-/* The list becomes the runner's. */
+/* Takes ownership of the list. */
 static int take_list(struct runner *r, struct gd_gpu_list *list)
 {
 	gd_gpu_list_free(r->watching.gpus);
@@ -191,7 +190,7 @@ static void say_health(struct runner *r, const struct gd_gpu *gpu)
 	}
 }
 
-/* Once for each change; at the beginning, all are expected to answer. */
+/* Reports each change once; at the beginning, all GPUs are expected to answer. */
 static void say_changes(struct runner *r, const struct gd_gpu_list *now)
 {
 	const struct gd_gpu_list *before = r->watching.gpus;
@@ -228,8 +227,8 @@ void runner_gpus_reopen(struct runner *r)
 }
 
 /*
- * The GPUs that were there at first, by name and in this order: "auto" would leave
- * out one that falls ill, and jobs are known by the position of their GPUs.
+ * Selects the GPUs that were found first, by name and in this order: "auto" would leave out a GPU that
+ * fails, and jobs know their GPUs by position.
  */
 static int pin_gpus(struct runner *r, struct gd_error *err)
 {
@@ -264,12 +263,12 @@ static void on_probe(void *context, uint32_t events)
 	}
 	struct gd_error err;
 	if (e == -EPIPE) {
-		/* A driver crashed it: the cards keep what they said last, and are asked again by another. */
+		/* A driver crashed the probe: the GPUs keep their last values, and a new probe polls them. */
 		runner_gpus_close(r);
 		runner_gpus_reopen(r);
 		return;
 	}
-	/* The first GPUs may come late, if their driver did not answer at the beginning. */
+	/* The first GPUs may be found late, if their driver did not answer at the beginning. */
 	if (round && !r->watching.incomplete && new_sample(r, &err) == 0 && pin_gpus(r, &err) == 0)
 		r->deciding.must_place = true;
 }
@@ -285,7 +284,7 @@ static int probe_open(struct runner *r, struct gd_error *err)
 	int e = gpu_probe_open(&o, &r->watching.probe, err);
 	if (e < 0)
 		return e;
-	/* A card that does not answer takes seconds. A runner that has jobs does not wait for it. */
+	/* A GPU that does not answer takes seconds. A runner with jobs does not wait for it. */
 	r->watching.incomplete = r->watching.gpus != NULL;
 	if (r->watching.incomplete)
 		return 0;
@@ -309,7 +308,7 @@ static int open_once(struct runner *r, struct gd_error *err)
 int runner_gpus_open(struct runner *r, struct gd_error *err)
 {
 	int e;
-	/* A driver that crashes now and then, or somebody who kills processes. */
+	/* The driver may crash sometimes, or the probe may have been killed. */
 	for (int tries = 1; (e = open_once(r, err)) == -EPIPE && tries < OPEN_TRIES; tries++)
 		runner_gpus_close(r);
 	if (e < 0)

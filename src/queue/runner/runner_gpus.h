@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The runner's GPUs: a probe samples them, and each sample says what the jobs use.
+ * The runner's GPUs: a probe samples them, and each sample shows the usage of the jobs.
  *
  * After runner_gpus_open() r->watching.gpus always has the same GPUs in the same order: jobs
  * know their GPUs by position.
@@ -14,9 +14,9 @@ struct runner;
 
 /* Waits for the first sample. */
 int runner_gpus_open(struct runner *r, struct gd_error *err);
-/* Starts another probe where the last one died; on failure the next tick tries again. */
+/* Starts another probe after the last one died; on failure the next tick retries. */
 void runner_gpus_reopen(struct runner *r);
-/* Tells why there is no GPU, if there is none, or where GPUs come from that no driver knows. */
+/* Reports why there is no GPU, or the source of GPUs that no driver knows. */
 void runner_gpus_say_source(struct runner *r);
 void runner_gpus_close(struct runner *r);
 

@@ -6,8 +6,9 @@
 struct runner;
 
 /*
- * Called with each tick. Ends the run if runner.lock was removed, at once: from then on the lock shows nobody that this
- * queue has a runner, and another one may begin. Also if the folder has been renamed for too long.
+ * Called with each tick. Ends the run at once if runner.lock was removed: the lock no longer shows
+ * that this queue has a runner, and another runner may start. Also ends it if the folder has been
+ * renamed for too long.
  */
 void runner_home_check(struct runner *r);
 

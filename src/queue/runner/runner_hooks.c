@@ -57,7 +57,7 @@ static size_t hooks_that_run(const struct runner *r)
 	return n;
 }
 
-/* Whether a living keeper has it, as far as the journal has been read. */
+/* Whether a living keeper has the hook, as far as the journal has been read. */
 static bool is_in_hand(const struct runner *r, const struct due_hook *h)
 {
 	for (const struct runner_keeper *k = r->executing.keepers; k; k = k->next)
@@ -65,7 +65,7 @@ static bool is_in_hand(const struct runner *r, const struct due_hook *h)
 			return true;
 	if (!h->keeper)
 		return false;
-	/* Most are keepers of ours, whose sockets tell when they die. */
+	/* Most are our own keepers, whose sockets close when they die. */
 	for (const struct runner_keeper *k = r->executing.keepers; k; k = k->next)
 		if (k->pid && k->pid == h->keeper->pid && strcmp(h->keeper->machine.pidns, r->machine.pidns) == 0)
 			return k->busy;
@@ -111,7 +111,7 @@ static void give_up(struct runner *r, const struct due_hook *h)
 	r->following.must_read = true; /* the line is appended before the next pass */
 }
 
-/* False: none can be handed out now. */
+/* False: no hook can be handed out now. */
 static bool hand_out(struct runner *r, const struct due_hook *h)
 {
 	cleanup_(text_finish) struct text payload = {0};
@@ -123,7 +123,7 @@ static bool hand_out(struct runner *r, const struct due_hook *h)
 	int e = order_payload_write_hook(r, job, h, &o, &payload);
 	if (e == 0)
 		e = runner_keeper_send(k, &o, payload.data);
-	/* A keeper that is gone closes its socket: the hook is lost then, and handed out again. */
+	/* If the keeper is gone, its socket closes: then the hook is lost and handed out again. */
 	if (!k->busy) {
 		runner_pause(r, RUNNER_TROUBLE_START, e);
 		return false;
@@ -134,7 +134,7 @@ static bool hand_out(struct runner *r, const struct due_hook *h)
 	return true;
 }
 
-/* Those that were marked and are still due. */
+/* Hands out hooks that were marked and are still due. */
 static void hand_out_found(struct runner *r, size_t found)
 {
 	size_t done = 0, room = MOST_AT_ONCE - hooks_that_run(r);
@@ -148,7 +148,7 @@ static void hand_out_found(struct runner *r, size_t found)
 		else if (!hand_out(r, h))
 			return;
 	}
-	/* They had all been run: others may be due. */
+	/* All marked hooks have been run: others may be due. */
 	if (done == 0 && room > 0)
 		r->following.must_read = true;
 }
@@ -161,7 +161,7 @@ void runner_hooks_run(struct runner *r)
 	size_t found = find_lost(r);
 	if (found == 0)
 		return;
-	/* A keeper that died since we last read may have written that the hook ran. */
+	/* A keeper that died since the last read may have recorded that the hook ran. */
 	if ((r->following.fence_stale ? runner_resync(r, false) : runner_read(r)) == 0)
 		hand_out_found(r, found);
 	unmark(r, found);

@@ -10,14 +10,14 @@
 #include "queue/runner/runner_say.h"
 #include "queue/runner/running.h"
 
-/* 0: nobody wants to know. */
+/* 0: no warning is wanted. */
 static int64_t warn_ms(const struct runner *r, const struct job *job)
 {
 	int64_t own = job->wish->idle_warn_ms;
 	return own > 0 ? own : own < 0 ? 0 : r->options.idle_warn_ms;
 }
 
-/* For the hook of its end, which the keeper runs. */
+/* For the hook of the job's end, which the keeper runs. */
 static void tell_keeper(const struct running *run, const struct idle_record *record)
 {
 	struct keeper_order o = {.kind = KEEPER_ORDER_IDLE,
@@ -71,7 +71,7 @@ static void restore(const struct runner *r, struct running *run, const struct jo
 				idle_watch_restore(&run->idle, i, clock_now_ns(), known->since_ms);
 }
 
-/* Nobody watches any more what an earlier runner has marked. */
+/* GPUs that an earlier runner has marked are no longer watched. */
 static void forget(struct runner *r, const struct job *job)
 {
 	const struct attempt_idle *known = job->attempts ? job->attempts->idle : NULL;
@@ -88,7 +88,7 @@ static void forget(struct runner *r, const struct job *job)
 void runner_idle_sample(struct runner *r, struct running *run)
 {
 	const struct job *job = jobs_find(&r->following.jobs, run->id);
-	/* What a simulated GPU does is not known. */
+	/* The utilization of a simulated GPU is unknown. */
 	if (!job || job->state != JOB_RUNNING || !run->started || run->foreign || run->num_gpus == 0 ||
 		r->watching.simulated)
 		return;
@@ -101,7 +101,7 @@ void runner_idle_sample(struct runner *r, struct running *run)
 		return;
 	if (first && job->attempts->idle)
 		restore(r, run, job);
-	/* A job that was paused on purpose is not idle by mistake. */
+	/* Idle GPUs of a paused job are not a mistake. */
 	if (job->paused)
 		unmarked = idle_watch_reset(&run->idle);
 	for (size_t i = 0; !job->paused && i < run->num_gpus; i++) {

@@ -42,8 +42,8 @@ static void runner_keeper_close(struct runner_keeper *k)
 	text_finish(&k->out);
 	text_finish(&k->later);
 	free(k);
-	r->deciding.must_place = true; /* it may be the one that could not write an end */
-	r->following.must_read = true; /* and whether a hook of its is still due */
+	r->deciding.must_place = true; /* the keeper may be the one that could not write an end */
+	r->following.must_read = true; /* to learn whether a hook of this keeper is still due */
 	if (run)
 		running_keeper_died(run);
 	/* Two keepers in a row died before their first message: pause. */
@@ -60,7 +60,7 @@ void runner_keeper_forget(struct runner_keeper *k)
 	runner_keeper_close(k);
 }
 
-/* Whether the job asks for something that does not exist, so that trying again would not help. */
+/* Whether the job requires something that does not exist, so that a retry would not help. */
 static bool is_of_the_job(enum attempt_part part, int code)
 {
 	return (part == ATTEMPT_ENVIRONMENT || part == ATTEMPT_LOG) &&
@@ -82,7 +82,7 @@ static void say_refusal(struct text *t, const struct runner *r, const struct job
 			r->following.journal->dir_path, env, error_words(code));
 }
 
-/* A file of the queue itself is missing or not writable: pause, and try again. */
+/* A file of the queue itself is missing or not writable: pause and retry. */
 static void wait_for_part(struct runner *r, enum attempt_part part, int code)
 {
 	char where[512];
@@ -104,7 +104,7 @@ static void wait_for_part(struct runner *r, enum attempt_part part, int code)
 static void on_refused(struct runner *r, struct running *run, enum attempt_part part, int code)
 {
 	struct job *job = jobs_find(&r->following.jobs, run->id);
-	/* What another keeper has is that one's. */
+	/* The job now belongs to another keeper. */
 	if (job && (job->state != JOB_PENDING || job->running != run))
 		job = NULL;
 	running_count(run, -1);
@@ -132,7 +132,8 @@ static int runner_keeper_flush(struct runner_keeper *k)
 	while (k->out_done < k->out.length) {
 		ssize_t n = send(
 			k->fd, k->out.data + k->out_done, k->out.length - k->out_done, MSG_DONTWAIT | MSG_NOSIGNAL);
-		/* No memory in the kernel passes like a full socket: the rest is sent when it is writable. */
+		/* Lack of kernel memory is temporary, like a full socket: the rest is sent when the socket is
+		 * writable. */
 		if (n < 0 && (errno == EAGAIN || errno == ENOMEM || errno == ENOBUFS))
 			return loop_change(k->source, EPOLLIN | EPOLLOUT);
 		if (n < 0 && errno != EINTR)
@@ -161,7 +162,7 @@ static void on_hello_of_other_lease(struct runner_keeper *k)
 			"its 'gpuq exec' is of another version than the runner", runner_hook_to_record(r, job));
 }
 
-/* What the keeper can be told is known now. */
+/* The keeper's protocol is known now. */
 static void on_hello(struct runner_keeper *k, int32_t protocol)
 {
 	k->other = protocol != keeper_protocol;
@@ -194,7 +195,7 @@ static void on_note(struct runner_keeper *k, const struct keeper_note *n)
 	case KEEPER_NOTE_READY:
 		k->busy = false;
 		r->deciding.must_place = true;
-		/* What it has written of the hook must be read before hooks are handed out again. */
+		/* What the keeper has written about the hook must be read before hooks are handed out again. */
 		if (k->hook_id)
 			r->following.must_read = true;
 		k->hook_id = 0;
@@ -228,7 +229,7 @@ static void on_note(struct runner_keeper *k, const struct keeper_note *n)
 	}
 }
 
-/* Each whole note of k->in; what is left is the beginning of the next. False: it is not a note. */
+/* Handles each complete note in k->in; the rest is the beginning of the next. False: a malformed note. */
 static bool take_notes(struct runner_keeper *k)
 {
 	size_t done = 0;
@@ -250,7 +251,7 @@ static bool take_notes(struct runner_keeper *k)
 	return true;
 }
 
-/* False when the keeper is gone. */
+/* False if the keeper is gone. */
 static bool runner_keeper_receive(struct runner_keeper *k)
 {
 	for (;;) {
@@ -288,7 +289,7 @@ static struct runner_keeper *runner_keeper_create(struct runner *r)
 	k->fd = -1;
 	int e = nursery_add_keeper(r->executing.nursery_fd, &k->fd);
 	if (e == -EPIPE || e == -ECONNRESET) {
-		/* Somebody killed the nursery. Its keepers go on; new ones need another nursery. */
+		/* The nursery was killed. Its keepers continue; new keepers need a new nursery. */
 		close(r->executing.nursery_fd);
 		r->executing.nursery_fd = -1;
 		r->executing.orphaned = true;
@@ -370,7 +371,7 @@ int runner_keeper_send(struct runner_keeper *k, const struct keeper_order *order
 		k->busy = true;
 	int e = runner_keeper_flush(k);
 	if (e == -ENOMEM && out == &k->out && k->out_done <= before) {
-		/* The caller gives the job to another keeper: this order must not be sent later. */
+		/* The caller gives the job to another keeper, so this order must not be sent later. */
 		out->length = before;
 		k->busy = was_busy;
 	}
@@ -379,7 +380,7 @@ int runner_keeper_send(struct runner_keeper *k, const struct keeper_order *order
 
 void runner_keepers_destroy(struct runner *r)
 {
-	/* The keepers live: no job of theirs is lost. */
+	/* The keepers are alive: their jobs are not lost. */
 	while (r->executing.keepers)
 		runner_keeper_forget(r->executing.keepers);
 }

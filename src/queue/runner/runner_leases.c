@@ -16,7 +16,7 @@
 #include "queue/runner/runner_waiting.h"
 #include "queue/runner/running.h"
 
-/* A keeper that lives and cannot be reached so often, with a second in between, is in another network namespace. */
+/* A living keeper that cannot be reached this many times, a second apart, is in another network namespace. */
 #define MOST_REFUSALS 5
 #define UNREACHABLE                                                                                                    \
 	"its 'gpuq exec' cannot be reached from the runner; is one of them in a container with a network of its own?"
@@ -59,7 +59,7 @@ bool runner_lease_may_wait(struct runner *r, const struct job *job)
 	return false;
 }
 
-/* Under the append lock and with the fence raised, so that no start of it can follow. */
+/* Under the append lock and with the raised fence, so that the lease cannot be started later. */
 static int append_cancel(struct runner *r, uint64_t id)
 {
 	int e = journal_lock(r->following.journal, &r->error);
@@ -157,7 +157,7 @@ struct runner_keeper *runner_lease_grant(struct runner *r, const struct job *job
 	if (!runner_keeper_adopt(r, run, job->keeper)) {
 		l->parked = true;
 		l->refusals++;
-		/* It may have died a moment ago. */
+		/* The keeper may have just died. */
 		if (l->refusals == 1)
 			r->executing.must_judge = true;
 		return NULL;

@@ -7,7 +7,7 @@
 #include "queue/runner/runner_say.h"
 #include "queue/schedule/scheduler.h"
 
-/* So many jobs are named. */
+/* At most this many jobs are named. */
 #define MOST_TOLD 5
 
 void runner_say_left_pending(struct runner *r)

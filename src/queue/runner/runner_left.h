@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What a runner says at its end of jobs that it leaves behind. */
+/* The runner's final messages about jobs that it leaves behind. */
 #ifndef QUEUE_RUNNER_RUNNER_LEFT_H
 #define QUEUE_RUNNER_RUNNER_LEFT_H
 
 struct runner;
 
-/* How many are left pending, and the first few that can never start, with the reason. */
+/* How many jobs are left pending, and the first few that can never start, with the reason. */
 void runner_say_left_pending(struct runner *r);
-/* Nothing if no job is held. */
+/* Prints nothing if no job is held. */
 void runner_say_held(struct runner *r);
 
 #endif

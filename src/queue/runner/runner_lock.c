@@ -21,11 +21,11 @@ int runner_lock_take(
 		if (e == 0)
 			break;
 		if (e == -EAGAIN && lock_holder(fd, ret_holder) == 0 && *ret_holder == 0)
-			continue; /* it has just left */
+			continue; /* the holder has just exited */
 		close(fd);
 		return e == -EAGAIN ? -EBUSY : journal_lock_words(j, e, err);
 	}
-	/* For people who ask why: the lock holds without it. */
+	/* Information for users; the lock works without it. */
 	(void)runner_rules_write(fd, here, NULL);
 	*ret_fd = fd;
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* runner.lock: held by the process that runs the queue as long as it lives, a runner or a coordinator on a cluster. */
+/* runner.lock: held by the process that runs the queue, a runner or a coordinator on a cluster, as long as it lives. */
 #ifndef QUEUE_RUNNER_RUNNER_LOCK_H
 #define QUEUE_RUNNER_RUNNER_LOCK_H
 
@@ -10,7 +10,7 @@
 
 struct journal;
 
-/* -EBUSY, without words: *ret_holder has it, -1 if that process has no number here. */
+/* -EBUSY, without a message: *ret_holder holds the lock, -1 if that process has no PID here. */
 int runner_lock_take(
 	const struct journal *j, const struct machine *here, int *ret_fd, pid_t *ret_holder, struct gd_error *err);
 

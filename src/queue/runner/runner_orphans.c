@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any child of ours that is not one of our own helpers was left behind by a job, and is killed. That
- * holds only if nothing else can become our child: not for PID 1 of a container, which adopts
- * every orphan, nor for a process that had children before it became a runner ("server & exec gpuq run").
+ * Any child that is not one of our helpers was left behind by a job, and is killed. This is true only
+ * if no other process can become our child: not for PID 1 of a container, which adopts every orphan,
+ * nor for a process that had children before it became a runner ("server & exec gpuq run").
  */
 #include "queue/runner/runner_orphans.h"
 
@@ -24,7 +24,7 @@
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_sync.h"
 
-/* The nursery leaves with its last keeper, which syncs the journal before. */
+/* The nursery exits with its last keeper, which syncs the journal first. */
 #define LEAVE_MS 10000
 
 void runner_orphans_open(struct runner *r)
@@ -37,8 +37,9 @@ void runner_orphans_open(struct runner *r)
 }
 
 /*
- * Keepers and other helpers become our children, too, and leave by themselves. A new keeper may not have
- * sent its PID yet, so helpers are recognized by their executable and the name they gave themselves.
+ * Keepers and other helpers also become our children, and exit by themselves. A new keeper may not
+ * have sent its PID yet, so helpers are recognized by their executable and the name they gave
+ * themselves.
  */
 static bool is_helper(pid_t pid)
 {
@@ -69,7 +70,7 @@ void runner_orphans_reap(struct runner *r)
 			r->executing.orphaned = true;
 		}
 	if (r->executing.orphaned && r->executing.subreaper) {
-		runner_sync_plan(r); /* the syncer may have died with a sync to do */
+		runner_sync_plan(r); /* the syncer may have died before a sync */
 		/* Each death causes a SIGCHLD, so this repeats until none is left. */
 		orphans_kill(is_own, r);
 	}

@@ -22,8 +22,8 @@
 #include "queue/schedule/scheduler.h"
 
 /*
- * Announces, and looks again: of two queues that announce at once at least one sees
- * the other, and backs off. True if there is still room.
+ * Announces the claim, then checks again: of two queues that announce at the same time, at least one
+ * sees the other and backs off. True if the job still fits.
  */
 static bool claim_room(struct runner *r, struct running *run)
 {
@@ -46,7 +46,7 @@ static void back_off(struct runner *r, uint64_t id)
 	loop_set_deadline(r->tick, until + NS_PER_MS);
 }
 
-/* What a keeper needs to start the job, and the job as one that runs; NULL: not now. */
+/* Creates the running entry, and the order and payload for a keeper; NULL: not possible now. */
 static struct running *prepare(
 	struct runner *r, const struct scheduler_start *start, struct keeper_order *o, struct text *payload)
 {
@@ -63,7 +63,7 @@ static struct running *prepare(
 	return NULL;
 }
 
-/* The job waits again, until something happens that makes another try worthwhile. */
+/* The job waits again until another attempt makes sense. */
 static void put_back(struct runner *r, struct running *run, struct job *job)
 {
 	if (run)
@@ -77,7 +77,7 @@ static void put_back(struct runner *r, struct running *run, struct job *job)
 static bool hand_out(struct runner *r, const struct scheduler_start *start)
 {
 	struct job *job = start->job;
-	/* A lease has a keeper of its own, which is asked last: what was granted is not taken back. */
+	/* A lease has its own keeper, which is asked last because a grant is not revoked. */
 	struct runner_keeper *k = job->lease ? NULL : runner_keeper_get(r);
 	cleanup_(text_finish) struct text payload = {0};
 	struct keeper_order o = {.kind = KEEPER_ORDER_RUN,
@@ -145,13 +145,13 @@ void runner_place(struct runner *r)
 {
 	size_t waiting = scheduler_num_waiting(r->deciding.scheduler) + r->deciding.incomplete;
 	r->deciding.must_place = false;
-	/* No job is left whose start could show that starting works again: these troubles are over. */
+	/* No job is left whose start could show that starting works again: clear these troubles. */
 	if (waiting == 0 && r->executing.num_running == 0)
 		r->troubles &= ~(1u << RUNNER_TROUBLE_START | 1u << RUNNER_TROUBLE_KEEPER);
 	if (r->interrupts || r->leaving || runner_is_blocked(r) || runner_is_full(r) || waiting == 0)
 		return;
 	if (r->deciding.pause_until_ns)
-		return; /* the tick tries again */
+		return; /* the tick retries */
 	if (r->following.fence_stale && runner_resync(r, false) < 0)
 		return;
 	if (r->following.jobs.paused)
@@ -160,7 +160,7 @@ void runner_place(struct runner *r)
 		runner_enqueue_missing(r);
 	if (r->deciding.incomplete || runner_claims_read(r) < 0)
 		return;
-	/* How much of the allocation is left. */
+	/* Update how much of the allocation is left. */
 	if (scheduler_settings(r->deciding.scheduler)->end_ms)
 		runner_begin_look(r);
 	place_all(r);

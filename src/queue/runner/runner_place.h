@@ -8,7 +8,7 @@
 struct runner;
 
 void runner_place(struct runner *r);
-/* Whether max_failures is reached: nothing new starts. */
+/* Whether max_failures is reached: no more jobs are started. */
 bool runner_is_full(const struct runner *r);
 
 #endif

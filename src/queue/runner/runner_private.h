@@ -2,10 +2,10 @@
 /*
  * The state of a runner, in four parts. Only files of this directory include this.
  *
- * Everything runs on one thread, in callbacks of the loop. A callback that finds work
- * sets must_read, must_judge or must_place; the work is done once per round of the
- * loop, in this order, so that a job is never placed on an outdated state.
- * An error that ends the run is put into `fatal`, with its message in `error`.
+ * Everything runs on one thread, in callbacks of the loop. A callback that finds work sets must_read,
+ * must_judge or must_place; the work is done once per round of the loop, in this order, so that a job
+ * is never placed based on outdated state. An error that ends the run is put into `fatal`, with its
+ * message in `error`.
  */
 #ifndef QUEUE_RUNNER_RUNNER_PRIVATE_H
 #define QUEUE_RUNNER_RUNNER_PRIVATE_H
@@ -25,7 +25,7 @@ struct loop;
 struct runner {
 	struct runner_options options;
 	struct runner_following following; /* the journal */
-	struct runner_deciding deciding;   /* what starts where */
+	struct runner_deciding deciding;   /* which jobs start where */
 	struct runner_executing executing; /* keepers and their jobs */
 	struct runner_watching watching;   /* GPUs and claims */
 
@@ -36,10 +36,10 @@ struct runner {
 	int signal_fd;
 	const struct runner_watch *watch;
 	struct runner_result result;
-	int interrupts;    /* how often Ctrl-C was pressed */
-	bool leaving;      /* SIGTERM came */
+	int interrupts;    /* how many times Ctrl-C was pressed */
+	bool leaving;      /* SIGTERM arrived */
 	bool lingering;    /* the queue has been empty for linger_ms */
-	unsigned troubles; /* bits 1u << enum runner_trouble: reported and not over */
+	unsigned troubles; /* bits 1u << enum runner_trouble: reported and not resolved */
 	struct line_output words;
 	struct gd_error error;
 	int fatal;

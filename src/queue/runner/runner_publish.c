@@ -12,7 +12,7 @@
 #include "queue/runner/runner_place.h"
 #include "queue/runner/runner_private.h"
 
-/* So often at most, while jobs start and end. */
+/* Minimum interval while jobs start and end. */
 #define PUBLISH_MS 200
 
 static void on_publish(void *context, uint32_t events)
@@ -53,7 +53,7 @@ static void publish(struct runner *r)
 	published_format(&t, &p, r->deciding.scheduler);
 	struct text *last = &r->deciding.published;
 	bool same = last->length == t.length && t.length > 0 && memcmp(last->data, t.data, t.length) == 0;
-	/* If it cannot be written, what is there is out of date at worst; the next change tries again. */
+	/* If the write fails, the file is outdated at worst; the next change retries. */
 	if (!text_error(&t) && !same && published_write(r->following.journal->dir_fd, t.data, t.length) == 0) {
 		text_finish(last);
 		*last = t;
@@ -82,6 +82,6 @@ void runner_publish(struct runner *r)
 
 void runner_publish_close(struct runner *r)
 {
-	/* The file stays: its PID shows that it is out of date. The next runner may have written it already. */
+	/* The file stays: its PID shows that it is outdated. The next runner may already have replaced it. */
 	text_finish(&r->deciding.published);
 }

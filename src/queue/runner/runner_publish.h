@@ -6,7 +6,7 @@
 struct runner;
 
 int runner_publish_open(struct runner *r);
-/* At the end of each round: writes what has changed, at once or when the last time is long enough ago. */
+/* At the end of each round: writes changes, at once or when PUBLISH_MS have passed since the last write. */
 void runner_publish(struct runner *r);
 void runner_publish_close(struct runner *r);
 

@@ -32,7 +32,8 @@
 #include "queue/runner/running.h"
 #include "queue/schedule/scheduler.h"
 
-/* What a lost keeper left behind is killed again so soon, and later less often; after STUCK_MS it cannot be killed. */
+/* Processes that a lost keeper left behind are killed again after this delay, later less often; after STUCK_MS they
+ * cannot be killed. */
 #define KILL_AGAIN_MS  10
 #define KILL_SLOWLY_MS 200
 #define STUCK_MS       10000
@@ -49,7 +50,7 @@ pid_t runner_keeper_holder(const struct runner *r, const struct keeper_info *k)
 
 /* ---- A keeper that is gone ------------------------------------------------------- */
 
-/* The job in whose name a process was started, if its keeper is gone. */
+/* SIGKILL for a process of a job whose keeper is gone, else 0. */
 static int ask_if_left(void *context, pid_t pid, const char *value)
 {
 	struct runner *r = context;
@@ -68,7 +69,7 @@ static int ask_if_left(void *context, pid_t pid, const char *value)
 	return 0;
 }
 
-/* Of all lost jobs in one walk. It does not wait: what is left is looked for again by the clock. */
+/* Kills the processes of all lost jobs in one pass over /proc. Does not wait: a timer checks again for survivors. */
 static void kill_left_behind(struct runner *r)
 {
 	bool any = false;
@@ -88,7 +89,8 @@ static bool was_told(const struct runner *r, const struct job *job)
 	       keeper_job_was_interrupted(r->following.journal->dir_fd, name, job->id);
 }
 
-/* Whether the keeper was killed with its allocation, which is not ours. A job that ends allocations has failed. */
+/* Whether the keeper was killed with its allocation, which is not ours. A job that ends its allocation repeatedly
+ * fails. */
 static bool was_killed_with_allocation(const struct runner *r, const struct job *job)
 {
 	int losses = 0;
@@ -98,7 +100,7 @@ static bool was_killed_with_allocation(const struct runner *r, const struct job 
 	       losses < ALLOCATION_LOSSES;
 }
 
-/* Under the append lock, with all lines read, nobody but us can write this attempt's end. */
+/* Under the append lock, with all lines read, only we can write this attempt's end. */
 static int append_lost(struct runner *r, uint64_t id, const char *reason)
 {
 	struct gd_error err;
@@ -142,7 +144,7 @@ static void end_lost(struct runner *r, uint64_t id, const char *reason)
 	r->following.must_read = true;
 }
 
-/* It does not die: the end is not written while it runs, but nobody waits for that any longer. */
+/* Processes do not die: the end is not written while they run, but the runner no longer waits for it. */
 static void judge_left(struct runner *r, struct running *run, const struct job *job)
 {
 	uint64_t age_ms = (clock_now_ns() - run->lost_ns) / NS_PER_MS;
@@ -150,7 +152,7 @@ static void judge_left(struct runner *r, struct running *run, const struct job *
 		record_write_stuck(&r->following.to_append, job->id, job->attempts->attempt);
 		return;
 	}
-	/* One that is stuck is looked at with all others, once a second. */
+	/* A stuck job is checked with all others, once a second. */
 	if (age_ms < STUCK_MS)
 		loop_set_deadline(r->executing.judge,
 			clock_now_ns() + (age_ms < 1000 ? KILL_AGAIN_MS : KILL_SLOWLY_MS) * NS_PER_MS);
@@ -169,12 +171,13 @@ static bool machine_restarted(const struct runner *r, const struct job *job)
 	return job->keeper && *job->keeper->machine.boot && strcmp(job->keeper->machine.boot, r->machine.boot) != 0;
 }
 
-/* A keeper that lives. Where it cannot be reached, it is looked at again once a second. */
+/* The keeper is alive. If it cannot be reached, it is checked again once a second. */
 static void adopt_keeper(struct runner *r, struct running *run, const struct job *job)
 {
 	if (!runner_keeper_adopt(r, run, job->keeper))
 		return;
-	/* Who asked for it may have died before it told the keeper, or was on another machine. */
+	/* The process that requested the cancellation may have died before it told the keeper, or was on another
+	 * machine. */
 	if (r->interrupts >= 2 && *r->allocation)
 		running_interrupt(run);
 	else if (job->cancel_requested || r->interrupts >= 2)
@@ -198,7 +201,7 @@ static void judge(struct runner *r, struct running *run, struct job *job)
 	}
 }
 
-/* By their ids: judging one reads the journal, and that may be the end of others. */
+/* Iterates by ID: judging one job reads the journal, which may end others. */
 void runner_judge(struct runner *r)
 {
 	size_t n = 0;
@@ -270,7 +273,7 @@ void runner_adopt(struct runner *r, struct job *job)
 	r->executing.must_judge = true;
 }
 
-/* Files of keepers that are gone and to which no job points. */
+/* Removes files of keepers that are gone and have no job. */
 static void clean_keepers(struct runner *r)
 {
 	int fd = openat(r->following.journal->dir_fd, "keepers", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -299,10 +302,10 @@ static void clean_keepers(struct runner *r)
 
 int runner_take_over(struct runner *r, struct gd_error *err)
 {
-	/* The first lock recovers and converts what has to be. */
+	/* The first lock performs recovery and conversion. */
 	int e = journal_lock(r->following.journal, &r->error);
 	journal_unlock(r->following.journal);
-	/* All but the last lines without the lock, so that nobody waits for us. */
+	/* Reads all but the last lines without the lock, so that no other process waits for us. */
 	if (e == 0)
 		e = runner_read(r);
 	if (e == 0)
@@ -318,7 +321,7 @@ void running_keeper_died(struct running *run)
 {
 	struct runner *r = run->runner;
 	uint64_t id = run->id;
-	/* Its child may be about to append `start`: from here on it cannot. */
+	/* The keeper's child may be about to append `start`: from here on it cannot. */
 	if (runner_resync(r, true) < 0) {
 		r->executing.must_judge = true;
 		return;

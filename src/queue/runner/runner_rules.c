@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/text.h"
 
-/* Sixty-four UUIDs and more. */
+/* Enough for more than sixty-four UUIDs. */
 #define LONGEST_LINE 8192
 
 int runner_rules_write(int fd, const struct machine *here, const struct runner_rules *rules)
@@ -41,7 +41,7 @@ int runner_rules_read(int dir_fd, struct runner_rules *ret)
 	int at = 0;
 	if (dir_fd < 0 || file_read_small(dir_fd, "runner.lock", line, sizeof(line)) < 0)
 		return -ENOENT;
-	/* A new runner has the lock and has not written its line yet. */
+	/* A new runner holds the lock and has not written its line yet. */
 	if (line[0] == '\0')
 		return -EAGAIN;
 	int got = sscanf(line,

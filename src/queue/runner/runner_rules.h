@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a runner goes by, for who only looks on: a line of text in runner.lock. While
- * a runner is just beginning, the line has its PID and host alone.
+ * The settings of a runner, published for other processes: a line of text in runner.lock. While a
+ * runner is starting, the line has only its PID and host.
  */
 #ifndef QUEUE_RUNNER_RUNNER_RULES_H
 #define QUEUE_RUNNER_RUNNER_RULES_H
@@ -11,7 +11,7 @@
 #include "base/machine.h"
 #include "gpu/spec.h"
 
-/* Where it has none: no specification means that. */
+/* The runner has no GPUs: no GPU specification can express this. */
 #define RULES_NO_GPUS "none"
 
 struct runner_rules {
@@ -20,12 +20,12 @@ struct runner_rules {
 	int64_t poll_interval_ms;
 	int jobs_per_gpu;
 	char machine[GPU_MACHINE_SIZE]; /* see gpu_spec_machine(); empty: the caller's */
-	const char *gpus;               /* a specification of the GPUs that it uses; NULL: the caller's */
+	const char *gpus;               /* a specification of the GPUs that the runner uses; NULL: the caller's */
 };
 
-/* rules NULL: just beginning. */
+/* rules NULL: the runner is starting. */
 int runner_rules_write(int fd, const struct machine *here, const struct runner_rules *rules);
-/* 0; -ENOENT where nothing can be read, -EAGAIN where it is just beginning. */
+/* 0; -ENOENT if nothing can be read, -EAGAIN if the runner is starting. */
 int runner_rules_read(int dir_fd, struct runner_rules *ret);
 void runner_rules_finish(struct runner_rules *rules);
 

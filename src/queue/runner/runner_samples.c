@@ -12,14 +12,14 @@
 #include "queue/runner/running.h"
 
 #define MB ((uint64_t)1024 * 1024)
-/* After the start of the first job: so that one that takes a moment only is seen, with what it has allocated. */
+/* Delay after the start of the first job: long enough to see its allocations, short enough to see a brief job. */
 #define FIRST_MS 100
 
 static void fill_gpu(const struct runner *r, size_t position, uint64_t *jobs, struct sample_gpu *ret)
 {
 	const struct gd_gpu *gpu = r->watching.gpus->gpus[position];
 	*ret = (struct sample_gpu){.gpu = gpu->index, .mem_used_mb = -1, .mem_total_mb = -1, .util = -1, .jobs = jobs};
-	/* A card that is gone says what it said last. */
+	/* A lost GPU still has its last values. */
 	bool fresh = gpu->health == GD_GPU_HEALTH_OK;
 	if (fresh && gpu->known & GD_GPU_KNOWN_MEMORY_USED)
 		ret->mem_used_mb = (int64_t)(gpu->memory_used_bytes / MB);
@@ -33,7 +33,7 @@ static void fill_gpu(const struct runner *r, size_t position, uint64_t *jobs, st
 				jobs[ret->num_jobs++] = run->id;
 }
 
-/* A job has at most one for each of its GPUs. */
+/* At most one entry per job. */
 static size_t fill_peaks(const struct runner *r, struct sample_peak *ret)
 {
 	size_t n = 0;
@@ -63,7 +63,7 @@ static void on_sample(void *context, uint32_t events)
 		fill_gpu(r, g, jobs + n, &gpus[g]);
 		n += gpus[g].num_jobs;
 	}
-	/* What cannot be written is left out. */
+	/* Best effort. */
 	(void)samples_append(r->following.journal->dir_fd, &(struct sample){.time_ms = date_now_ms(),
 								   .gpus = gpus,
 								   .num_gpus = r->watching.gpus->count,

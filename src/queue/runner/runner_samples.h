@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Records how full and busy the GPUs are: every few seconds while jobs run, and once after the last has ended. */
+/* Records how full and busy the GPUs are: every few seconds while jobs run, and once after the last job has ended. */
 #ifndef QUEUE_RUNNER_RUNNER_SAMPLES_H
 #define QUEUE_RUNNER_RUNNER_SAMPLES_H
 

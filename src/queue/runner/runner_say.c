@@ -13,10 +13,10 @@
 #include "queue/journal/job_line.h"
 #include "queue/runner/runner_private.h"
 
-/* A runner that was told to go waits so long for a reader that takes nothing. */
+/* A runner that was told to exit waits this long for a reader that does not read. */
 #define LAST_WORDS_MS 1000
 
-/* Whether somebody wants us gone; what has ended meanwhile is of no interest. */
+/* Whether a signal asks us to exit; SIGCHLD is ignored. */
 static bool is_signalled(const struct runner *r)
 {
 	struct signalfd_siginfo si;
@@ -26,7 +26,7 @@ static bool is_signalled(const struct runner *r)
 	return false;
 }
 
-/* Waits for who reads, but not for one who does not when we were told to go. */
+/* Waits for the reader. If we were told to exit, only for LAST_WORDS_MS. */
 static bool wait_for_reader(void *context, int fd)
 {
 	const struct runner *r = context;

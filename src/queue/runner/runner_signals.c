@@ -33,7 +33,7 @@ static void on_interrupt(struct runner *r)
 
 static void on_terminate(struct runner *r)
 {
-	/* The jobs cannot outlive the allocation: end them, and leave them to the next run. */
+	/* The jobs cannot outlive the allocation: end them; the next run starts them again. */
 	if (*r->allocation) {
 		runner_say(r, "gpuq: interrupting %zu running; the next run starts them again\n",
 			r->executing.num_running);

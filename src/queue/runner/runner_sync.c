@@ -9,7 +9,7 @@
 #include "queue/runner/runner_latest.h"
 #include "queue/runner/runner_private.h"
 
-/* How long after an event the journal is synced: ends that are older survive a power cut. */
+/* The journal is synced this long after an event: older ends survive a power cut. */
 #define SYNC_MS 100
 
 static void on_sync(void *context, uint32_t events)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Syncing the journal, so that ends survive a power cut: once for many jobs, a moment after the
- * first of them. The link `latest` (runner_latest.h) is made at the same time.
+ * Syncs the journal, so that ends survive a power cut: once for many jobs, shortly after the first of
+ * them. The link `latest` (runner_latest.h) is made at the same time.
  */
 #ifndef QUEUE_RUNNER_RUNNER_SYNC_H
 #define QUEUE_RUNNER_RUNNER_SYNC_H
@@ -10,7 +10,7 @@ struct runner;
 
 int runner_sync_open(struct runner *r);
 void runner_sync_plan(struct runner *r);
-/* The last one, which waits for the disk. */
+/* The last sync, which waits for the disk. */
 void runner_sync_now(struct runner *r);
 
 #endif

@@ -9,7 +9,7 @@
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_say.h"
 
-/* How long to wait before the next try. */
+/* Delay before the next retry. */
 #define PAUSE_MS 1000
 
 void runner_pause(struct runner *r, enum runner_trouble trouble, int code)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Problems that may pass, such as a full disk. The runner says so once, pauses and tries
- * again; it says once more when all of them are over.
+ * Temporary problems, such as a full disk. The runner reports each once, pauses and retries; it
+ * reports again when all of them are resolved.
  */
 #ifndef QUEUE_RUNNER_RUNNER_TROUBLE_H
 #define QUEUE_RUNNER_RUNNER_TROUBLE_H
@@ -17,11 +17,11 @@ enum runner_trouble {
 	RUNNER_TROUBLE_GPUS,
 };
 
-/* No job is started for a while. code: a negative errno value, for the message. */
+/* Starts no job for a while. code: a negative errno value, for the message. */
 void runner_pause(struct runner *r, enum runner_trouble trouble, int code);
-/* where: appended to what the message says was being done. */
+/* where: appended to the message's description of the operation. */
 void runner_pause_at(struct runner *r, enum runner_trouble trouble, const char *where, int code);
-/* works: bits 1u << enum runner_trouble, for each kind that is over. */
+/* works: bits 1u << enum runner_trouble, for each kind that is resolved. */
 void runner_works(struct runner *r, unsigned works);
 
 #endif

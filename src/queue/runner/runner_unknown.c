@@ -14,7 +14,7 @@
 struct runner_unknown {
 	struct runner_unknown *next;
 	uint64_t id;
-	bool seen; /* in this check */
+	bool seen; /* during this check */
 };
 
 static struct runner_unknown *find(const struct runner *r, uint64_t id)
@@ -25,7 +25,7 @@ static struct runner_unknown *find(const struct runner *r, uint64_t id)
 	return u;
 }
 
-/* Positions of the GPUs: those that the keeper wrote down, else those of the job's last `start`. */
+/* Positions of the GPUs: from the keeper's file, else from the job's last `start`. */
 static size_t find_gpus(const struct runner *r, const struct keeper_job *k, const struct job *job, int *ret)
 {
 	const struct job_attempt *a = job ? job->attempts : NULL;
@@ -57,7 +57,7 @@ static void on_keeper_job(void *context, const struct keeper_job *k)
 	const struct job *job = jobs_find(&r->following.jobs, k->id);
 	const struct keeper_info *info = jobs_keeper(&r->following.jobs, k->keeper, strlen(k->keeper));
 	struct runner_unknown *u = find(r, k->id);
-	/* The journal knows: the job runs, is about to, or is over. */
+	/* The journal has the job's state: it runs, is about to run, or has ended. */
 	if ((job && job->state != JOB_UNKNOWN) || !runner_same_host(r, info))
 		return;
 	if (u) {

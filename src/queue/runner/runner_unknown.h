@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Jobs of which a record was lost, while their keepers live.
+ * Jobs with a lost record and a living keeper.
  *
- * The journal does not say that such a job runs, but its keeper's file does (keeper_job.h). What the job needs stays
- * booked until the keeper has left or has written the end.
+ * The journal does not show that such a job runs, but its keeper's file does (keeper_job.h). The job's
+ * resources stay booked until the keeper has exited or has written the end.
  */
 #ifndef QUEUE_RUNNER_RUNNER_UNKNOWN_H
 #define QUEUE_RUNNER_RUNNER_UNKNOWN_H
@@ -13,11 +13,11 @@
 
 struct runner;
 
-/* Books what keepers have, and lets go what they have no longer. */
+/* Books the resources of jobs that keepers have, and releases those of jobs that they no longer have. */
 void runner_unknown_check(struct runner *r);
-/* The journal tells more of the job now. */
+/* The journal has the job's state again. */
 void runner_unknown_forget(struct runner *r, uint64_t id);
-/* Before all jobs are read anew, and at the end. */
+/* Call it before all jobs are reread, and at the end. */
 void runner_unknown_forget_all(struct runner *r);
 
 #endif

@@ -39,7 +39,7 @@ void running_remove(struct running *run)
 {
 	struct runner *r = run->runner;
 	struct job *job = jobs_find(&r->following.jobs, run->id);
-	/* What the job holds may belong to another keeper by now. */
+	/* The job's resources may meanwhile belong to another keeper. */
 	if (!job || !job->running || job->running == run)
 		scheduler_withdraw(r->deciding.scheduler, run->id);
 	for (struct running **p = &r->executing.running; *p; p = &(*p)->next)

@@ -15,7 +15,7 @@
 #include "queue/schedule/claim_entries.h"
 #include "queue/schedule/claim_proof_file.h"
 
-/* The members of struct job that a scheduler uses. */
+/* Clears the members of struct job that a scheduler uses. */
 static void clear_jobs(struct jobs *js)
 {
 	for (size_t i = 0; i < js->count; i++) {
@@ -106,7 +106,7 @@ int verdicts_add_jobs(struct scheduler *s, struct jobs *js, const char *host)
 	return r < 0 ? r : 0;
 }
 
-/* Those that the runner does not consider, either: their `gpuq exec` is gone, or on another machine. */
+/* The runner does not consider these leases either: their `gpuq exec` is gone, or on another machine. */
 static void remove_leases(struct verdicts *v)
 {
 	struct jobs *js = &v->follow->jobs;
@@ -158,7 +158,7 @@ static int read_claims(struct verdicts *v, const struct gd_gpu_list *gpus)
 	return r;
 }
 
-/* Whose the processes on the GPUs are, for jobs that run without a runner. */
+/* Attributes the processes on the GPUs to jobs that run without a runner. */
 static int attribute(struct verdicts *v, const struct gd_gpu_list *gpus)
 {
 	const struct jobs *js = &v->follow->jobs;
@@ -174,7 +174,7 @@ static int attribute(struct verdicts *v, const struct gd_gpu_list *gpus)
 	return r;
 }
 
-/* As this shell would run it. */
+/* Uses the settings with which this shell would run the queue. */
 static int look(
 	struct verdicts *v, const struct runner_rules *rules, const struct gd_gpu_list *gpus, struct gd_error *err)
 {
@@ -215,7 +215,7 @@ static enum verdicts_source load(struct verdicts *v, pid_t runner)
 	if (elsewhere)
 		return SOURCE_ELSEWHERE;
 	r = published_read(v->follow->dir_fd, &v->published, v->scheduler);
-	/* In another PID namespace its number is not known. */
+	/* The PID of a runner in another PID namespace is not known. */
 	if (r < 0 || (runner > 0 && v->published.pid != runner) || strcmp(v->published.host, v->here.host) != 0)
 		return SOURCE_BEGINNING;
 	return SOURCE_RUNNER;
@@ -293,7 +293,7 @@ int verdicts_get(struct verdicts *v, const struct job *job, struct scheduler_ver
 	if (job->state != JOB_PENDING || !has_scheduler(v))
 		return 0;
 	int r = scheduler_verdict(v->scheduler, job, ret);
-	/* The next runner finds other GPUs free. */
+	/* The next runner will find other GPUs free. */
 	if (r == 0 && v->source == SOURCE_LAST && ret->answer != SCHEDULER_NEVER)
 		*ret = (struct scheduler_verdict){.answer = SCHEDULER_UNKNOWN};
 	return r;

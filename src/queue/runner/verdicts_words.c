@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Verdicts in words: for a line of a list, and for `gpuq why`. */
+/* Verdicts as text: for a line of a list, and for `gpuq why`. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "queue/runner/verdicts_private.h"
 #include "queue/schedule/process_owner.h"
 
-/* Words are remembered for so many classes of needs. */
+/* Texts are cached for this many classes of needs. */
 #define MOST_BRIEFS 4096
 
 /* How long CPUs and main memory stay in use is not estimated. */
@@ -20,7 +20,7 @@ static bool needs_machine(const struct job *job)
 	return job->wish->num_gpus == 0 || job->wish->cpus > 0 || job->wish->host_mem_mb > 0;
 }
 
-/* The first jobs in the order that can start as soon as there is room. */
+/* The first jobs in the order that can start as soon as GPUs are free. */
 static int make_forecast(struct verdicts *v)
 {
 	const struct job *waiting[EXPECTED_START_MAX];
@@ -67,7 +67,7 @@ static int say_expected(struct verdicts *v, const struct job *job, struct text *
 	return 0;
 }
 
-/* The first of its dependencies that is not completed, or not over where that is enough; NULL: none. */
+/* The first dependency that is not completed (or, if that is enough, has not ended); NULL: none. */
 static const struct job *waits_for(const struct jobs *js, const struct job *job)
 {
 	for (uint64_t i = 1; job->after && i <= job->after[0]; i++) {
@@ -79,7 +79,7 @@ static const struct job *waits_for(const struct jobs *js, const struct job *job)
 	return NULL;
 }
 
-/* All waiting jobs of a class get the same words, except one for which GPUs are kept. */
+/* All waiting jobs of a class get the same text, except a job for which GPUs are reserved. */
 static bool has_class(const struct verdicts *v, const struct job *job)
 {
 	const struct placement_reservation *r = scheduler_reservation(v->scheduler);
@@ -138,7 +138,7 @@ int verdicts_obstacle(struct verdicts *v, const struct job *job, struct text *t,
 		text_appendf(t, "is held; 'gpuq release %" PRIu64 "' lets it go on", job->id);
 		return 0;
 	}
-	/* The next runner may have other GPUs: only for a job that the last one has seen this is certain enough. */
+	/* The next runner may have other GPUs: report this only for a job that the last runner has seen. */
 	if (v->source == SOURCE_LAST && job->submit_ms > v->published.written_ms)
 		return 0;
 	int r = verdicts_get(v, job, &verdict);
@@ -191,7 +191,7 @@ static void say_source(const struct verdicts *v, const struct scheduler_verdict 
 	case SOURCE_NONE:
 		if (v->follow->jobs.paused)
 			text_append_string(t, "the queue is paused; 'gpuq resume' lets it go on\n");
-		/* One that could not start the job would not help. */
+		/* A runner that could not start the job would not help. */
 		text_appendf(t, "no runner is active%s\n",
 			verdict->answer == SCHEDULER_NEVER ? "" : "; start one with 'gpuq run'");
 		break;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The GPUs as the probe last saw them, and the claims of other queues. */
+/* The last sample of the GPUs from the probe, and the claims of other queues. */
 #ifndef QUEUE_RUNNER_WATCHING_H
 #define QUEUE_RUNNER_WATCHING_H
 
@@ -14,12 +14,12 @@ struct runner_watching {
 	struct gpu_probe *probe; /* NULL: it died and could not be replaced yet */
 	struct loop_source *probe_source;
 	struct gd_gpu_list *gpus;
-	char *gpu_spec; /* of the GPUs found at the start; NULL: the options' */
+	char *gpu_spec; /* the GPUs found at the start; NULL: as in the options */
 	bool simulated;
-	/* The probe is new: until each card has answered or been given up, `gpus` is of the one before. */
+	/* The probe is new: until each GPU has answered or been given up, `gpus` comes from the probe before. */
 	bool incomplete;
-	struct claims *claims;     /* NULL: simulated GPUs, or no place for them */
-	struct claim *spare_claim; /* not in use, kept for the next job */
+	struct claims *claims;     /* NULL: simulated GPUs, or no directory for claims */
+	struct claim *spare_claim; /* unused, kept for the next job */
 	struct claims_list others;
 	struct claim_proofs proofs;
 	char queue_name[HASH_TEXT];
