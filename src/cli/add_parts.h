@@ -15,10 +15,10 @@ struct add {
 	struct job_options options;
 	bool hold, no_start, json, dry_run, zip, freeze;
 	struct sweep sweep;
-	struct id_list indices; /* of --array */
+	struct id_list indices; /* parsed --array */
 	bool is_script;         /* the command is a script */
 	struct script script;
-	char *script_path;   /* where its copy will be */
+	char *script_path;   /* path of the script's copy */
 	char **script_words; /* interpreter, its argument, the copy, arguments */
 	char **words;        /* the command */
 	int num_words;
@@ -27,24 +27,24 @@ struct add {
 
 extern const struct argp add_argp; /* its input is a struct add */
 
-/* If the command is a script, reads it and the options in it. */
+/* If the command is a script, reads the script and its options. */
 int add_read_script(struct add *a);
-/* Makes the words of the command. After queue_choice_resolve(). */
+/* Builds the words of the command. Call after queue_choice_resolve(). */
 int add_take_script(struct add *a);
 /* Keeps a copy of the script in the queue's folder, for the job `spec`, which borrows `name`. */
 int add_keep_script(struct add *a, const struct journal *j, char name[HASH_TEXT], struct job_spec *spec);
 
 /*
- * Says on standard error that the program of the command cannot be found: probably a typing error. Its job is added
- * nevertheless, because another job may bring the program.
+ * Warns on standard error that the program of the command cannot be found: probably a typo. The job is added
+ * nevertheless, because another job may create the program.
  */
 void add_warn_of_missing_program(const struct add *a);
 /*
- * Says on standard error that jobs with these wishes, which were just added, can never start. started: a runner was
+ * Warns on standard error that jobs with these needs, which were just added, can never start. started: a runner was
  * started for them.
  */
 void add_warn(const struct journal *j, const struct job_spec *spec, const struct id_list *ids, bool started);
-/* The same of a job that waits for such a job. */
+/* The same for a job that depends on such a job. */
 void add_warn_of_dependencies(struct journal *j, const struct id_list *ids);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `gpuq add train.sh`: the command is a script, whose content as it is now will run. */
+/* `gpuq add train.sh`: the command is a script; the job runs its current content. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static const char *basename_of(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* What the command line does not say is as the script says. */
+/* Options that are not on the command line come from the script. */
 static int take_options(struct add *a)
 {
 	struct script *s = &a->script;
@@ -49,8 +49,8 @@ static int take_options(struct add *a)
 }
 
 /*
- * A script alone is one; with arguments, if it has options for its job or could not be run otherwise: programs such as
- * ./train.py may need to be in their place.
+ * A file without arguments is a script. With arguments, it counts as one if it has job options or could not be run
+ * otherwise: programs such as ./train.py may depend on their own location.
  */
 static bool counts(const struct add *a)
 {
@@ -61,7 +61,8 @@ static bool counts(const struct add *a)
 int add_read_script(struct add *a)
 {
 	int r = a->num_words ? script_read(&a->script, a->words[0], say_note, NULL, &a->err) : 0;
-	/* With arguments it runs in its place: archives with a "#!" line, such as .pex and .run, are often large. */
+	/* With arguments, run the file itself, not a copy: archives with a "#!" line, such as .pex and .run, are often
+	 * large. */
 	if ((r == -EFBIG || r == -ENOEXEC) && a->num_words > 1)
 		r = 0;
 	else if (r == -EFBIG || r == -ENOEXEC)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `gpuq add`: a job that can never start, or will fail at once, is accepted, and reported. */
+/* `gpuq add`: warnings about jobs that can never start or will fail at once. They are added nevertheless. */
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,7 +39,7 @@ void add_warn_of_dependencies(struct journal *j, const struct id_list *ids)
 	follow_close(&f);
 }
 
-/* The first word of shell text that no expansion, assignment or quote can change; "" if there is none. */
+/* The first word of shell text if no expansion, assignment or quote can change it; otherwise "". */
 static void first_word(const char *command, struct text *ret)
 {
 	const char *begin = command + strspn(command, " \t\n");
@@ -57,7 +57,7 @@ void add_warn_of_missing_program(const struct add *a)
 	if (a->is_script || a->num_words == 0)
 		return;
 	first_word(a->words[0], &word);
-	/* Several words are quoted one by one: a blank in the first one is part of the name. */
+	/* Several words are quoted one by one: a space in the first word is part of the name. */
 	const char *name = text_string(&word);
 	if (!*name || (a->num_words > 1 && strcmp(name, a->words[0]) != 0))
 		return;

@@ -22,14 +22,14 @@
 #include "cli/debug.h"
 #include "cli/subprogram.h"
 
-/* Leaves when the queue has been empty for so long. */
+/* The runner exits after the queue has been empty for this many seconds. */
 #define LINGER "60"
 
-/* Where the runner finds the pipe to who started it. */
+/* The runner's descriptor of the pipe to the process that started it. */
 #define READY_FD      3
 #define READY_FD_TEXT "3"
 
-/* In the grandchild: nothing else of the caller is kept, so that `id=$(gpuq add …)` and ssh return. */
+/* In the grandchild: closes everything inherited from the caller, so that `id=$(gpuq add …)` and ssh return. */
 _Noreturn static void become_runner(const char *const *argv, int log, int ready)
 {
 	sigset_t none;
@@ -41,7 +41,7 @@ _Noreturn static void become_runner(const char *const *argv, int log, int ready)
 	int out = log >= 0 ? log : null;
 	if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
 		_exit(1);
-	/* dup2() onto itself would leave it to be closed by exec. */
+	/* dup2() onto the same descriptor would keep close-on-exec set. */
 	if (ready == READY_FD ? fcntl(ready, F_SETFD, 0) < 0 : dup2(ready, READY_FD) < 0)
 		_exit(1);
 	file_close_range(READY_FD + 1, INT_MAX);
@@ -49,7 +49,7 @@ _Noreturn static void become_runner(const char *const *argv, int log, int ready)
 	_exit(127);
 }
 
-/* In memory to be freed; NULL where there is none. Before the fork: between it and exec nothing is allocated. */
+/* Allocated; NULL if out of memory. Called before the fork: nothing may be allocated between fork and exec. */
 static const char **make_argv(const struct queue_choice *q, const char *const *options)
 {
 	size_t n = 0;
@@ -82,14 +82,14 @@ void background_tell(int fd, const struct gd_error *err)
 	char message[sizeof(err->message) + 16];
 	if (fd < 0)
 		return;
-	/* Who waits may have given up. */
+	/* The waiting process may have given up. */
 	signal(SIGPIPE, SIG_IGN);
 	int n = snprintf(message, sizeof(message), "%d %s", err ? err->code : 0, err ? err->message : "ready");
 	(void)file_write_all(fd, message, (size_t)n + 1);
 	close(fd);
 }
 
-/* One message and the end, or the end alone. */
+/* The pipe carries one message and the end, or only the end. */
 static int wait_until_ready(int fd, int timeout_ms, const char *log, struct gd_error *err)
 {
 	char message[sizeof(err->message) + 16];
@@ -101,7 +101,7 @@ static int wait_until_ready(int fd, int timeout_ms, const char *log, struct gd_e
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n == 0)
-			return 0; /* it takes its time; whatever it meets stands in its log */
+			return 0; /* not ready in time; later errors are in the runner's log */
 		ssize_t got = n < 0 ? -1 : read(fd, message + have, sizeof(message) - 1 - have);
 		if (got <= 0)
 			break;
@@ -117,7 +117,7 @@ static int wait_until_ready(int fd, int timeout_ms, const char *log, struct gd_e
 	return error_set(err, -ECHILD, "starting a runner: it ended before it was ready; '%s' says why", log);
 }
 
-/* -1: the runner does without. */
+/* -1: the runner works without a log. */
 static int open_log(int dir_fd)
 {
 	int fd = openat(dir_fd, "runner.log",

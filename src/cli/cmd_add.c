@@ -53,7 +53,7 @@ static int add_each(struct add *a, struct submit *s, struct job_spec *spec)
 	return r;
 }
 
-/* Under one lock with the check: no prune takes what they wait for in between. */
+/* Checks and adds under one lock, so that no prune removes the jobs' dependencies in between. */
 static int add_jobs(struct add *a, struct journal *j, struct job_spec *spec, struct id_list *ids)
 {
 	struct follow f;
@@ -73,7 +73,7 @@ static int add_jobs(struct add *a, struct journal *j, struct job_spec *spec, str
 			error_set(&a->err, r, "adding a job %s", why.message);
 		if (r == 0)
 			r = add_each(a, &s, spec);
-		/* What has been written already, of very many, is kept. */
+		/* Jobs that have already been written, if there are very many, are kept. */
 		bool none = r < 0 && ids->count == s.pending_ids;
 		struct gd_error commit_error;
 		int committed = none ? 0 : submit_commit(&s, &commit_error);
@@ -114,7 +114,7 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 	return r;
 }
 
-/* After the append: either the runner sees the job, or we see that there is none. */
+/* Checks after the append: either the runner sees the job, or we see that there is no runner. */
 static int start_runner(const struct add *a, const struct journal *j, bool *ret_started, struct gd_error *err)
 {
 	pid_t holder = 0;
@@ -145,7 +145,7 @@ static int print(struct add *a, const struct text *t)
 	return flush_ids(a);
 }
 
-/* Without memory of its own: the jobs are added, and nobody is to add them again. */
+/* Without --json, allocates nothing: the jobs are already added, and a failure would make the user add them again. */
 static int print_ids(struct add *a, const struct id_list *ids)
 {
 	char group[JOB_GROUP_ROOM];
@@ -204,7 +204,7 @@ static int print_commands(struct add *a, struct text *t)
 	return print(a, t);
 }
 
-/* --dry-run: the commands, checked as far as that is possible without the queue. */
+/* --dry-run: prints the commands, checked as far as possible without the queue. */
 static int show_lines(struct add *a, struct commands *lines, const struct job_spec *base)
 {
 	cleanup_(text_finish) struct text t = {0};
@@ -256,7 +256,7 @@ static int freeze(struct add *a, struct frozen_tree *tree, struct job_spec *spec
 	return 0;
 }
 
-/* Adds, prints and starts a runner. lines: NULL for the command line. */
+/* Adds the jobs, prints their ids and starts a runner. lines: NULL for the command line. */
 static int submit(struct add *a, struct commands *lines, struct job_spec *spec)
 {
 	cleanup_(frozen_tree_finish) struct frozen_tree tree = {0};

@@ -45,7 +45,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* The value of a setting into `value`; returns where it comes from. */
+/* Writes the value of a setting into `value`; returns its source. */
 static const char *look_up(const struct queue_choice *q, enum config_key key, struct text *value)
 {
 	const char *gpus = getenv("GPUQ_GPUS");

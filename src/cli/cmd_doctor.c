@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq doctor: what may be wrong here, as a report for people and for bug reports. */
+/* gpuq doctor: checks for problems, as a report for users and for bug reports. */
 #include <errno.h>
 
 #include "cli/command.h"

@@ -79,7 +79,7 @@ static int edit(struct edit_command *e)
 		return error_set(&e->err, -EALREADY, "nothing was changed: no job of these waits");
 	if (r < 0 || result.pending == 0 || e->no_start)
 		return r;
-	/* One that could not start the job before may have left. */
+	/* A runner that could not start the job before may have exited. */
 	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder == 0)
 		r = background_start(&e->queue, j->dir_fd, NULL, BACKGROUND_READY_SOON_MS, &e->err);
 	return r;

@@ -79,7 +79,7 @@ static int add(struct exec *e, const struct job_spec *spec)
 static int open_follow(struct exec *e)
 {
 	int r = follow_open(e->queue.journal_path, true, &e->follow, &e->err);
-	/* What others can change was refused when the journal was opened, or accepted with --trust. */
+	/* A journal that others can change was refused when it was opened, or accepted with --trust. */
 	if (r == 0)
 		(void)follow_insist_on_trust(&e->follow, NULL);
 	return r;
@@ -106,7 +106,7 @@ static int prepare(struct exec *e)
 	cleanup_(text_finish) struct text command = {0};
 	struct job_spec spec;
 	int r = queue_choice_resolve(&e->queue, &e->err);
-	/* Mistakes are found before a queue is made. */
+	/* Find mistakes before a queue is created. */
 	if (r == 0)
 		r = fill_spec(e, &spec, &cwd, &command);
 	if (r == 0)
@@ -134,7 +134,7 @@ int exec_main(struct exec *e)
 	else
 		code = wait_and_attend(e);
 	exec_notice_finish(&e->notice);
-	/* The keeper leaves, if it is not busy with a hook. */
+	/* The keeper exits, unless it is running a hook. */
 	lease_finish(&e->lease);
 	if (r == 0)
 		follow_close(&e->follow);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq gpus: which GPUs are there, and how full they are. */
+/* gpuq gpus: lists the GPUs and their memory usage. */
 #include <argp.h>
 #include <errno.h>
 #include <pwd.h>
@@ -19,7 +19,7 @@
 #include "cli/exit_code.h"
 #include "cli/say.h"
 
-/* /proc/self/ns/pid of the namespace that the driver counts processes in. */
+/* /proc/self/ns/pid of the PID namespace that the driver uses. */
 #define INITIAL_PID_NAMESPACE 0xEFFFFFFCu
 
 enum {
@@ -106,7 +106,7 @@ static void put_processes(struct text *t, const struct gd_gpu *gpu)
 	json_close(t, ']');
 }
 
-/* The card at the other end of a link; NULL where it is not listed. */
+/* The card at the other end of a link; NULL if it is not listed. */
 static const struct gd_gpu *linked_card(const struct gd_gpu_list *list, const struct gd_gpu *gpu, int number)
 {
 	if (!(gpu->known & GD_GPU_KNOWN_LINKS) || !(gpu->links >> number & 1))
@@ -159,7 +159,7 @@ static void append_json(const struct gd_gpu_list *list, struct text *t)
 
 /* ---- The table ---------------------------------------------------------- */
 
-/* The most free memory first; what cannot be used, or does not tell, last. */
+/* The most free memory first; GPUs that are unusable or whose free memory is unknown last. */
 static int by_free_memory(const void *x, const void *y)
 {
 	const struct gd_gpu *a = *(const struct gd_gpu *const *)x, *b = *(const struct gd_gpu *const *)y;
@@ -224,7 +224,7 @@ static void put_measure(struct table *t, bool known, unsigned value, const char 
 		table_cell(t, COLOUR_DIM, "-");
 }
 
-/* Of an instance the size matters, not once more the name of its card. */
+/* For a MIG instance, its size instead of the card's name. */
 static const char *name_of(const struct gd_gpu *gpu)
 {
 	if (!(gpu->known & GD_GPU_KNOWN_NAME))
@@ -233,7 +233,7 @@ static const char *name_of(const struct gd_gpu *gpu)
 	return profile ? profile : gpu->name;
 }
 
-/* "0,1": the cards that this one has a direct link to. */
+/* "0,1": the cards that have a direct link to this one. */
 static void put_linked(struct table *t, const struct gd_gpu_list *list, const struct gd_gpu *gpu)
 {
 	cleanup_(text_finish) struct text words = {0};
@@ -274,14 +274,14 @@ static int append_gpus(const struct gd_gpu_list *list, const struct gd_gpu **gpu
 
 /* ---- Their processes ---------------------------------------------------- */
 
-/* The driver tells the host's numbers; in a container they are other processes, or none. */
+/* The driver reports PIDs of the host; in a container these are other processes, or do not exist. */
 static bool pids_are_ours(void)
 {
 	struct stat st;
 	return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == INITIAL_PID_NAMESPACE;
 }
 
-/* The command line, its arguments joined by spaces; "" where the process is gone or another's namespace's. */
+/* The command line, its arguments joined by spaces; "" if the process has ended or is in another namespace. */
 static void read_command(int64_t pid, struct text *ret)
 {
 	char path[64], words[4096];

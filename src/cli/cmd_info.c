@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq info: everything that is known of a job. */
+/* gpuq info: prints all details of a job. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq launch: a program of its own, for it links what reads audio files. */
+/* gpuq launch: a separate program, because it links libraries that read audio files. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>

@@ -31,23 +31,23 @@ enum { OPTION_RAW = 0x200, OPTION_ATTEMPT };
 
 struct log {
 	uint64_t id;
-	uint32_t attempt; /* whose log is open */
+	uint32_t attempt; /* attempt whose log is open */
 	int fd;
-	bool known;   /* there is such a job, or was */
-	bool waiting; /* the user knows that it has not started */
+	bool known;   /* the job exists or existed */
+	bool waiting; /* the user was told that it has not started */
 	bool over;
-	struct text line; /* begun, with several jobs */
+	struct text line; /* incomplete line, with several jobs */
 	struct terminal_text filter;
 };
 
 struct logs {
 	struct queue_choice queue;
 	struct job_selection selection;
-	struct id_list ids; /* of the selection */
+	struct id_list ids; /* ids of the selection */
 	bool follow, raw;
-	int64_t lines;   /* how many of the last ones, or ALL_LINES */
+	int64_t lines;   /* number of last lines, or ALL_LINES */
 	int64_t attempt; /* 0: the last one */
-	bool filters;    /* what jobs wrote goes to a terminal */
+	bool filters;    /* the output of jobs goes to a terminal */
 	struct text out;
 	struct log *logs;
 	struct gd_error err;
@@ -106,7 +106,7 @@ static void flush_filtered(struct logs *l)
 	text_clear(&l->out);
 }
 
-/* What a terminal shows of the line: all that follows the last carriage return in it. */
+/* The part of the line that a terminal shows: everything after its last carriage return. */
 static void filter_line(struct logs *l, struct log *log)
 {
 	const char *s = log->line.data;
@@ -135,7 +135,7 @@ static void put_line(struct logs *l, struct log *log)
 	text_clear(&log->line);
 }
 
-/* With several jobs whole lines only, each with its id. */
+/* With several jobs, prints only whole lines, each with its id. */
 static void put_lines(struct logs *l, struct log *log, const char *data, size_t size)
 {
 	while (size > 0) {
@@ -161,7 +161,7 @@ static void put(struct logs *l, struct log *log, const char *data, size_t size)
 	}
 }
 
-/* Holes are not printed as zeros, but told. */
+/* Reports a hole instead of printing zeros. */
 static void put_gap(struct logs *l, struct log *log, uint64_t bytes)
 {
 	char size[UNITS_ROOM], words[128];
@@ -170,7 +170,7 @@ static void put_gap(struct logs *l, struct log *log, uint64_t bytes)
 	put(l, log, words, (size_t)n);
 }
 
-/* Nothing more is read: writes what was held back. */
+/* At the end of the log: writes the text that was held back. */
 static void put_end(struct logs *l, struct log *log, bool over)
 {
 	if (over && log->line.length) {
@@ -205,7 +205,7 @@ static int copy(struct logs *l, struct log *log)
 	return 0;
 }
 
-/* The attempt that is meant; NULL: it has not begun. */
+/* The selected attempt; NULL: it has not started. */
 static int find_attempt(struct logs *l, const struct job *job, const struct job_attempt **ret)
 {
 	const struct job_attempt *a = job->attempts;
@@ -227,8 +227,8 @@ static void say_of_lease(struct log *log, const struct job *job)
 }
 
 /*
- * Somebody who can write the folder of logs can put a link to a file of this user there, and the output may go to
- * others. A link that leads to a file of its own user is fine: that is how other users keep their logs elsewhere.
+ * A user who can write the log folder can put a link to a file of this user there, and the output may be shown to
+ * others. A link to a file of the link's own owner is fine: that is how other users keep their logs elsewhere.
  */
 static int open_no_foreign_link(const char *path)
 {
@@ -246,7 +246,7 @@ static int open_no_foreign_link(const char *path)
 	fd = file_open_regular(AT_FDCWD, path, 0);
 	if (fd < 0)
 		return fd;
-	/* It may have been replaced since. */
+	/* The file may have been replaced since. */
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	return st.st_dev == seen.st_dev && st.st_ino == seen.st_ino ? take_fd(&fd) : -EPERM;
@@ -265,7 +265,7 @@ static int open_log(struct logs *l, struct log *log, const struct job_attempt *a
 	if (fd < 0)
 		return error_set(&l->err, fd, "opening log '%s': %s", a->log, error_words(fd));
 	log->fd = fd;
-	/* Of a later attempt that is followed, all is new. */
+	/* When following, all lines of a later attempt are new. */
 	int r = l->lines == ALL_LINES || log->attempt ? 0 : log_tail_seek(fd, (uint64_t)l->lines);
 	if (r < 0)
 		return error_set(&l->err, r, "reading log '%s': %s", a->log, error_words(r));
@@ -275,7 +275,7 @@ static int open_log(struct logs *l, struct log *log, const struct job_attempt *a
 	return 0;
 }
 
-/* Otherwise nothing would tell an empty log from a job that waits. */
+/* Otherwise an empty log could not be told from a waiting job. */
 static void say_if_waiting(const struct logs *l, struct log *log, const struct job *job, const struct job_attempt *a)
 {
 	if (!l->follow || log->waiting || !job || job_is_final(job) || job->state == JOB_RUNNING || (a && l->attempt))
@@ -288,7 +288,7 @@ static void say_if_waiting(const struct logs *l, struct log *log, const struct j
 			job->num_attempts ? "will be tried again" : "has not started", job->id);
 }
 
-/* The state first, then what is in the file: so nothing is missed that was written before the end. */
+/* Checks the state first, then reads the file: so nothing that was written before the end is missed. */
 static int step(struct logs *l, struct follow *f, bool *ret_all_over)
 {
 	*ret_all_over = true;
@@ -296,7 +296,7 @@ static int step(struct logs *l, struct follow *f, bool *ret_all_over)
 		struct log *log = &l->logs[i];
 		bool lost = follow_is_lost(f, log->id);
 		const struct job *job = jobs_find(&f->jobs, log->id);
-		/* One that we have seen was pruned: it is over. */
+		/* A known job that is missing was pruned: it has ended. */
 		if (!job && !log->known)
 			return error_set(
 				&l->err, -ENOENT, "job %" PRIu64 ": %s", log->id, jobs_absence(&f->jobs, log->id));
@@ -318,7 +318,7 @@ static int step(struct logs *l, struct follow *f, bool *ret_all_over)
 		if (over || !l->follow)
 			put_end(l, log, over);
 		log->over = over;
-		/* Nothing more is read from it: there may be more logs than a process may hold open. */
+		/* Close the log when it is finished: there may be more logs than a process may hold open. */
 		if (over || !l->follow)
 			close_fd(&log->fd);
 		*ret_all_over = *ret_all_over && over;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq map: a program of its own, which links no more than it needs. */
+/* gpuq map: a separate program, which links no more than it needs. */
 #include <errno.h>
 #include <limits.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq pause and gpuq resume: the queue, or jobs that run. */
+/* gpuq pause and gpuq resume: the queue, or running jobs. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -59,7 +59,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* Sets stand for those jobs that it can be done to. */
+/* In a set, jobs that the command does not apply to are ignored. */
 static void on_refused(void *context, size_t index, const struct gd_error *why)
 {
 	struct pause_command *p = context;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq prune: takes finished jobs out of the journal. Asks first if somebody is at the terminal. */
+/* gpuq prune: moves finished jobs out of the journal. Asks first on a terminal. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@
 #include "cli/say.h"
 #include "queue/journal/prune.h"
 
-/* More jobs than these are summed up. */
+/* A longer list is summarized. */
 #define MOST_SHOWN 10
 
 enum { OPTION_JSON = 0x200, OPTION_DRY_RUN };
@@ -30,7 +30,7 @@ struct prune_command {
 	struct queue_choice queue;
 	uint64_t older_ms;
 	bool yes, dry_run, json;
-	struct number_set shown; /* the jobs that the user has seen */
+	struct number_set shown; /* the jobs that were shown to the user */
 	struct gd_error err;
 };
 
@@ -93,7 +93,7 @@ static void append_counts(struct text *t, const struct jobs *js, const bool *dro
 	}
 }
 
-/* The last jobs: the user remembers these. */
+/* The newest jobs: these are the ones that the user remembers. */
 static int append_lines(struct text *t, const struct jobs *js, const bool *drop, uint64_t count, int fd)
 {
 	struct job_list l = {0};
@@ -135,7 +135,7 @@ static void put_json(const struct prune_command *p, const struct number_set *ids
 	puts(text_string(&t));
 }
 
-/* What prune would do; 1 if there is something. The ids are kept in p->shown. */
+/* Shows what prune would do; 1 if there are jobs to prune. Stores their ids in p->shown. */
 static int show(struct prune_command *p, const struct jobs *js, const struct prune_choice *choice, FILE *out)
 {
 	cleanup_(text_finish) struct text t = {0};
@@ -162,7 +162,7 @@ static int show(struct prune_command *p, const struct jobs *js, const struct pru
 	return count > 0;
 }
 
-/* No is the default, and the answer of a closed terminal. */
+/* The default is no, also if the terminal is closed. */
 static bool ask(const struct prune_command *p)
 {
 	char answer[16] = "";
@@ -179,7 +179,7 @@ static bool ask(const struct prune_command *p)
 
 /* ---- Doing ---------------------------------------------------------------------------- */
 
-/* What --freeze made, if nothing has been written there. */
+/* Removes worktrees of --freeze, if nothing has been written there. */
 static void remove_trees(const struct prune_result *result, bool trust)
 {
 	for (size_t i = 0; i < result->num_trees; i++) {
@@ -214,7 +214,7 @@ static int prune_queue(struct prune_command *p, const struct prune_choice *choic
 	return r;
 }
 
-/* Shows the jobs; 1 if they are to be pruned. */
+/* Shows the jobs; 1 if they should be pruned. */
 static int consider(struct prune_command *p, struct prune_choice *choice)
 {
 	struct follow f;
@@ -227,7 +227,7 @@ static int consider(struct prune_command *p, struct prune_choice *choice)
 		return error_set(&p->err, r, "pruning: out of memory");
 	if (p->dry_run)
 		return 0;
-	/* Nothing but what was shown, whatever has ended meanwhile. */
+	/* Prune only the jobs that were shown, even if others have ended meanwhile. */
 	choice->only = &p->shown;
 	if (r == 0 || ask(p))
 		return 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq queues: this user's queues on this machine. */
+/* gpuq queues: lists this user's queues on this machine. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

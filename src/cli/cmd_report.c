@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq report: one page about a queue. */
+/* gpuq report: writes one page about a queue. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -37,8 +37,8 @@ enum { OPTION_SINCE = 0x200, OPTION_LAUNCH };
 struct report_command {
 	struct queue_choice queue;
 	const char *out;
-	const char *launch; /* an output folder, or NULL: the queue */
-	uint64_t since_ms;  /* age; 0: all */
+	const char *launch; /* an output folder; NULL: report on the queue */
+	uint64_t since_ms;  /* maximum age; 0: all */
 	struct gd_error err;
 };
 
@@ -78,7 +78,7 @@ static int write_failed(struct report_command *c, int code)
 	return error_set(&c->err, code, "writing report '%s': %s", c->out, error_words(code));
 }
 
-/* A new file with a name that nobody can know before. Returns its descriptor, or a negative errno value. */
+/* Creates a file with an unpredictable name. Returns its descriptor, or a negative errno value. */
 static int create_draft(int dir_fd, const char *name, char **ret)
 {
 	uint64_t random;
@@ -97,7 +97,7 @@ static int create_draft(int dir_fd, const char *name, char **ret)
 	return fd;
 }
 
-/* `old` is the file that is replaced, or NULL: it stays whole until the new one is, and the new one has its mode. */
+/* `old` is the file to replace, or NULL. It stays intact until the new file is complete; the new file gets its mode. */
 static int replace_file(
 	struct report_command *c, int dir_fd, const char *name, const struct stat *old, const struct text *page)
 {
@@ -105,7 +105,7 @@ static int replace_file(
 	cleanup_(closep) int fd = create_draft(dir_fd, name, &draft);
 	if (fd < 0)
 		return write_failed(c, fd);
-	/* As any file that a program writes for its user. */
+	/* The mode of a new file is the usual one. */
 	mode_t mask = umask(0);
 	umask(mask);
 	mode_t mode = old && old->st_uid == geteuid() ? old->st_mode & 0777 : 0666 & ~mask;
@@ -123,7 +123,7 @@ static int refuse(struct report_command *c, const char *objection)
 		c->out, objection);
 }
 
-/* A pipe or a device that the user named is written to, not replaced. A pipe that nobody reads is not waited for. */
+/* A pipe or a device that the user named is written to, not replaced. Does not wait for a pipe without a reader. */
 static int write_special(struct report_command *c, const struct text *page)
 {
 	struct gd_error why = {0};
@@ -135,7 +135,7 @@ static int write_special(struct report_command *c, const struct text *page)
 	return r < 0 ? write_failed(c, r) : 0;
 }
 
-/* Links of the user and of root are followed, also those of directories. */
+/* Links of the user and of root are followed, including links to directories. */
 static int open_folder(struct report_command *c, int *ret_fd, char **ret_name)
 {
 	cleanup_(freep) char *path = NULL;
@@ -150,7 +150,7 @@ static int open_folder(struct report_command *c, int *ret_fd, char **ret_name)
 	return r < 0 ? write_failed(c, r) : 0;
 }
 
-/* Links stay; the file that they lead to is replaced. */
+/* Links stay; the file that they point to is replaced. */
 static int write_page(struct report_command *c, const struct text *page)
 {
 	cleanup_(freep) char *name = NULL;
@@ -164,7 +164,7 @@ static int write_page(struct report_command *c, const struct text *page)
 	int r = open_folder(c, &dir_fd, &name);
 	if (r < 0)
 		return r;
-	/* What a link in /proc, such as /dev/stdout, leads to need not have a path. */
+	/* The target of a link in /proc, such as /dev/stdout, may have no path. */
 	if (is_named && stat(c->out, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return write_special(c, page);
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -200,7 +200,7 @@ static int put_sample(void *context, const struct sample *s)
 	return r;
 }
 
-/* A journal without a folder, or without samples in it, is fine. */
+/* A journal without a folder, or a folder without samples, is fine. */
 static int read_samples(struct report_command *c, struct view_model *m)
 {
 	cleanup_(freep) char *folder = NULL;
@@ -213,7 +213,7 @@ static int read_samples(struct report_command *c, struct view_model *m)
 	return 0;
 }
 
-/* Those that are over, and those that run. */
+/* Ended runs and active runs. */
 static int join_runs(const struct run_history *h, const struct view_model *m, struct view_run **ret, size_t *ret_count)
 {
 	size_t count = 0;

@@ -21,7 +21,7 @@
 #include "queue/input/commands.h"
 #include "queue/runner/runner.h"
 
-/* Between SIGTERM and SIGKILL. */
+/* Time between SIGTERM and SIGKILL. */
 #define GRACE_MS 10000
 
 enum {
@@ -99,7 +99,7 @@ const char *run_option_name(enum config_key key)
 	return NULL;
 }
 
-/* Ours alone: no process that we start is to hold it open. */
+/* Sets close-on-exec: no process that we start may hold it open. */
 static int take_ready_fd(struct run *run, const char *text)
 {
 	int fd = atoi(text);
@@ -109,7 +109,7 @@ static int take_ready_fd(struct run *run, const char *text)
 	return 0;
 }
 
-/* --slurm may be given several times, for kinds of pilots: a line each. */
+/* --slurm may be given several times, once for each kind of pilots: one line each. */
 static int add_kind(struct run *run, const char *words)
 {
 	struct config *c = &run->queue.command_line;
@@ -118,7 +118,7 @@ static int add_kind(struct run *run, const char *words)
 	int r = text_error(&lines)
 			? error_set(&run->err, -ENOMEM, "--slurm: out of memory")
 			: config_set(c, CONFIG_SLURM, "--slurm", *words ? text_string(&lines) : "", &run->err);
-	/* The string stays where it is when the settings are put together. */
+	/* This string does not move when the settings are merged. */
 	run->given[CONFIG_SLURM] = c->slurm;
 	return r;
 }
@@ -169,7 +169,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-/* Nobody reads what a runner in the background prints at its end. */
+/* The output of a runner in the background is not read. */
 static bool wants_json(const struct run *run)
 {
 	return run->queue.config.json && !run->linger_ms;
@@ -196,8 +196,8 @@ void run_say_lost(const char *journal_path, uint64_t count)
 			journal_path, count, count == 1 ? "" : "s");
 }
 
-/* Who has run it alone answers for all that ended; who began as a second one, for its own jobs, also those of before.
- */
+/* If this process alone ran the queue, all ended jobs count. If it first waited for another runner, only the jobs that
+ * it added or waited for count. */
 static int finish(struct run *run, struct journal *j, const struct runner_result *result)
 {
 	struct follow f;
@@ -244,7 +244,7 @@ static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 		return r < 0 ? r : finish(run, j, &result);
 	}
 	if (run->linger_ms) {
-		run_on_ready(run); /* somebody else was faster */
+		run_on_ready(run); /* another runner was faster */
 		return EXIT_DONE;
 	}
 	r = run_hand_over(run, holder);
@@ -262,7 +262,7 @@ static int find_log_dir(struct run *run)
 	return run->log_dir ? 0 : error_set(&run->err, -ENOMEM, "log directory: out of memory");
 }
 
-/* Where there are commands, their queue is in this directory. */
+/* If there are commands, their queue is in this directory. */
 static int find_queue(struct run *run)
 {
 	run->queue.only_here = true;
@@ -290,7 +290,7 @@ static int run(struct run *run)
 	const char *path = run_commands_file(run);
 	if (path && strcmp(path, "-") != 0 && access(path, R_OK) < 0)
 		return error_set(&run->err, -ENOENT, "reading commands file '%s': %s", path, error_words(errno));
-	/* Before anything is locked and signals are blocked: whoever writes into a pipe may take its time. */
+	/* Read before locking and before blocking signals: the writer of a pipe may be slow. */
 	if (path)
 		r = commands_read(path, queue_choice_trust(&run->queue, run->given[CONFIG_COMMANDS_FILE]),
 			&run->commands, &run->err);
@@ -321,7 +321,7 @@ static int run(struct run *run)
 	return r < 0 ? r : code;
 }
 
-/* A runner for a cluster is a program of its own. */
+/* The runner for a cluster is a separate program. */
 static int become_coordinator(struct run *run, char **argv)
 {
 	if (run->ready_fd >= 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq slurm: a program of its own, for it links nettle. */
+/* gpuq slurm: a separate program, because it links nettle. */
 #include "cli/command.h"
 #include "cli/queue_choice.h"
 #include "cli/slurm_options.h"

@@ -104,7 +104,7 @@ static bool wanted(const struct status *s, const struct job *job, int64_t now)
 	return true;
 }
 
-/* The same of leases whose `gpuq exec` is gone. */
+/* Shows leases whose `gpuq exec` has ended as cancelled, as the next runner will record them. */
 static void mark_left(struct follow *f)
 {
 	size_t waiting = f->jobs.counts[JOB_PENDING] + f->jobs.counts[JOB_HELD];
@@ -119,7 +119,7 @@ static void mark_left(struct follow *f)
 	}
 }
 
-/* What the next runner will write down of jobs whose keeper is gone is shown already. */
+/* Shows jobs whose keeper has died as failed, as the next runner will record them. */
 static void mark_lost(struct follow *f)
 {
 	for (size_t i = 0; f->jobs.counts[JOB_RUNNING] && i < f->jobs.count; i++) {
@@ -279,7 +279,7 @@ static int status(struct status *s)
 	for (size_t i = 0; i < s->num_queues; i++)
 		follow_close(&s->queues[i]);
 	free(s->queues);
-	/* Whoever reads has seen enough. */
+	/* The reader has closed the pipe. */
 	return r == -EPIPE ? 0 : r;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq top: a program of its own, for it links ncurses. */
+/* gpuq top: a separate program, because it links ncurses. */
 #include "cli/command.h"
 #include "cli/queue_choice.h"
 #include "cli/subprogram.h"

@@ -14,7 +14,7 @@
 #include "queue/journal/follow.h"
 #include "queue/journal/repair.h"
 
-/* More ranges and ids than these are summed up. */
+/* Longer lists of ranges and ids are summarized. */
 #define MOST_SHOWN 20
 
 enum { OPTION_JSON = 0x200 };
@@ -66,7 +66,7 @@ static void print_ranges(const char *what, const struct number_set *s)
 	printf("%s)\n", s->count > MOST_SHOWN ? ", …" : "");
 }
 
-/* Jobs that were accepted and whose `add` was lost: nobody knows their commands. */
+/* Jobs that were accepted and whose `add` was lost: their commands are unknown. */
 static void print_lost(const struct jobs *js)
 {
 	print_ranges("Jobs whose 'add' was lost", &js->lost_ids);

@@ -24,14 +24,14 @@
 struct wait {
 	struct queue_choice queue;
 	struct job_selection selection;
-	struct id_list ids; /* of the selection; ascending */
-	int *codes;         /* with which each of them ended, or NOT_OVER */
-	size_t num_over;    /* of the first ids; not looked at again */
-	int code;           /* of those */
-	bool single;        /* one job is asked about: exit as it did */
+	struct id_list ids; /* ids of the selection, ascending */
+	int *codes;         /* exit code of each job, or NOT_OVER */
+	size_t num_over;    /* this many of the first ids have ended; not checked again */
+	int code;           /* exit code of those */
+	bool single;        /* waiting for one job: exit with its code */
 	bool unknown;       /* one of those is unknown, or jobs were lost */
-	bool told;          /* that nobody runs the queue */
-	bool any;           /* one of them is enough */
+	bool told;          /* the user was told that no runner is active */
+	bool any;           /* wait for the first job only */
 	bool json;
 	bool timed_out;
 	uint64_t limit_ms; /* 0: none */
@@ -78,7 +78,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 #define NOT_OVER   (-1)
-#define IS_UNKNOWN (-2) /* a record of the job was lost, and nobody starts it */
+#define IS_UNKNOWN (-2) /* a record of the job was lost; no runner starts it */
 
 static int exit_code_of(const struct job *job)
 {
@@ -94,7 +94,7 @@ static int exit_code_of(const struct job *job)
 	return a && !job->reason && a->exit_code > 0 ? a->exit_code : EXIT_WORK_FAILED;
 }
 
-/* Noted as it happens: a job that is over may be pruned before we look. */
+/* Records the exit code at once: an ended job may be pruned before we check. */
 static void on_change(void *context, struct job *job, int old)
 {
 	struct wait *w = context;
@@ -104,7 +104,7 @@ static void on_change(void *context, struct job *job, int old)
 		w->codes[i] = exit_code_of(job);
 }
 
-/* A runner will say so itself, and may try it again. */
+/* False while a runner is active: it will record the loss itself, and may retry the job. */
 static bool is_lost_for_good(struct follow *f, uint64_t id)
 {
 	const struct job *job = jobs_find(&f->jobs, id);
@@ -116,7 +116,7 @@ static bool is_lost_for_good(struct follow *f, uint64_t id)
 	return job && !job_has_try_left(job);
 }
 
-/* The exit code for all of them, NOT_OVER while some are open. */
+/* The exit code for all jobs; NOT_OVER while some have not ended. */
 static int look(struct wait *w, struct follow *f)
 {
 	for (; w->num_over < w->ids.count; w->num_over++) {
@@ -137,7 +137,7 @@ static int look(struct wait *w, struct follow *f)
 	return w->unknown ? EXIT_WAIT : w->code;
 }
 
-/* The exit code of one that is over, NOT_OVER while none is. */
+/* The exit code of the first ended job; NOT_OVER if no job has ended. */
 static int look_for_any(struct wait *w, struct follow *f)
 {
 	for (size_t i = 0; i < w->ids.count; i++) {
@@ -152,7 +152,7 @@ static int look_for_any(struct wait *w, struct follow *f)
 	return w->ids.count ? NOT_OVER : EXIT_DONE;
 }
 
-/* The queue is not known to be done if jobs of it were lost, until the user has it repaired. */
+/* If jobs were lost, it is unknown whether the queue is done, until the user repairs it. */
 static void look_for_lost(struct wait *w, const struct follow *f)
 {
 	uint64_t lost = f->jobs.damaged ? number_set_size(&f->jobs.lost_ids) : 0;
@@ -163,7 +163,7 @@ static void look_for_lost(struct wait *w, const struct follow *f)
 	w->unknown = true;
 }
 
-/* All but those that were completed before: the answer is that of the whole queue. */
+/* All jobs except those completed before: the exit code is that of the whole queue. */
 static int add_all(struct wait *w, const struct jobs *js)
 {
 	for (size_t i = 0; i < js->count; i++) {
@@ -183,7 +183,7 @@ static int begin(struct wait *w, struct follow *f)
 		return r;
 	if (all)
 		look_for_lost(w, f);
-	/* Jobs of the queue that are over count, or the exit code would depend on when the wait began. */
+	/* Ended jobs of the queue count; otherwise the exit code would depend on when the wait began. */
 	w->single = all ? f->jobs.count == 1 : w->ids.count == 1;
 	id_list_sort(&w->ids);
 	w->codes = calloc(w->ids.count + 1, sizeof(*w->codes));
@@ -206,7 +206,7 @@ static bool is_pruned(const struct wait *w, const struct follow *f, size_t i)
 	return w->codes[i] == NOT_OVER && !jobs_find(&f->jobs, w->ids.ids[i]);
 }
 
-/* With two prunes in a row, a job can be pruned before its end was seen: the archive has it. */
+/* With two prunes in a row, a job can be pruned before its end was seen: then it is in the archive. */
 static int find_pruned(struct wait *w, const struct follow *f)
 {
 	struct jobs archived;
@@ -229,7 +229,7 @@ static int find_pruned(struct wait *w, const struct follow *f)
 	return r;
 }
 
-/* Scripts act on the answer: a journal that nobody named must be the user's own, as for those who write it. */
+/* Scripts act on the exit code: a journal that was not named explicitly must belong to the user, as for writers. */
 static int check_trust(struct wait *w, struct follow *f)
 {
 	bool needs_trust = !w->queue.trust && !w->queue.jobs_file;
@@ -239,16 +239,16 @@ static int check_trust(struct wait *w, struct follow *f)
 	return needs_trust ? r : 0;
 }
 
-/* What is reported must survive a power cut; the runner's own sync may still be going on. */
+/* Reported results must survive a power cut; the runner's own sync may not have finished. */
 static int sync_reported(struct wait *w, const struct follow *f)
 {
-	/* EINVAL, EROFS: the file system has no syncs, or nothing to sync. */
+	/* EINVAL, EROFS: the file system does not support sync, or there is nothing to sync. */
 	if (f->reader.fd < 0 || fdatasync(f->reader.fd) == 0 || errno == EINVAL || errno == EROFS)
 		return 0;
 	return error_set(&w->err, -errno, "syncing journal '%s': %s", f->path, error_words(errno));
 }
 
-/* Reports each obstacle once. If no runner could start what is left, waiting would never end. */
+/* Reports each obstacle once. If no runner could start the remaining jobs, waiting would never end. */
 static int look_ahead(struct wait *w, struct follow *f)
 {
 	enum obstacles_found found;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq web: executes gpuq-web, which links what gpuq does not. */
+/* gpuq web: executes gpuq-web, which links libraries that gpuq does not. */
 #include "cli/command.h"
 #include "cli/queue_choice.h"
 #include "cli/subprogram.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq why: what a job waits for, GPU by GPU. */
+/* gpuq why: explains what a job waits for, GPU by GPU. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ enum { OPTION_GPUS = 0x200, OPTION_JSON };
 struct why {
 	struct queue_choice queue;
 	struct job_selection selection;
-	struct id_list ids; /* of the selection */
+	struct id_list ids; /* ids of the selection */
 	bool json;
 	struct gd_error err;
 };
@@ -159,7 +159,7 @@ static int why(struct why *w)
 		json_close(&out, ']');
 		text_append_char(&out, '\n');
 	}
-	/* Without --json also the answers before the one that failed. */
+	/* Without --json, also print the answers before the failed one. */
 	if (!w->json || r == 0)
 		fputs(text_string(&out), stdout);
 	verdicts_close(v);

@@ -11,21 +11,21 @@
 struct command {
 	const char *name;
 	const char *summary; /* for the list of commands: a few words, no full stop */
-	/* Parses argv[1…] with argp (argv[0] is "gpuq NAME"), does it, returns the exit code. */
+	/* Parses argv[1…] with argp (argv[0] is "gpuq NAME"), runs the command, returns the exit code. */
 	int (*run)(int argc, char **argv);
-	/* The states of the jobs that it applies to, as bits of enum job_state; 0: all. For completion. */
+	/* Bits of enum job_state: states of the jobs that the command applies to; 0: all. For completion. */
 	unsigned job_states;
 };
 
 /* Parses with argp; an error of argp itself ends the program with EXIT_USAGE. */
 struct argp;
 void command_parse(const struct argp *argp, int argc, char **argv, void *input);
-/* The same, for commands whose arguments are a command: its options are not ours. */
+/* The same, for commands whose arguments are a command: the options of that command are not parsed. */
 void command_parse_in_order(const struct argp *argp, int argc, char **argv, void *input);
 
 /*
- * For completion: with a hook, command_parse() and command_show() call it with the command's argp. It does not return.
- * A command that is a program of its own calls command_show() with the table that the program parses with.
+ * For completion: with a hook, command_parse() and command_show() call it with the command's argp. The hook does not
+ * return. A command that is a separate program calls command_show() with that program's argp.
  */
 typedef void command_argp_fn(const struct argp *argp, int argc, char **argv);
 void command_set_hook(command_argp_fn *hook);
@@ -34,7 +34,7 @@ void command_show(const struct argp *argp, int argc, char **argv);
 /* A child of every command's argp: -h, the same as --help, and --verbose. */
 extern const struct argp command_help_argp;
 
-/* Prints the error. Returns EXIT_USAGE where `code` (-errno) is a mistake of the user, else EXIT_WORK_FAILED. */
+/* Prints the error. Returns EXIT_USAGE if `code` (-errno) is a user mistake, else EXIT_WORK_FAILED. */
 int command_fail(const struct gd_error *err, int code);
 
 extern const struct command cmd_add;

@@ -16,7 +16,7 @@ static const struct other_name aliases[] = {
 	{NULL, NULL},
 };
 
-/* Verbs of task-spooler, pueue, gflow, GNU parallel, Slurm and of the shell. */
+/* Verbs of task-spooler, pueue, gflow, GNU parallel, Slurm and the shell. */
 static const struct other_name meanings[] = {
 	{"submit", "add"},
 	{"enqueue", "add"},

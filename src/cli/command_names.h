@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Other names that people know from other programs: short forms, which work, and words that are answered with the right
+/* Names known from other programs: aliases, which work, and words for which the error message suggests the right
  * command. */
 #ifndef CLI_COMMAND_NAMES_H
 #define CLI_COMMAND_NAMES_H
 
-/* The command that a short form stands for: "status" for "ls". NULL: it is none. */
+/* The command of an alias: "status" for "ls". NULL: not an alias. */
 const char *command_names_alias(const char *word);
 
-/* What somebody means who types "submit" or "squeue": the name of a command. NULL: no idea. */
+/* The command that a word such as "submit" or "squeue" means. NULL: unknown. */
 const char *command_names_meaning(const char *word);
 
 #endif

@@ -8,7 +8,7 @@
 #define COMMAND_TABLE_SIZE 29
 extern const struct command *const command_table[COMMAND_TABLE_SIZE];
 
-/* By its name or short form; NULL: there is no such command. */
+/* Finds a command by its name or alias; NULL: unknown command. */
 const struct command *command_table_find(const char *name);
 
 #endif

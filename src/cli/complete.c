@@ -15,7 +15,7 @@
 #include "cli/complete_values.h"
 #include "cli/exit_code.h"
 
-/* For on_argp(), which is called in the middle of the command. */
+/* For on_argp(), which is called from within the command. */
 static const struct command *asked;
 
 static void finish(struct complete_offer *o)
@@ -30,7 +30,7 @@ static void offer_option(struct complete_offer *o, const char *name, const char 
 	complete_offer_add(o, name, doc, doc ? strlen(doc) : 0);
 }
 
-/* Letters only where a dash alone was typed. */
+/* Offers short options only after a single dash. */
 static void offer_options(const struct complete_table *t, struct complete_offer *o)
 {
 	for (size_t i = 0; i < t->count; i++) {
@@ -53,7 +53,7 @@ static void offer_command(const struct complete_line *l, bool takes_script, stru
 {
 	char words[32];
 	if (l->part == COMPLETE_ARGUMENTS) {
-		/* From the word behind "gpuq" on: the name of the command is the first. */
+		/* Counted from the word after "gpuq", which is the name of the command. */
 		snprintf(words, sizeof(words), "arguments %d", l->command_at + 1);
 		complete_offer_ask(o, words);
 		return;

@@ -16,7 +16,7 @@ static void note(struct complete_line *l, const struct complete_option *o, const
 		l->gpus = value;
 }
 
-/* An option of a word, and its value if it is in the same word. NULL: there is no such option. */
+/* The option that a word names, and its value if it is in the same word. NULL: unknown option. */
 static const struct complete_option *find_option(
 	const struct complete_table *t, const char *word, const char **ret_value)
 {
@@ -44,7 +44,7 @@ static bool is_option(const struct complete_line *l, const char *word)
 	return word[0] == '-' && word[1] && !l->after_dashes;
 }
 
-/* A word before the one to be completed. Returns how many words it and its value are. */
+/* Reads a word before the one to complete. Returns the number of words, including the option's value. */
 static int read_word(
 	struct complete_line *l, const struct complete_table *t, char **words, int at, int last, bool takes_command)
 {

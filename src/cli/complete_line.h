@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which part of a command line is to be completed. */
+/* Finds the part of a command line to complete. */
 #ifndef CLI_COMPLETE_LINE_H
 #define CLI_COMPLETE_LINE_H
 
@@ -15,17 +15,17 @@ enum complete_part {
 struct complete_line {
 	enum complete_part part;
 	const struct complete_option *option;
-	const char *word; /* to be completed; of "--state=ru" it is "ru" */
-	const char *head; /* the whole word, of which `word` is the end */
-	int command_at;   /* index of the first word of a command; count: the word is its first */
+	const char *word; /* text to complete; "ru" for "--state=ru" */
+	const char *head; /* the whole word, which ends with `word` */
+	int command_at;   /* index of the first word of a command; count: the word to complete is its first */
 	bool after_dashes;
 	/* Options that choose the queue; NULL: not given. */
 	const char *jobs_file, *config_file, *gpus;
 	bool trust;
 };
 
-/* words[count - 1] is to be completed. takes_command: the first argument begins a command, whose options are not ours.
- */
+/* words[count - 1] is the word to complete. takes_command: the first argument begins a command, whose options are not
+ * parsed. */
 void complete_line_read(
 	struct complete_line *l, const struct complete_table *t, char **words, int count, bool takes_command);
 

@@ -13,7 +13,7 @@ void complete_offer_begin_list(struct complete_offer *o)
 		o->typed = comma + 1;
 }
 
-/* Names come from a journal: nothing that is shown or inserted may be anything but text. */
+/* Names come from a journal: only plain text may be shown or inserted. */
 static bool is_plain(const char *candidate)
 {
 	cleanup_(text_finish) struct text shown = {0};

@@ -12,17 +12,17 @@
 #include "queue/input/job_selection.h"
 #include "queue/runner/runner_rules.h"
 
-/* So many of the newest jobs: more help nobody at a prompt. */
+/* Only this many of the newest jobs: more are of no help at a prompt. */
 #define MOST_JOBS 1000
 
 struct complete_source {
-	char *jobs_file, *config_file; /* what the choice points to */
+	char *jobs_file, *config_file; /* strings that the choice points to */
 	struct queue_choice choice;
 	struct follow follow;
 	bool has_follow;
 };
 
-/* Paths are as they were typed. */
+/* Expands a leading "~/", which the shell has not expanded yet. */
 static char *expand(const char *path)
 {
 	const char *home = getenv("HOME");
@@ -32,7 +32,7 @@ static char *expand(const char *path)
 	return asprintf(&whole, "%s%s", home, path + 1) < 0 ? NULL : whole;
 }
 
-/* Whose journal others can change offers nothing: what it says would go into the command line of this user. */
+/* A journal that others can change offers nothing: its text would be inserted into this user's command line. */
 static bool open_source(struct complete_source *s, const struct complete_line *l)
 {
 	struct gd_error err;
@@ -70,7 +70,7 @@ static void offer_id(const struct job *job, struct complete_offer *o)
 	complete_offer_add(o, id, text_string(&words), words.length);
 }
 
-/* Whether an earlier candidate, of a newer job, was the same. */
+/* Whether an earlier candidate, from a newer job, is the same. */
 static bool is_offered(const struct text *seen, const char *word)
 {
 	const char *p = text_string(seen);
@@ -119,7 +119,7 @@ static bool is_wanted(const struct job *job, unsigned states)
 	return states == 0 || states & 1u << job->state;
 }
 
-/* The first of the newest jobs that is not looked at. */
+/* Number of older jobs that are not examined. */
 static size_t end_of(const struct jobs *js)
 {
 	return js->count > MOST_JOBS ? js->count - MOST_JOBS : 0;
@@ -168,7 +168,7 @@ void complete_queue_tags(const struct complete_line *l, struct complete_offer *o
 
 /* ---- GPUs ----------------------------------------------------------------------------- */
 
-/* A specification of the GPUs that the runner uses; NULL: no runner here, or it has none. */
+/* A specification of the GPUs that the runner uses; NULL: no runner on this machine, or it has no GPUs. */
 static char *runner_gpus(const struct complete_source *s)
 {
 	struct runner_rules rules = {0};
@@ -196,7 +196,7 @@ static void offer_gpu(const struct gd_gpu *gpu, struct complete_offer *o)
 			units_format_size(gpu->memory_free_bytes, memory));
 	if (gpu->mig_index < 0)
 		complete_offer_add(o, number, text_string(&words), words.length);
-	/* Nobody begins with a UUID who can have a number. */
+	/* Offer UUIDs only after something was typed: numbers are easier. */
 	if (gpu->known & GD_GPU_KNOWN_UUID && *o->typed)
 		complete_offer_add(o, gpu->uuid, text_string(&words), words.length);
 }

@@ -6,11 +6,11 @@
 #include "cli/complete_line.h"
 #include "cli/complete_offer.h"
 
-/* What `ID` can be: ids, names, groups, tags. states: bits of enum job_state; 0: all. */
+/* Candidates for `ID`: ids, names, groups, tags. states: bits of enum job_state; 0: all. */
 void complete_queue_jobs(const struct complete_line *l, unsigned states, struct complete_offer *o);
 void complete_queue_names(const struct complete_line *l, struct complete_offer *o);
 void complete_queue_tags(const struct complete_line *l, struct complete_offer *o);
-/* Those of the runner, or of the settings. */
+/* GPUs of the runner, or of the settings. */
 void complete_queue_gpus(const struct complete_line *l, struct complete_offer *o);
 
 #endif

@@ -10,7 +10,7 @@
 struct complete_option {
 	const char *name; /* NULL: it has only a letter */
 	char letter;      /* 0: it has only a name */
-	const char *arg;  /* what --help calls its value: "FILE", "ID[,ID...]", "gpu|none"; NULL: it takes none */
+	const char *arg;  /* the value's name in --help: "FILE", "ID[,ID...]", "gpu|none"; NULL: no value */
 	const char *doc;  /* may be NULL */
 	bool hidden;
 };
@@ -24,13 +24,13 @@ struct complete_table {
 int complete_table_fill(struct complete_table *t, const struct argp *argp);
 void complete_table_finish(struct complete_table *t);
 
-/* By its name, or by a beginning that no other option has, as getopt_long() does; NULL: none. */
+/* Finds an option by its name or a unique prefix, as getopt_long() does; NULL: not found. */
 const struct complete_option *complete_table_by_name(const struct complete_table *t, const char *name, size_t size);
 const struct complete_option *complete_table_by_letter(const struct complete_table *t, char letter);
 
 /*
- * Whether an argument of the command is called `word` in its usage: "ID", "COMMAND". The values of options that stand
- * there, as in "--input FILE", do not count.
+ * Whether an argument of the command is called `word` in its usage: "ID", "COMMAND". Values of options in the usage,
+ * as in "--input FILE", do not count.
  */
 bool complete_table_takes(const struct argp *argp, const char *word);
 

@@ -73,7 +73,7 @@ static void offer_plugins(const struct complete_line *l, struct complete_offer *
 	offer_files(l, o);
 }
 
-/* "gpu|none": the values themselves. */
+/* "gpu|none": offers the values themselves. */
 static void offer_enumeration(const char *values, struct complete_offer *o)
 {
 	for (const char *p = values; *p; p += *p == '|') {
@@ -92,7 +92,7 @@ static bool is_enumeration(const char *arg)
 
 static const struct {
 	const char *arg;
-	bool is_list; /* several, with commas */
+	bool is_list; /* comma-separated */
 	void (*offer)(const struct complete_line *l, struct complete_offer *o);
 } kinds[] = {
 	{"FILE", false, offer_files},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Candidates for the value of an option, by what --help calls that value. */
+/* Candidates for the value of an option, by the value's name in --help. */
 #ifndef CLI_COMPLETE_VALUES_H
 #define CLI_COMPLETE_VALUES_H
 

@@ -28,7 +28,7 @@ struct control_command {
 	struct id_list ids; /* the jobs that were named, then those of groups and options */
 	size_t num_named;
 	size_t num_refused;
-	struct id_list refused; /* also those of sets, which are no error */
+	struct id_list refused; /* includes jobs of sets, for which a refusal is not an error */
 	bool quiet;
 	struct gd_error err;
 };
@@ -86,7 +86,7 @@ static bool has_wanted_state(const struct control_command *c, const struct job *
 	       (c->all && !job_is_final(job));
 }
 
-/* --failed and --cancelled next to jobs: only those of them. */
+/* --failed and --cancelled with jobs: keeps only the jobs in these states. */
 static void filter(struct control_command *c, const struct jobs *js)
 {
 	size_t kept = 0;
@@ -128,7 +128,7 @@ static void on_refused(void *context, size_t index, const struct gd_error *why)
 	struct control_command *c = context;
 	if (why->code != -ETIMEDOUT)
 		(void)id_list_add(&c->refused, c->ids.ids[index]);
-	/* A job of a set: the command does not apply to its state. */
+	/* The job belongs to a set: that the command does not apply to its state is not an error. */
 	if (index >= c->num_named && why->code != -ETIMEDOUT)
 		return;
 	say_error(why);

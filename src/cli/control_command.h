@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The body that cancel, hold, release, retry and urgent share: append the same event for each of several jobs. */
+/* The common body of cancel, hold, release, retry and urgent: appends the same event for each of several jobs. */
 #ifndef CLI_CONTROL_COMMAND_H
 #define CLI_CONTROL_COMMAND_H
 
@@ -15,8 +15,8 @@ enum {
 };
 
 /*
- * The whole command: parses, appends the events, says in a line what was done, returns the exit code. done:
- * "cancelled". options: its own, or NULL.
+ * The whole command: parses, appends the events, prints one line about the result, returns the exit code.
+ * done: "cancelled". options: its own options, or NULL.
  */
 int control_command_main(
 	int argc, char **argv, enum event event, const char *done, const struct argp_option *options, const char *doc);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Decisions as they are made, for --verbose and $GPUQ_DEBUG: on standard error, a line each, "gpuq: debug: …".
+ * Prints decisions as they are made, for --verbose and $GPUQ_DEBUG: one line each on standard error, "gpuq:
+ * debug: …".
  *
- * --verbose is not put into the environment, which jobs inherit.
+ * --verbose is not put into the environment, because jobs inherit it.
  */
 #ifndef CLI_DEBUG_H
 #define CLI_DEBUG_H
@@ -13,7 +14,7 @@
 
 void debug_turn_on(void);
 bool debug_is_on(void);
-/* Nothing where it is off. */
+/* Prints nothing if debugging is off. */
 void debug_say(const char *format, ...) GD_PRINTF(1, 2);
 
 #endif

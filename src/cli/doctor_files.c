@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `gpuq doctor`: limits of the system, and whether the queue's file system does what a queue needs. */
+/* `gpuq doctor`: system limits, and whether the queue's file system supports what a queue needs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -138,7 +138,7 @@ static void check_type(struct doctor *d, const char *dir)
 		units_format_size(room, size));
 }
 
-/* Another process must be refused the lock that this one has. */
+/* Another process must be refused the lock that this process holds. */
 static void check_locks(struct doctor *d, int fd)
 {
 	static const char advice[] =
@@ -150,7 +150,7 @@ static void check_locks(struct doctor *d, int fd)
 	}
 	pid_t pid = fork();
 	if (pid == 0) {
-		/* Not by its name, which others may have given to something else. */
+		/* Not by its name: others may have replaced the file. */
 		char path[32];
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 		int other = open(path, O_RDWR | O_CLOEXEC);
@@ -168,7 +168,7 @@ static void check_inotify(struct doctor *d, int fd, const char *path)
 {
 	cleanup_(closep) int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	if (watch < 0 || inotify_add_watch(watch, path, IN_MODIFY) < 0)
-		return; /* told among the limits */
+		return; /* reported among the limits */
 	struct pollfd p = {watch, POLLIN, 0};
 	if (write(fd, "x", 1) == 1 && poll(&p, 1, INOTIFY_WAIT_MS) == 1)
 		doctor_add(d, DOCTOR_OK, "inotify", NULL, "reports changes");
@@ -192,7 +192,7 @@ static void check_sync(struct doctor *d, int fd)
 		"took %u ms", took_ms);
 }
 
-/* The queue's directory or, while that is missing, the nearest one above it. */
+/* The queue's directory or, if that is missing, the nearest existing parent. */
 static char *find_directory(const char *journal)
 {
 	char *dir = strdup(journal);
@@ -213,7 +213,7 @@ void doctor_check_file_system(struct doctor *d)
 	cleanup_(freep) char *dir = d->has_queue ? find_directory(d->queue.journal_path) : NULL;
 	cleanup_(freep) char *path = NULL;
 	if (!dir)
-		return; /* the settings say why */
+		return; /* the settings report why */
 	check_type(d, dir);
 	if (asprintf(&path, "%s/.gpuq-doctor-XXXXXX", strcmp(dir, "/") == 0 ? "" : dir) < 0) {
 		path = NULL;

@@ -39,7 +39,7 @@ static void check_drivers(struct doctor *d)
 		doctor_add(d, DOCTOR_NOTE, "driver", NULL, "no kernel driver of NVIDIA or AMD is loaded");
 }
 
-/* Programs need to read and write these, whatever the driver's library says. */
+/* Programs need to read and write these devices, whatever the driver's library reports. */
 static void check_devices(struct doctor *d)
 {
 	glob_t found = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `gpuq doctor`: the programs of gpuq, and what they run on. */
+/* `gpuq doctor`: the programs of gpuq, and the system that they run on. */
 #include <errno.h>
 #include <fcntl.h>
 #include <gnu/libc-version.h>
@@ -30,7 +30,7 @@ extern char **environ;
 
 /* ---- Programs --------------------------------------------------------------------------- */
 
-/* What `path --version` prints, or nothing. */
+/* The output of `path --version`, or "". */
 static void read_version(int fd, char ret[64])
 {
 	size_t have = 0;
@@ -67,7 +67,7 @@ static int ask_version(const char *path, char ret[64])
 	close(ends[1]);
 	if (r == 0) {
 		read_version(ends[0], ret);
-		kill(pid, SIGKILL); /* one that hangs; it has printed what it prints */
+		kill(pid, SIGKILL); /* it may hang; its output has been read */
 		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 			;
 	}
@@ -75,7 +75,7 @@ static int ask_version(const char *path, char ret[64])
 	return -r;
 }
 
-/* needs: NULL if gpuq cannot do without it, else what it is for. */
+/* needs: NULL if gpuq requires the program, otherwise its purpose. */
 static void check_helper(struct doctor *d, const char *name, const char *needs)
 {
 	char path[PATH_MAX], version[64] = "";
@@ -107,7 +107,7 @@ void doctor_check_installation(struct doctor *d)
 		doctor_add(d, DOCTOR_PROBLEM, "/proc", "gpuq needs /proc: mount it in this container",
 			"cannot be read: %s", error_words(errno));
 	doctor_add(d, DOCTOR_OK, "gpuq", NULL, GD_VERSION ", %s", self);
-	/* gpuq-top and others refuse to be started by hand without it. */
+	/* gpuq-top and others refuse to start without it. */
 	setenv(SUBPROGRAM_MARK, self, 1);
 	check_helper(d, "gpuq-probe", NULL);
 	check_helper(d, "gpuq-worker", NULL);
@@ -151,7 +151,7 @@ static void check_kernel(struct doctor *d)
 
 static void check_variables(struct doctor *d)
 {
-	/* Without GPUQ_WEB_TOKEN, which is a secret. */
+	/* Without GPUQ_WEB_TOKEN, because it is a secret. */
 	static const char *const names[] = {"GPUQ_JOBS_FILE", "GPUQ_GPUS", "GPUQ_TRUST", "GPUQ_CLAIMS_DIR",
 		"GPUQ_NVML_LIBRARY", "GPUQ_SYSFS_ROOT", "GPUQ_PROBE", "GPUQ_WORKER", "GPUQ_LAUNCH", "GPUQ_MAP",
 		"GPUQ_TOP", "GPUQ_WEB", "GPUQ_DEBUG", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",

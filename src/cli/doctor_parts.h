@@ -3,8 +3,8 @@
  * The parts of `gpuq doctor`. Only cmd_doctor.c, doctor_*.c and slurm_check*.c, which reports in the same way, include
  * this.
  *
- * Each check adds findings and goes on, whatever it finds. Checks change nothing that lasts: the only file that one
- * makes is a temporary file, which is removed.
+ * Each check adds findings and continues, whatever it finds. Checks change nothing permanently: the only file that is
+ * created is temporary, and is removed.
  */
 #ifndef CLI_DOCTOR_PARTS_H
 #define CLI_DOCTOR_PARTS_H
@@ -17,22 +17,22 @@
 
 enum doctor_level {
 	DOCTOR_OK,
-	DOCTOR_NOTE,    /* works, but may explain something */
+	DOCTOR_NOTE,    /* works, but may explain a problem */
 	DOCTOR_PROBLEM, /* something does not work */
 };
 
 struct doctor_finding {
 	const char *section, *name; /* constants */
 	enum doctor_level level;
-	char *words;        /* what was found; paths in the home begin with ~ */
-	const char *advice; /* what to do, a constant; NULL: nothing */
+	char *words;        /* the finding; paths in the home directory begin with ~ */
+	const char *advice; /* advice, a constant; NULL: none */
 };
 
 struct doctor {
 	struct queue_choice queue;
 	bool json;
 	bool has_queue;      /* queue.journal_path is known */
-	const char *section; /* of the checks that run now */
+	const char *section; /* section of the current checks */
 	struct doctor_finding *findings;
 	size_t count, capacity;
 	bool incomplete; /* out of memory: findings are missing */
@@ -41,14 +41,14 @@ struct doctor {
 
 void doctor_add(struct doctor *d, enum doctor_level level, const char *name, const char *advice, const char *format,
 	...) GD_PRINTF(5, 6);
-/* Prints and releases the findings; the exit code. */
+/* Prints and releases the findings. Returns the exit code. */
 int doctor_report(struct doctor *d);
 
 void doctor_check_installation(struct doctor *d);
 void doctor_check_system(struct doctor *d);
 void doctor_check_gpus(struct doctor *d);
 void doctor_check_limits(struct doctor *d);
-/* Reads the configuration and finds the queue: before the checks of files. */
+/* Reads the configuration and finds the queue. Call before the checks of files. */
 void doctor_check_settings(struct doctor *d);
 void doctor_check_file_system(struct doctor *d);
 void doctor_check_queue(struct doctor *d);

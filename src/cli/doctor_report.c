@@ -16,7 +16,7 @@
 
 /* ---- Findings ------------------------------------------------------------------------- */
 
-/* Reports are pasted: the home directory is not told. */
+/* Reports get pasted: they must not reveal the home directory. */
 static void append_without_home(struct text *t, const char *words)
 {
 	const char *home = getenv("HOME");

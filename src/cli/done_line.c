@@ -7,7 +7,7 @@
 #define MOST_IDS   8  /* written one by one */
 #define MOST_PARTS 24 /* ids and ranges */
 
-/* How many ids follow each other from `begin` on. */
+/* How many consecutive ids begin at `begin`. */
 static size_t run_length(const struct id_list *ids, size_t begin)
 {
 	size_t n = 1;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `gpuq exec` next to its command, which is in the same process group.
+ * `gpuq exec` while its command runs, which is in the same process group.
  *
- * What the terminal sends (Ctrl-C, Ctrl-Z, a new size) and what is sent to the group reaches the command by itself. A
- * signal that another process sends to `gpuq exec` is passed on. `gpuq exec` stops when the command has stopped, not
- * before: an editor first restores the terminal.
+ * Signals from the terminal (Ctrl-C, Ctrl-Z, a new size) and to the group reach the command directly. A signal that
+ * another process sends to `gpuq exec` is forwarded. `gpuq exec` stops when the command has stopped, not before: an
+ * editor first restores the terminal.
  *
- * A command that is a shell makes a process group of its own and takes the terminal. When it stops, or dies without
- * giving the terminal back, `gpuq exec` takes it for its own group, which is the one that the outer shell waits for.
+ * A command that is a shell creates its own process group and takes the terminal. When it stops, or dies without
+ * returning the terminal, `gpuq exec` takes the terminal for its own group, which the outer shell waits for.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@
 #define EXIT_NOT_FOUND      127
 #define EXIT_SIGNAL         128
 
-/* What a killed keeper left behind is killed again so soon, and given up after a while. */
+/* Processes left by a killed keeper are killed again at this interval, and given up after KILL_NS. */
 #define KILL_AGAIN_MS 20
 #define KILL_NS       (10 * NS_PER_S)
 
@@ -42,27 +42,27 @@ static const int passed_on[] = {
 struct attending {
 	struct exec *exec;
 	int signal_fd;
-	int tty; /* -1: there is no terminal */
+	int tty; /* -1: no terminal */
 	pid_t command;
 };
 
 /* ---- The terminal --------------------------------------------------------------------- */
 
-/* SIGTTOU is blocked, so a process in the background may do this, too. */
+/* SIGTTOU is blocked, so a process in the background can also do this. */
 static void give_terminal(const struct attending *a, pid_t group)
 {
 	if (a->tty >= 0)
 		(void)tcsetpgrp(a->tty, group);
 }
 
-/* The command's own process group, if the terminal is with it and not with ours; otherwise 0. */
+/* The command's own process group if it has the terminal, and not our group; otherwise 0. */
 static pid_t terminal_of_command(const struct attending *a)
 {
 	pid_t front = a->tty >= 0 ? tcgetpgrp(a->tty) : -1;
 	return front > 0 && front != getpgrp() && front == getpgid(a->command) ? front : 0;
 }
 
-/* After the end: the group that has the terminal is gone, and nobody else would give it back. */
+/* After the end: the group that has the terminal is gone, and no other process would return it. */
 static void take_terminal_back(const struct attending *a)
 {
 	pid_t front = a->tty >= 0 ? tcgetpgrp(a->tty) : -1;
@@ -85,7 +85,7 @@ static bool is_of_command(const struct attending *a, pid_t pid)
 	return pid == a->exec->lease.pid;
 }
 
-/* The command has what came from the terminal, and what the command itself sent to its process group. */
+/* The command already received signals from the terminal, and signals that it sent to its own process group. */
 static bool is_for_command(const struct attending *a, const struct signalfd_siginfo *si)
 {
 	return si->ssi_code <= 0 && !is_of_command(a, (pid_t)si->ssi_pid);
@@ -99,7 +99,7 @@ static void on_signal(const struct attending *a)
 			signal_command(a, (int)si.ssi_signo);
 }
 
-/* Stops this process as Ctrl-Z does, and returns when it was continued. */
+/* Stops this process as Ctrl-Z does, and returns when it is continued. */
 static void stop(void)
 {
 	sigset_t set;
@@ -114,7 +114,7 @@ static void on_stopped(const struct attending *a)
 {
 	struct process_info info;
 	pid_t group = terminal_of_command(a);
-	/* If we were stopped ourselves, the message is an old one: the command was continued with us, or is gone. */
+	/* If we were stopped ourselves, the message is outdated: the command was continued with us, or has ended. */
 	if (process_info(a->command, &info) < 0 || info.state != 'T')
 		return;
 	if (group)
@@ -147,7 +147,7 @@ static bool is_own(void *context, pid_t pid)
 	return false;
 }
 
-/* The command died with its keeper; what it had started is our child by now. */
+/* The command died with its keeper; processes that it had started are now our children. */
 static int on_keeper_killed(const struct exec *e)
 {
 	uint64_t until = clock_now_ns() + KILL_NS;
@@ -196,7 +196,7 @@ int exec_attend(struct exec *e, const struct lease_message *first)
 {
 	if (first->kind != LEASE_STARTED)
 		return on_ended(e, first);
-	/* Not before: a runner that was started while we waited must not become our child. */
+	/* Not earlier: a runner that was started while we waited must not become our child. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	cleanup_(closep) int signal_fd = open_signals();
 	cleanup_(closep) int tty = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);

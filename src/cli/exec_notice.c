@@ -12,11 +12,11 @@
 #include "base/file.h"
 #include "cli/say.h"
 
-/* Where lines stay: news at most so often, and the same again after a while. */
+/* Without a terminal to redraw: minimum time between changed lines, and between equal lines. */
 #define NEWS_NS  (5 * NS_PER_S)
 #define AGAIN_NS (60 * NS_PER_S)
 
-/* A job in the background must not draw over what the shell shows. */
+/* A job in the background must not draw over the shell's output. */
 static bool can_draw(void)
 {
 	return isatty(STDERR_FILENO) && tcgetpgrp(STDERR_FILENO) == getpgrp();
@@ -32,7 +32,7 @@ static void draw(struct exec_notice *n, const char *words)
 {
 	cleanup_(text_finish) struct text line = {0};
 	text_append_string(&line, "\r");
-	/* The last column stays free: a cursor behind it may be in the next line. */
+	/* The last column stays free: a cursor after it may be in the next line. */
 	display_append(&line, words, strlen(words), width() - 1);
 	text_append_string(&line, "\033[K");
 	(void)file_write_all(STDERR_FILENO, text_string(&line), line.length);

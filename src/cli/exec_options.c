@@ -28,7 +28,7 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-/* The option's name goes before the error: "--mem: …". */
+/* Prefixes the error with the option's name: "--mem: …". */
 static int set_option(struct exec *e, int key, const char *value)
 {
 	struct gd_error why;

@@ -27,25 +27,25 @@ struct exec {
 	struct lease lease;
 	struct exec_notice notice;
 	uint64_t id;
-	sigset_t mask; /* as it was, for the command */
+	sigset_t mask; /* the original mask, for the command */
 	struct gd_error err;
 };
 
 extern const struct argp exec_argp, exec_shell_argp; /* their input is a struct exec */
 
-/* The whole of both commands; returns the exit code. */
+/* Runs either command; returns the exit code. */
 int exec_main(struct exec *e);
 
-/* Before the job is added: from then on a signal has to give its place up, which exec_wait() does. */
+/* Call before the job is added: from then on a signal must withdraw the job, which exec_wait() does. */
 void exec_block_signals(void);
 /*
- * Waits until the command was started, or could not be; *ret is then the keeper's message. Returns 0; -EINTR with the
- * number of the signal in *ret_signal, and the job cancelled; or an error, and the job is not waiting any more.
+ * Waits until the command was started or failed to start; *ret is then the keeper's message. Returns 0; -EINTR with
+ * the signal's number in *ret_signal, and the job cancelled; or another error, and the job no longer waits.
  */
 int exec_wait(struct exec *e, struct lease_message *ret, int *ret_signal);
 
 /*
- * Runs next to the command until its end: passes signals on, stops and continues with it, and gives the terminal back.
+ * Runs alongside the command until it ends: forwards signals, stops and continues with it, and returns the terminal.
  * `first`: the message of exec_wait(). Returns the exit code.
  */
 int exec_attend(struct exec *e, const struct lease_message *first);

@@ -21,24 +21,24 @@
 
 #define LOOK_NS      NS_PER_S
 #define LOOK_SOON_NS (50 * NS_PER_MS)
-/* Looking takes its time in a long queue: at most this part of the time is spent on it. */
+/* Checks are slow in a long queue: they take at most 1/PART of the time. */
 #define PART 20
-/* A runner that starts, and a start that was decided upon, are not worth a word before this time. */
+/* A starting runner, or a job that is about to start, is not reported before this time. */
 #define SILENCE_NS        (3 * NS_PER_S)
 #define MOST_LOST_RUNNERS 3
-/* --no-wait: a start that was decided upon comes within this time. */
+/* --no-wait: a job that is about to start does so within this time. */
 #define NO_WAIT_NS (30 * NS_PER_S)
 
 struct waiting {
 	struct exec *exec;
 	int signal_fd;
 	uint64_t begin_ns, next_look_ns;
-	uint64_t deadline_ns;  /* 0: none */
-	unsigned lost_runners; /* in a row, that ended before they were ready */
-	struct text words;     /* why it waited when we last looked */
+	uint64_t deadline_ns;  /* 0: no deadline */
+	unsigned lost_runners; /* consecutive runners that ended before they were ready */
+	struct text words;     /* why the job waited at the last check */
 };
 
-/* The job as it is now; NULL with an error if it is gone or over. */
+/* The current state of the job; NULL with an error if it is gone or has ended. */
 static const struct job *find_job(struct exec *e)
 {
 	const struct job *job = jobs_find(&e->follow.jobs, e->id);
@@ -58,7 +58,7 @@ static const struct job *find_job(struct exec *e)
 	return NULL;
 }
 
-/* Gives the place in the queue up. 1: it is too late, the command was started. */
+/* Withdraws the job from the queue. 1: too late, the command was started. */
 static int withdraw(struct exec *e, const char *reason)
 {
 	cleanup_(text_finish) struct text t = {0};
@@ -80,13 +80,13 @@ static int withdraw(struct exec *e, const char *reason)
 	return r < 0 ? r : job && job->attempts;
 }
 
-/* The same because of an error; `words` of it are in e->err. 0: it was started after all. */
+/* The same because of an error, whose message is in e->err. 0: the command was started after all. */
 static int give_up(struct exec *e, const char *reason)
 {
 	return withdraw(e, reason) == 1 ? 0 : e->err.code;
 }
 
-/* Another machine has other GPUs, and cannot start anything here. */
+/* A runner on another machine has other GPUs, and cannot start anything here. */
 static int check_host(struct exec *e)
 {
 	struct runner_rules rules;
@@ -103,7 +103,7 @@ static int check_host(struct exec *e)
 	return r;
 }
 
-/* Whatever became of the last one: the queue goes on. */
+/* Starts a new runner if the last one has ended, for whatever reason. */
 static int keep_runner(struct waiting *w, const struct job *job)
 {
 	struct exec *e = w->exec;
@@ -116,11 +116,11 @@ static int keep_runner(struct waiting *w, const struct job *job)
 	if (job->state != JOB_PENDING)
 		return 0;
 	int r = background_start(&e->queue, e->journal->dir_fd, NULL, BACKGROUND_READY_SOON_MS, &e->err);
-	/* It was killed before it could say why; the next look tries again. */
+	/* The runner was killed before it could report why; the next check tries again. */
 	return (r == -ECHILD || r == -EAGAIN) && ++w->lost_runners < MOST_LOST_RUNNERS ? 0 : r;
 }
 
-/* late: what it waits for is told even if the runner has not said so yet. */
+/* late: report what the job waits for even if the runner has not published a reason yet. */
 static int explain(struct waiting *w, const struct job *job, bool late)
 {
 	struct exec *e = w->exec;
@@ -162,7 +162,8 @@ static int look(struct waiting *w)
 		return e->err.code;
 	if (job->attempts || begin < w->next_look_ns)
 		return 0;
-	/* If no runner could start it, another one would not help: that is found first, but for the very first one. */
+	/* If no runner could start the job, a new one would not help: explain() finds that first, except the first
+	 * time. */
 	int r = w->next_look_ns ? 0 : keep_runner(w, job);
 	if (r == 0)
 		r = explain(w, job, begin - w->begin_ns > SILENCE_NS);
@@ -190,7 +191,7 @@ static int wait_ms(const struct waiting *w)
 	return clock_ms_until(at, now);
 }
 
-/* Ctrl-C and its like give the place up; a command that was started in the meantime gets the signal. */
+/* Ctrl-C and similar signals withdraw the job; a command that was started in the meantime gets the signal. */
 static int on_signal(struct waiting *w, int *ret_signal)
 {
 	struct exec *e = w->exec;
@@ -210,7 +211,7 @@ static int on_signal(struct waiting *w, int *ret_signal)
 	return 0;
 }
 
-/* The command may still be refused: then the next look shows the line again. */
+/* The command may still be refused: then the next check shows the line again. */
 static void on_starting(struct waiting *w, const char *gpus)
 {
 	struct exec *e = w->exec;
@@ -233,7 +234,7 @@ static int on_keeper(struct waiting *w, struct lease_message *ret)
 	return 0;
 }
 
-/* 1: *ret is what became of the command. */
+/* 1: *ret is the outcome of the command. */
 static int step(struct waiting *w, struct lease_message *ret, int *ret_signal)
 {
 	struct exec *e = w->exec;

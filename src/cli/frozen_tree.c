@@ -21,7 +21,7 @@
 
 #define GIT(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* What freezing works with. */
+/* State of freezing a tree. */
 struct freezing {
 	struct text top, prefix; /* of the original tree */
 	struct text index;       /* a temporary index file */
@@ -56,7 +56,7 @@ static void cut_newline(struct text *t)
 
 /* ---- Which files ---------------------------------------------------------------------- */
 
-/* Leaves out a path if it is in the tree; `suffix` is part of the pattern. */
+/* Excludes a path if it is in the tree; `suffix` is part of the pattern. */
 static void exclude(struct freezing *f, const char *path, const char *suffix)
 {
 	const char *top = text_string(&f->top);
@@ -73,7 +73,7 @@ static void exclude(struct freezing *f, const char *path, const char *suffix)
 	text_append_string(t, suffix);
 }
 
-/* "git WORDS… -- . EXCLUDES…" at the top. */
+/* Runs "git WORDS… -- . EXCLUDES…" at the top. */
 static int git_files(struct freezing *f, const char *const *words, struct text *out, struct gd_error *err)
 {
 	const char *argv[16];
@@ -115,7 +115,7 @@ static int check_size(struct freezing *f, struct gd_error *err)
 	return r;
 }
 
-/* Whether others can replace what is in this directory of the tree: "" is its top, "a/b/" one below. */
+/* Whether others can replace files in this directory of the tree: "" is its top, "a/b/" a subdirectory. */
 static bool is_open_to_others(const struct freezing *f, const char *dir)
 {
 	char path[PATH_MAX];
@@ -130,7 +130,7 @@ static bool is_open_to_others(const struct freezing *f, const char *dir)
 	return false;
 }
 
-/* Others can put anything in the place of a tracked file that they can rename, and git copies it. */
+/* Others can replace a tracked file that they can rename by anything, and git copies it. */
 static int check_tracked(struct freezing *f, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text files = {0};
@@ -162,7 +162,7 @@ static int check_tracked(struct freezing *f, struct gd_error *err)
 	return r;
 }
 
-/* Submodules, and repositories inside the tree, which git add takes for such. */
+/* Submodules, and repositories inside the tree, which git add treats as submodules. */
 static int check_submodules(struct freezing *f, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text files = {0};
@@ -177,7 +177,7 @@ static int check_submodules(struct freezing *f, struct gd_error *err)
 
 /* ---- The commit ----------------------------------------------------------------------- */
 
-/* A copy of the index, so that git need not read unchanged files again. Without one, all files are new. */
+/* Copies the index, so that git need not read unchanged files again. Without an index, all files are new. */
 static int copy_index(struct freezing *f, const char *trees, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text path = {0};
@@ -197,7 +197,7 @@ static int copy_index(struct freezing *f, const char *trees, struct gd_error *er
 	if (from)
 		fclose(from);
 	else
-		unlink(text_string(&f->index)); /* git takes no empty file for one */
+		unlink(text_string(&f->index)); /* git does not accept an empty index file */
 	if (to && fclose(to) != 0)
 		good = false;
 	return good ? 0
@@ -239,7 +239,7 @@ static int make_commit(struct freezing *f, struct text *commit, struct gd_error 
 
 /* ---- The worktree --------------------------------------------------------------------- */
 
-/* Ignored entries at the top, which are not part of the commit. */
+/* Links ignored entries at the top, which are not part of the commit. */
 static int link_ignored(struct freezing *f, const char *path, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text entries = {0};
@@ -259,7 +259,7 @@ static int link_ignored(struct freezing *f, const char *path, struct gd_error *e
 	return r;
 }
 
-/* Where the current directory is below the top: "", or "a/b/". */
+/* The path of the current directory relative to the top: "", or "a/b/". */
 static int find_prefix(struct freezing *f, struct gd_error *err)
 {
 	cleanup_(freep) char *here = getcwd(NULL, 0);
@@ -304,7 +304,7 @@ static int make(struct freezing *f, const char *journal_path, const char *log_di
 	if (mkdir(text_string(&path), 0700) < 0 && errno != EEXIST)
 		return error_set(err, -errno, "making '%s': %s", text_string(&path), error_words(-errno));
 	r = copy_index(f, text_string(&path), err);
-	/* Before git add, which looks for changes in submodules and runs what their configuration names. */
+	/* Before git add, which checks submodules for changes and runs programs named in their configuration. */
 	if (r == 0)
 		r = check_submodules(f, err);
 	if (r == 0 && !trust)
@@ -351,7 +351,7 @@ int frozen_tree_make(
 
 /* ---- Removing it ---------------------------------------------------------------------- */
 
-/* A link that we made, or a cache. */
+/* A link that we created, or a cache. */
 static bool is_ours(const char *tree, const char *entry)
 {
 	char path[PATH_MAX], target[PATH_MAX];
@@ -377,7 +377,7 @@ int frozen_tree_remove(const char *path, const char *commit, bool trust, struct 
 	cleanup_(text_finish) struct text common = {0};
 	if (access(path, F_OK) < 0)
 		return 0;
-	/* What was put in its place may be no tree of its own, but a directory of another one. */
+	/* The path may have been replaced by a directory of another working tree. */
 	int r = git_find_top(path, &top, err);
 	if (r == 0 && !is_same_directory(text_string(&top), path))
 		return error_set(err, -EINVAL, "it is not a working tree of git");
@@ -392,7 +392,7 @@ int frozen_tree_remove(const char *path, const char *commit, bool trust, struct 
 		p += strlen(p) + 1)
 		if ((strncmp(p, "?? ", 3) != 0 && strncmp(p, "!! ", 3) != 0) || !is_ours(path, p + 3))
 			return 1;
-	/* The job may have committed something, which nothing else refers to. */
+	/* The job may have created commits that nothing else refers to. */
 	if (r == 0 && commit)
 		r = git_run(path, NULL, GIT("rev-parse", "HEAD"), &head, err);
 	cut_newline(&head);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A git tree as it is at this moment, uncommitted and untracked files included, as a worktree in the folder of a queue.
+ * A copy of the current git tree, including uncommitted and untracked files, as a worktree in the folder of a queue.
  *
- * What git ignores is not part of the tree; ignored entries at the top (data, virtual environments) are linked to the
- * original ones. The queue's own files and logs are left out.
+ * Ignored files are not part of the tree; ignored entries at the top (data, virtual environments) are linked to the
+ * originals. The queue's own files and logs are left out.
  */
 #ifndef CLI_FROZEN_TREE_H
 #define CLI_FROZEN_TREE_H
@@ -13,21 +13,21 @@
 #include "gpu_dispatch.h"
 
 struct frozen_tree {
-	char *path;   /* of the worktree */
+	char *path;   /* path of the worktree */
 	char *cwd;    /* the current directory in it */
 	char *commit; /* 40 or 64 hexadecimal digits */
 };
 
-/* More untracked files are most likely data that git should ignore. */
+/* More bytes in untracked files are most likely data that git should ignore. */
 #define FROZEN_TREE_MAX_BYTES ((unsigned long long)100 << 20)
 
-/* In tracked files that other users can replace. */
+/* Limit for tracked files that other users can replace. */
 #define FROZEN_TREE_MAX_FOREIGN_BYTES ((unsigned long long)1 << 30)
 
 /*
- * The tree of the current directory. log_dir: where logs go. trust: also if other users can change the repository,
- * otherwise -EPERM. -EINVAL: not in a git tree, with submodules or other repositories in it, or too many bytes in
- * untracked files; with words.
+ * Freezes the tree of the current directory. log_dir: where logs go. trust: accept a repository that other users
+ * can change, otherwise -EPERM. -EINVAL, with a message: not in a git tree, submodules or other repositories in
+ * it, or too many bytes in untracked files.
  */
 int frozen_tree_make(
 	const char *journal_path, const char *log_dir, bool trust, struct frozen_tree *ret, struct gd_error *err);
@@ -35,7 +35,7 @@ void frozen_tree_finish(struct frozen_tree *t);
 
 /*
  * Removes the worktree if nothing in it was added, changed, removed or committed since: 0. 1: it has changes and is
- * kept. A negative errno value, with words; -EPERM as above. Caches of Python do not count as changes.
+ * kept. Otherwise a negative errno value, with a message; -EPERM as above. Python caches do not count as changes.
  */
 int frozen_tree_remove(const char *path, const char *commit, bool trust, struct gd_error *err);
 

@@ -46,7 +46,7 @@ static int spawn(const char *const *argv, char *const *env, int out, int message
 	return -r;
 }
 
-/* The first line of what git said. */
+/* The first line of git's error output. */
 static int failed(int messages, struct gd_error *err)
 {
 	char words[400];
@@ -56,7 +56,7 @@ static int failed(int messages, struct gd_error *err)
 	return error_set(err, -EINVAL, "%s", *words ? words : "git failed");
 }
 
-/* The environment with an index file, in memory to be freed; the strings are not copied. */
+/* The environment plus an index file; allocated, but the strings are not copied. */
 static char **with_index(char *variable)
 {
 	size_t n = 0, kept = 0;

@@ -7,9 +7,10 @@
 #include "gpu_dispatch.h"
 
 /*
- * Runs `git -C dir WORDS…` (ended by NULL) and appends what it prints. index: the index file it works on, or NULL for
- * the usual one. -ENOENT if there is no git; -EINVAL if git fails, with the first line that it says as err's words.
- * Neither hooks nor a file system monitor run. -ETIME, -EFBIG: git waited or worked for too long (git_child.h).
+ * Runs `git -C dir WORDS…` (ended by NULL) and appends its output. index: the index file to use, or NULL for the
+ * default. -ENOENT if git is not installed; -EINVAL if git fails, with the first line of its error output as err's
+ * message. Neither hooks nor a file system monitor run. -ETIME, -EFBIG: git waited or worked for too long
+ * (git_child.h).
  */
 int git_run(const char *dir, const char *index, const char *const *words, struct text *out, struct gd_error *err);
 

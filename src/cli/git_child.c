@@ -16,10 +16,10 @@
 #include "base/file.h"
 #include "base/process.h"
 
-/* Deeper than git, a filter and what that starts. */
+/* More than git, a filter and the filter's children. */
 #define MAX_DEPTH 8
 
-/* In clock ticks, with children that have ended. */
+/* In clock ticks, including children that have ended. */
 static uint64_t process_cpu(pid_t pid)
 {
 	char path[64], text[1024];
@@ -27,7 +27,7 @@ static uint64_t process_cpu(pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	if (file_read_small(AT_FDCWD, path, text, sizeof(text)) < 0)
 		return 0;
-	/* The name of the program, in parentheses, can have anything in it. */
+	/* The program name, in parentheses, can contain any characters. */
 	const char *end = strrchr(text, ')');
 	if (!end || sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %llu %llu", &user, &system,
 			    &child_user, &child_system) != 4)

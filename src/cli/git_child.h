@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waiting for git, but not forever: in a directory that others can write, a pipe in the place of .gitignore makes git
- * wait, and a huge file makes it work for hours.
+ * Waits for git with limits: in a directory that others can write, a pipe that replaces .gitignore makes git wait
+ * forever, and a huge file makes it work for hours.
  */
 #ifndef CLI_GIT_CHILD_H
 #define CLI_GIT_CHILD_H
@@ -11,8 +11,8 @@
 #include "base/text.h"
 
 struct git_patience {
-	unsigned idle_ms; /* git and its children use no processor time and write nothing for so long */
-	unsigned cpu_ms;  /* they have used so much */
+	unsigned idle_ms; /* limit: git and its children use no CPU time and write nothing for this long */
+	unsigned cpu_ms;  /* limit of their CPU time */
 };
 
 #define GIT_PATIENCE                                                                                                   \
@@ -21,8 +21,8 @@ struct git_patience {
 	}
 
 /*
- * Appends what comes from fd until its end. Kills the child and its children if it has used up our patience: -ETIME if
- * it was idle, -EFBIG if it worked for too long. The caller waits for the child.
+ * Reads fd until its end and appends to `out`. Kills the child and its children if a limit is exceeded: -ETIME if it
+ * was idle, -EFBIG if it worked for too long. The caller waits for the child.
  */
 int git_child_read(pid_t pid, int fd, const struct git_patience *patience, struct text *out);
 

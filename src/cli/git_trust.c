@@ -11,7 +11,7 @@
 #include "base/trust.h"
 #include "cli/git.h"
 
-/* A configuration in a folder of git; there need not be one. */
+/* Checks a configuration file in a git directory; it may be missing. */
 static int check_file(int dir_fd, const char *folder, const char *name, struct gd_error *err)
 {
 	cleanup_(closep) int fd = -1;
@@ -25,7 +25,7 @@ static int check_file(int dir_fd, const char *folder, const char *name, struct g
 	return objection ? error_set(err, -EPERM, "'%s/%s' %s", folder, name, objection) : 0;
 }
 
-/* The path that `git rev-parse WORD` prints. This command of git runs no program. */
+/* The path that `git rev-parse WORD` prints. This git command runs no programs. */
 static int find_path(const char *dir, const char *word, struct text *ret, struct gd_error *err)
 {
 	int r = git_run(dir, NULL, (const char *const[]){"rev-parse", "--path-format=absolute", word, NULL}, ret, err);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * --gpus of `gpuq exec`, `shell` and `add`, where it is not needed: a runner has GPUs, and jobs ask for some of them.
- * People type it nevertheless. Simulated GPUs are taken as $GPUQ_GPUS is; for others the message says what to type.
+ * --gpus of `gpuq exec`, `shell` and `add`, where it is not needed: the runner selects GPUs, and jobs request some of
+ * them. Users type it nevertheless. Simulated GPUs are accepted like $GPUQ_GPUS; otherwise the message says what to
+ * type.
  */
 #ifndef CLI_GPUS_OPTION_H
 #define CLI_GPUS_OPTION_H
@@ -10,7 +11,7 @@
 #include <stdbool.h>
 
 void gpus_option_take(struct argp_state *state, const char *value);
-/* Says, once, that an active runner has its GPUs already. active: false if a runner is started now. */
+/* Reports once that an active runner has already selected its GPUs. active: false if a runner is being started. */
 void gpus_option_settle(bool active);
 
 #endif

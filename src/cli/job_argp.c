@@ -41,7 +41,7 @@ static error_t parse_with(int key, char *arg, struct argp_state *state, bool may
 	enum job_option option = (enum job_option)(key - FIRST);
 	bool clear = may_clear && arg && !*arg;
 	int r = clear ? job_options_clear(o, option, &why) : job_options_set(o, option, arg ? arg : "yes", &why);
-	/* In a commands file, which may be read again later, such a line has just become ready. */
+	/* An error only on the command line: a commands file may be read again later. */
 	if (r == 0 && option == JOB_OPTION_BEGIN && !clear && o->begin_ms < date_now_ms())
 		r = error_set(&why, -EINVAL, "'%s' is in the past", arg);
 	for (const struct argp_option *row = options; r < 0 && row->name; row++)

@@ -9,7 +9,7 @@
 
 /* Its input is a struct job_options. Errors end the program, as those of argp do. */
 extern const struct argp job_argp;
-/* The same; an empty value takes the option from the job. */
+/* The same; an empty value removes the option from the job. */
 extern const struct argp job_edit_argp;
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/display.h"
 #include "view/model/palette.h"
 
-#define WIDEST_COMMAND 40 /* without a terminal: longer ones are complete, and what follows them is not aligned */
+#define WIDEST_COMMAND 40 /* without a terminal: longer commands are printed whole, without alignment */
 #define WIDEST_NAME    20
 
 int job_list_add(struct job_list *l, const struct job *job)
@@ -56,7 +56,7 @@ static size_t count_part(const struct job_list *l, enum part part)
 	return n;
 }
 
-/* Appends the first so many of a part, or the last, in the order of the list. */
+/* Appends the first or last `most` jobs of a part, in the order of the list. */
 static void take_part(const struct job_list *l, enum part part, bool from_end, size_t most, struct job_list *to)
 {
 	size_t all = count_part(l, part), skip = from_end && all > most ? all - most : 0, taken = 0;
@@ -86,7 +86,7 @@ int job_list_fit(struct job_list *l, size_t most)
 	size_t waits = count_part(l, PART_WAITS), over = count_part(l, PART_OVER);
 	take_part(l, PART_RUNS, false, room, &fitting);
 	size_t left = room - fitting.count;
-	/* Failures of long ago do not fill the screen. */
+	/* Old failures must not fill the screen. */
 	take_part(l, PART_FAILED, true, left - least_of(waits + over, left / 2), &fitting);
 	left = room - fitting.count;
 	take_part(l, PART_WAITS, false, over < left / 2 ? left - over : left - left / 2, &fitting);
@@ -127,7 +127,7 @@ void job_list_measure(const struct job_list *l, uint64_t last_id, struct job_lin
 	}
 	if (!o->width)
 		return;
-	/* What stands behind the command gets its room, but not all of it: a reason may be long. */
+	/* The text after the command gets its space, but not all of it: a reason may be long. */
 	size_t fixed = JOB_LINE_MARK_WIDTH + o->id_width + 1, least = o->width / 3;
 	size_t room = o->width > fixed + rest + least ? o->width - fixed - rest : least;
 	if (o->command_width > room)
@@ -146,11 +146,11 @@ size_t job_list_difference(const struct job_list *l, size_t index, size_t column
 {
 	const struct job *job = l->jobs[index];
 	if (job->wish->script_name)
-		return 0; /* short */
+		return 0; /* names of scripts are short */
 	size_t before = index > 0 ? common_prefix(job, l->jobs[index - 1]) : 0;
 	size_t after = index + 1 < l->count ? common_prefix(job, l->jobs[index + 1]) : 0;
 	size_t at = before > after ? before : after;
-	/* Equal commands have no difference, and one that is seen anyway needs nothing. */
+	/* Equal commands have no difference, and a difference that is visible anyway needs nothing. */
 	if (at >= job->command_size || job->command_size <= columns || at + columns / 4 < columns)
 		return 0;
 	return display_word_start(job->command, at);
@@ -158,6 +158,6 @@ size_t job_list_difference(const struct job_list *l, size_t index, size_t column
 
 const char *job_list_color(enum job_state state)
 {
-	/* States are handed over by their number: see queue_view_jobs.c. */
+	/* The states of both enums have equal values: see queue_view_jobs.c. */
 	return palette_escape(palette_of_job((enum view_job_state)state));
 }

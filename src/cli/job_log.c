@@ -23,7 +23,7 @@ static const char *skip_digits(const char *s, size_t count)
 	return s + count;
 }
 
-/* job_20261115_214220_7.log, or …_7_2.log where there was one of that second already: as keepers name them. */
+/* job_20261115_214220_7.log, or …_7_2.log if that name existed already: the names that keepers choose. */
 static bool is_name_of(const char *name, uint64_t id)
 {
 	char number[32];
@@ -48,7 +48,7 @@ static bool same_file(int fd, int other_fd)
 	return fstat(fd, &a) == 0 && fstat(other_fd, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* A folder that nobody named must not be the choice of a link of another user. */
+/* A default folder must not be reached through a link of another user. */
 static int open_folder(const char *path, bool is_named, int *ret_fd)
 {
 	if (!is_named)
@@ -66,7 +66,7 @@ static bool is_log_folder(int fd, const struct job_log_source *s)
 	return open_folder(s->log_dir, s->is_named, &log_dir) == 0 && same_file(fd, log_dir);
 }
 
-/* The user who has written a journal that others could have written may show only files of his own. */
+/* If others could write the journal, only files of the journal's owner may be shown. */
 static bool is_of_owner(int fd, const struct stat *journal)
 {
 	struct stat st;
