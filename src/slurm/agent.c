@@ -36,18 +36,18 @@
 
 /* How often GPUs are sampled. */
 #define SAMPLE_MS 5000
-/* The first answers of all cards, at most. */
+/* How long to wait for the first answers of all cards. */
 #define SURVEY_MS 15000
-/* How soon an end that could not be written to the outbox is tried again. */
+/* Interval between attempts to write an end to the outbox. */
 #define RECORD_AGAIN_MS 1000
 
-/* So long, and so often, a pilot looks for the directory of its queue and the secret in it. */
+/* How long, and how often, a pilot tries to open the directory of its queue and the secret in it. */
 #define VISIBLE_MS      90000
 #define VISIBLE_LOOK_MS 500
 
 /*
- * Events that come up while actions are executed wait for their turn: actions of one event are complete before the
- * next event goes in.
+ * Events that arrive while actions are executed are queued: all actions of one event complete before the next event is
+ * handled.
  */
 struct pending_event {
 	struct pending_event *next;
@@ -58,7 +58,7 @@ struct pending_event {
 struct agent {
 	const struct agent_options *options;
 	int guard_fd;
-	int dir_fd; /* the queue's, on the shared file system */
+	int dir_fd; /* the queue's directory, on the shared file system */
 	uint8_t secret[MAC_KEY_SIZE];
 	char name[FRAME_NAME_ROOM];
 	struct loop *loop;
@@ -67,14 +67,14 @@ struct agent {
 	struct node_jobs *jobs;
 	struct gpu_probe *probe;
 	char machine[GPU_MACHINE_SIZE];
-	struct gd_gpu_list *gpus; /* as found at the start: positions in the hello */
+	struct gd_gpu_list *gpus; /* as found at the start; the hello refers to positions in this list */
 	struct pilot_outbox outbox;
 	struct frame_end *unrecorded; /* in order */
 	size_t num_unrecorded, unrecorded_room;
 	struct pilot_core *core;
 	struct link *link; /* NULL: none */
 	uint64_t connection;
-	int refused; /* the last reason for which a connection failed; said once */
+	int refused; /* the last reason a connection failed; reported once */
 	bool leaving, in_core;
 	struct pending_event *pending_first, **pending_last;
 	int exit_code;
@@ -129,7 +129,7 @@ static void on_closed(void *context, struct link *l, int reason)
 	handle(a, &(struct pilot_event){.kind = PILOT_DISCONNECTED, .connection = a->connection});
 }
 
-/* Read anew each time: the coordinator may have moved. */
+/* Reads the address each time: the coordinator may have moved. */
 static int open_link(struct agent *a)
 {
 	static const struct link_ops ops = {.opened = on_opened, .frame = on_frame, .closed = on_closed};
@@ -243,7 +243,7 @@ static void execute(struct agent *a, const struct pilot_action *action)
 		break;
 	case PILOT_SEND:
 		if (a->link && action->connection == a->connection)
-			(void)link_send(a->link, action->frame); /* one that fails is found closed */
+			(void)link_send(a->link, action->frame); /* if it fails, the link is found to be closed */
 		break;
 	case PILOT_ARM:
 		if (guard_renew(a->guard_fd, action->deadline_ns) < 0)
@@ -271,7 +271,7 @@ static void execute(struct agent *a, const struct pilot_action *action)
 static void plan_wake(struct agent *a)
 {
 	uint64_t at = pilot_core_wake_ns(a->core), now = guard_now_ns();
-	/* Timers of the loop are on the monotonic clock, which stands still while the machine is suspended. */
+	/* Timers of the loop are on the monotonic clock, which stops while the machine is suspended. */
 	uint64_t wait = at > now ? at - now : 1;
 	loop_set_deadline(a->wake, clock_now_ns() + (wait < 60 * NS_PER_S ? wait : 60 * NS_PER_S));
 }
@@ -357,7 +357,7 @@ static void describe_gpu(const struct gd_gpu *g, struct frame_gpu *ret)
 	snprintf(ret->name, sizeof(ret->name), "%.63s", g->name);
 }
 
-/* Of the GPUs of the hello, in that order. */
+/* Samples the GPUs of the hello, in that order. */
 static void sample(struct agent *a)
 {
 	struct gd_gpu_list *now = NULL;
@@ -388,7 +388,7 @@ static void on_probe(void *context, uint32_t events)
 	while ((r = gpu_probe_read(a->probe, &news)) == 1)
 		round = true;
 	if (r < 0) {
-		/* A driver crashed it. */
+		/* The driver crashed the probe. */
 		loop_remove(a->probe_source);
 		a->probe_source = NULL;
 		gpu_probe_close(a->probe);
@@ -510,7 +510,7 @@ static int open_loop(struct agent *a)
 	return r;
 }
 
-/* What was just made may not be visible here yet: NFS remembers for up to a minute that a name was not there. */
+/* New files may not be visible here yet: NFS caches for up to a minute that a name does not exist. */
 static int open_queue(struct agent *a, struct gd_error *err)
 {
 	uint64_t deadline = clock_now_ns() + VISIBLE_MS * NS_PER_MS;
@@ -528,7 +528,7 @@ static int open_queue(struct agent *a, struct gd_error *err)
 			return r;
 		if (!told)
 			say(a, "%s; trying again for %d s", err->message, VISIBLE_MS / 1000);
-		/* A signal that ends the pilot is there in time. */
+		/* Wake up early on a signal that ends the pilot. */
 		struct pollfd p = {a->signal_fd, POLLIN, 0};
 		if (poll(&p, 1, VISIBLE_LOOK_MS) > 0)
 			return r;

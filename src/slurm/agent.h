@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The agent of a pilot: connects to the coordinator, runs the jobs that it grants, and reports their ends, first to the
- * outbox. It does what the pure core (pilot_core.h) decides, below the guard (guard.h) that holds the lease.
+ * outbox. It executes the decisions of the pure core (pilot_core.h) and runs below the guard (guard.h), which holds the
+ * lease.
  */
 #ifndef SLURM_AGENT_H
 #define SLURM_AGENT_H
@@ -15,7 +16,7 @@ struct agent_options {
 	const char *queue_dir; /* absolute: the directory beside the queue's journal */
 	uint64_t slurm_job;
 	const char *node;
-	const char *gpus;  /* specification; NULL: what Slurm granted */
+	const char *gpus;  /* specification; NULL: the GPUs that Slurm granted */
 	uint64_t until_ns; /* as in struct pilot_settings */
 	uint64_t grace_ns;
 	uint64_t join_ns;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state of a coordinator, and what its files share: coordinator_place.c has the jobs and the scheduler,
- * coordinator_execute.c the core with its connections, coordinator.c the loop and Slurm. Only they include this.
+ * The state of a coordinator and the functions shared by its files: coordinator_place.c has the jobs and the scheduler,
+ * coordinator_execute.c the core with its connections, coordinator.c the loop and Slurm. Only these files include this.
  */
 #ifndef SLURM_COORDINATING_H
 #define SLURM_COORDINATING_H
@@ -23,7 +23,7 @@ struct coordinator_peer {
 	uint64_t number;
 };
 
-/* What the core is told when no call of it is under way. */
+/* An event for the core, kept until no call of the core is in progress. */
 struct core_answer {
 	enum coordinator_event_kind kind; /* WRITTEN, CHECKED, OUTBOX, DISCONNECTED or CANCEL */
 	uint64_t number;                  /* the connection of DISCONNECTED */
@@ -34,20 +34,20 @@ struct core_answer {
 	size_t num_ends, ends_capacity;
 };
 
-/* Writes that are appended and not synced; numbers of the core. */
+/* Numbers of the core's writes that are appended but not synced. */
 struct coordinator_sync {
-	int fd; /* of the syncer; -1: none */
+	int fd; /* socket to the syncer; -1: none */
 	struct loop_source *source;
-	uint64_t *syncing; /* by the sync that is under way */
+	uint64_t *syncing; /* by the sync in progress */
 	size_t num_syncing, syncing_capacity;
 	uint64_t *waiting; /* for the next one */
 	size_t num_waiting, waiting_capacity;
 };
 
-/* What was published last; latest: a log that the link `latest` is to point to, or NULL. */
+/* The last publication. latest: the log that the link `latest` should point to, or NULL. */
 struct coordinator_publication {
 	uint64_t generation; /* of the scheduler */
-	uint64_t next_ns;    /* not before; 0: nothing was published yet */
+	uint64_t next_ns;    /* earliest time of the next publication; 0: nothing was published yet */
 	char pause[256], note[256];
 	char *latest;
 };
@@ -62,7 +62,7 @@ struct coordinator {
 	struct loop_source *timer, *look;
 	struct listener *listener;
 	struct coordinator_hooks *hooks;
-	struct pilot_supply *supply; /* NULL: pilots are started by others */
+	struct pilot_supply *supply; /* NULL: pilots are started externally */
 	uint64_t supply_wake_ns, supply_next_ns;
 	struct coordinator_peer *peers;
 	size_t num_peers, peers_capacity;
@@ -73,9 +73,9 @@ struct coordinator {
 	struct text to_append; /* `fail` of jobs that can never run, hooks that become due */
 	int signal_fd, watch_fd;
 	int interrupts;
-	uint64_t idle_since_ns; /* 0: it is not idle */
+	uint64_t idle_since_ns; /* 0: not idle */
 	bool must_read, must_place, nodes_changed;
-	bool refused;  /* the core did not start a job: nothing more is placed before the next event */
+	bool refused;  /* the core did not start a job: place nothing more before the next event */
 	bool leaving;  /* SIGTERM */
 	bool released; /* pilots are told to leave, because nothing is left to do */
 	bool superseded;
@@ -88,44 +88,44 @@ struct coordinator {
 /* ---- coordinator_watch.c ---- */
 void coordinating_say(const struct coordinator *c, const char *words);
 void coordinating_say_joined(const struct coordinator *c, const struct coordinator_action *ready);
-/* Begins to tell who looks on; the last time is at the end. */
+/* Starts reporting to the watcher; the last report is at the end. */
 int coordinating_watch_begin(struct coordinator *c);
 void coordinating_watch_end(struct coordinator *c);
 void coordinating_on_signal(void *context, uint32_t events);
-/* Jobs that run on pilots. */
+/* Number of jobs that run on pilots. */
 size_t coordinating_num_running(const struct coordinator *c);
 bool coordinating_has_running(const struct coordinator *c);
-/* At the end: what is left behind, into the result and in words. */
+/* At the end: counts the jobs left behind, for the result and in a message. */
 void coordinating_count_left(struct coordinator *c);
 
-/* The coordinator exits; the next one finds everything in the journal. */
+/* Makes the coordinator exit; the next one finds everything in the journal. */
 void coordinating_die(struct coordinator *c, int code);
 
-/* NULL: there is none. */
+/* NULL if there is no such job. */
 struct job *coordinating_job(const struct coordinator *c, uint64_t id);
-/* For struct coordinator_journal_options. The second also after the beginning. */
+/* Callbacks of struct coordinator_journal_options. The second one also runs after the start. */
 void coordinating_on_change(void *context, struct job *job, int old);
 void coordinating_on_reload(void *context);
 /* Asks the core to end the attempt of a running job. */
 void coordinating_cancel(struct coordinator *c, const struct job *job);
 /* Jobs that an earlier coordinator gave to the pilot of this node. */
 void coordinating_adopt(struct coordinator *c, int number);
-/* A start came to nothing: the job waits again. */
+/* The start of the job failed: the job waits again. */
 void coordinating_withdraw(struct coordinator *c, uint64_t id);
 /* --max-failures is reached. */
 bool coordinating_is_full(const struct coordinator *c);
-/* Starts what can be started now. */
+/* Starts the jobs that can start now. */
 void coordinating_place(struct coordinator *c);
 
 /* ---- coordinator_supply.c ---- */
 int coordinating_open_supply(struct coordinator *c);
-/* Submits and releases pilots. True: nothing is left to do, and the queue was given up. */
+/* Submits and releases pilots. True: nothing is left to do, and the queue was released. */
 bool coordinating_try_leave(struct coordinator *c);
 
 /* ---- coordinator_sync.c ---- */
-/* COORDINATOR_WRITTEN of this write follows when it is synced. */
+/* Posts COORDINATOR_WRITTEN for this write once it is synced. */
 void coordinating_sync(struct coordinator *c, uint64_t write);
-/* If none is under way and lines wait for one. */
+/* Starts a sync if none is in progress and lines wait for one. */
 void coordinating_sync_begin(struct coordinator *c);
 bool coordinating_is_syncing(const struct coordinator *c);
 void coordinating_sync_close(struct coordinator *c);
@@ -133,17 +133,17 @@ void coordinating_sync_close(struct coordinator *c);
 /* ---- coordinator_publish.c ---- */
 /* An attempt with this log has started. */
 void coordinating_note_log(struct coordinator *c, const char *log);
-/* Publishes what has changed. When to call it again; 0: after the next change. */
+/* Publishes changes. Returns when to call it again; 0: after the next change. */
 uint64_t coordinating_publish(struct coordinator *c);
 void coordinating_publish_end(struct coordinator *c);
 
-/* Of connections that have proven the secret; the context is the coordinator. */
+/* For connections that have proven the secret; the context is the coordinator. */
 extern const struct link_ops coordinating_link_ops;
 /* Hands an event to the core and executes its actions. Not from inside an action. */
 void coordinating_post(struct coordinator *c, const struct coordinator_event *e);
-/* An event for the core that waits until no call of it is under way; NULL: out of memory. */
+/* Queues an event for the core until no call of it is in progress; NULL if out of memory. */
 struct core_answer *coordinating_answer(struct coordinator *c, enum coordinator_event_kind kind);
-/* Tells the core all that waits, and begins a sync of the lines that were appended so far. */
+/* Passes all queued events to the core, and starts a sync of the lines appended so far. */
 void coordinating_settle(struct coordinator *c);
 
 #endif

@@ -151,7 +151,7 @@ static int open_core(struct coordinator *c)
 								   .jobs_per_gpu = c->options.jobs_per_gpu},
 				      .foreign_pids = true,
 				      .timeout_ms = c->options.order.timeout_ms});
-	/* A cluster from the beginning, although no node has greeted yet. */
+	/* The scheduler treats this as a cluster from the start, although no node has connected yet. */
 	return cluster_nodes_tell(&c->nodes, c->scheduler, clock_now_ns());
 }
 

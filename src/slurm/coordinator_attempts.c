@@ -9,7 +9,7 @@
 #include "slurm/mutant.h"
 
 #define RETRY_NS NS_PER_S
-/* A pilot that could not start a process takes nothing for so long. */
+/* How long a pilot that could not start a process gets no jobs. */
 #define PAUSE_NS (10 * NS_PER_S)
 
 static bool same(struct attempt_id a, struct attempt_id b)
@@ -211,7 +211,7 @@ static void on_start_failed(struct coordinator_core *c, struct granted_attempt *
 		forget(c, a);
 		return;
 	}
-	/* The line may stand there all the same; its grant never leaves. */
+	/* The line may still be in the journal; its grant is never sent. */
 	a->stage = ATTEMPT_CLOSING;
 	a->write_kind = WRITE_VOID;
 	a->write = 0;
@@ -334,7 +334,7 @@ void coordinator_void_synced(struct coordinator_core *c, struct known_pilot *p)
 			close_with(c, c->attempts[i], WRITE_VOID);
 }
 
-/* ---- What pilots say ------------------------------------------------------------------- */
+/* ---- Frames of pilots ------------------------------------------------------------------- */
 
 static void began(struct coordinator_core *c, struct granted_attempt *a, int64_t pid)
 {
@@ -384,7 +384,7 @@ void coordinator_on_end(struct coordinator_core *c, struct known_pilot *p, const
 		send_ack(c, p, end->id);
 		return;
 	}
-	/* The journal of an earlier coordinator may already have this end: then the second one counts for nothing. */
+	/* An earlier coordinator may already have written this end to the journal: then the second one is ignored. */
 	if (!a)
 		a = add(c, p, end->id);
 	if (a && a->pilot == p && a->stage != ATTEMPT_CLOSING)
@@ -399,8 +399,8 @@ static const struct known_attempt *listed(const struct frame_hello *h, struct at
 	return NULL;
 }
 
-/* What the pilot does not list and nobody has seen begin was not begun, and the older session, through which its grant
- * may still come, is closed. */
+/* An attempt that the pilot does not list and that was never reported as begun was not begun. The older session,
+ * through which its grant could still arrive, is closed. */
 void coordinator_reconcile(struct coordinator_core *c, struct known_pilot *p, const struct frame_hello *hello)
 {
 	p->num_strays = 0;

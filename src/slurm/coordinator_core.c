@@ -82,7 +82,7 @@ static void drop_actions(struct coordinator_queued *q)
 	}
 }
 
-/* What was decided in this call, and not executed yet, was decided by a coordinator that has lost the queue. */
+/* Drops the actions of this call that were not executed yet: this coordinator has lost the queue. */
 void coordinator_supersede(struct coordinator_core *c)
 {
 	if (c->superseded)
@@ -101,7 +101,7 @@ static int64_t max_lease_ms(const struct coordinator_core *c)
 	return c->settings.max_lease_ms > c->settings.lease_ms ? c->settings.max_lease_ms : c->settings.lease_ms;
 }
 
-/* A margin for this pilot's lease, which may be longer than those that are granted now. */
+/* The margin for this pilot's lease, which may be longer than the leases granted now. */
 uint64_t coordinator_margin_ns(const struct coordinator_core *c, const struct known_pilot *p)
 {
 	int64_t lease = p ? p->lease_ms : max_lease_ms(c);
@@ -109,7 +109,7 @@ uint64_t coordinator_margin_ns(const struct coordinator_core *c, const struct kn
 	return (uint64_t)(margin > MIN_MARGIN_MS ? margin : MIN_MARGIN_MS) * NS_PER_MS;
 }
 
-/* From here on no pilot lives that has not greeted, whatever the journal and Slurm know. */
+/* After this time, no pilot that has not connected can be alive, whatever the journal and Slurm report. */
 static uint64_t all_expired_ns(const struct coordinator_core *c)
 {
 	return c->begin_ns + (uint64_t)max_lease_ms(c) * NS_PER_MS + coordinator_margin_ns(c, NULL);
@@ -331,7 +331,7 @@ int coordinator_core_begin(struct coordinator_core *c, uint64_t now_ns)
 	c->begun = true;
 	c->next_list_ns = now_ns;
 	for (size_t i = 0; i < c->num_pilots; i++) {
-		/* An older coordinator may have answered it until just now. */
+		/* An older coordinator may have answered this pilot until just now. */
 		c->pilots[i]->acked_ns = now_ns;
 		c->pilots[i]->restored = true;
 		if (c->pilots[i]->lease_ms < max_lease_ms(c))

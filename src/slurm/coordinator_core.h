@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a coordinator decides about pilots and attempts, without I/O, clock, processes or randomness: events go in,
+ * The decisions of a coordinator about pilots and attempts, without I/O, clock, processes or randomness: events go in,
  * actions come out, as in pilot_core.h.
  *
  *     coordinator_core_create(&settings, &core);
- *     coordinator_core_restore_pilot(), coordinator_core_restore_attempt(): what the journal says
+ *     coordinator_core_restore_pilot(), coordinator_core_restore_attempt(): the state from the journal
  *     coordinator_core_begin(core, now_ns);
  *     for (;;) {
  *             coordinator_core_handle(core, now_ns, &event);
@@ -14,25 +14,25 @@
  *
  * Before the core is created, the caller holds `runner.lock`, has raised the fence and has appended and synced a
  * `coordinator` record with the new epoch. Times are nanoseconds of CLOCK_MONOTONIC of the coordinator's host and must
- * not go back. Which job starts on which pilot is decided by the scheduler (queue/schedule/scheduler.h); the
- * core decides whether, and when, the grant may leave, and when a job may be given to somebody else: as soon as its
- * attempt has an end in the journal, which only this core writes.
+ * not go back. Which job starts on which pilot is decided by the scheduler (queue/schedule/scheduler.h); the core
+ * decides whether and when the grant is sent, and when a job may be given to another pilot: as soon as its attempt has
+ * an end in the journal, which only this core writes.
  *
  * Writes. An action COORDINATOR_WRITE asks for one line of the journal and for its sync; the caller answers each with
- * COORDINATOR_WRITTEN and the number of the write, in any order, also much later. Lines are appended in the order of
+ * COORDINATOR_WRITTEN and the number of the write, in any order, even much later. Lines are appended in the order of
  * the actions. WRITE_END is always appended: a pilot has reported it, and the first end of an attempt counts. All
  * others are appended only if no other coordinator has raised the fence since (result -ESTALE otherwise, checked under
- * the append lock): a coordinator that was stopped and replaced takes pilots for dead that the new one has answered all
- * the time. A `start` is also refused (result -ECANCELED, nothing was written) if the job was cancelled, held or pruned
- * since.
+ * the append lock): a coordinator that was stopped and replaced would consider pilots dead that the new one has
+ * answered all the time. A `start` is also refused (result -ECANCELED, nothing was written) if the job was cancelled,
+ * held or pruned since.
  *
  * The epoch is checked after a heartbeat or hello arrived and before it is answered: COORDINATOR_CHECK asks for one
  * read of the fence (a pread of append.lock), COORDINATOR_CHECKED answers. So no coordinator that was replaced renews a
  * lease that began after the new one had begun, even if it does not know that it was replaced.
  *
- * Promised:
- *  - A grant leaves only after its `start` was synced, once, in the session in which the pilot is connected, and not
- * before every pilot of the journal and of Slurm's listing has greeted this coordinator or is proven dead.
+ * Guarantees:
+ *  - A grant is sent only after its `start` was synced, once, in the session in which the pilot is connected, and not
+ * before every pilot of the journal and of Slurm's listing has connected to this coordinator or is proven dead.
  *  - An attempt gets an end that its pilot did not report only after proof of the pilot's death and after its outbox
  * was read.
  *  - No pilot is declared dead in the first COORDINATOR_GRACE_NS after a restart, or before the end of the longest
@@ -45,20 +45,21 @@
 #include "slurm/frame.h"
 #include "slurm/listing.h"
 
-/* No pilot is fenced so soon after a restart: it may be about to connect. */
+/* No pilot is fenced this soon after a restart: it may be about to connect. */
 #define COORDINATOR_GRACE_NS 60000000000ull
-/* A job that was lost so often with its pilot is held: it may be what kills nodes. */
+/* A job that was lost with its pilot this many times is held: the job may be the cause of the node failures. */
 #define COORDINATOR_LOSSES 3
-/* The reason of an attempt that was lost with its pilot; the caller counts such attempts of a job for `losses`. */
+/* The reason recorded for an attempt that was lost with its pilot; the caller counts such attempts of a job for
+ * `losses`. */
 #define REASON_PILOT_LOST "pilot lost"
 
 struct coordinator_core;
 
 struct coordinator_settings {
-	uint64_t epoch;       /* of this coordinator, from 1; 1: there was none before, and nothing to wait for */
+	uint64_t epoch;       /* of this coordinator, from 1; 1: first coordinator of the queue, nothing to wait for */
 	int64_t lease_ms;     /* 0: 900 s */
 	int64_t silence_ms;   /* 0: 15 s */
-	int64_t margin_ms;    /* 0: lease / 20, at least 2 s; covers the error of the clocks' rates over one lease */
+	int64_t margin_ms;    /* 0: lease / 20, at least 2 s; covers clock drift over one lease */
 	int64_t max_lease_ms; /* the largest lease that any coordinator of this queue ever granted, from the journal */
 };
 
@@ -67,11 +68,11 @@ struct restored_pilot {
 	const char *name;
 	const char *node;
 	uint64_t slurm_job;
-	int64_t started_ms; /* wall clock of the node; 0: not known */
-	int64_t lease_ms;   /* the largest that it was granted */
+	int64_t started_ms; /* wall clock of the node; 0: unknown */
+	int64_t lease_ms;   /* the largest lease that it was granted */
 };
 
-/* An attempt that runs, by the journal. */
+/* An attempt that is running according to the journal. */
 struct restored_attempt {
 	struct attempt_id id;
 	const char *pilot;
@@ -81,32 +82,33 @@ struct restored_attempt {
 enum coordinator_event_kind {
 	COORDINATOR_TICK = 1,
 	COORDINATOR_FRAME, /* `frame` of an authenticated pilot through `connection`; the first one is its hello */
-	COORDINATOR_DISCONNECTED, /* `connection` is over */
+	COORDINATOR_DISCONNECTED, /* `connection` was closed */
 	COORDINATOR_START,        /* the scheduler wants `start` */
-	COORDINATOR_CANCEL,       /* end the attempt `id` as `mode` says; nothing if it is over */
+	COORDINATOR_CANCEL,       /* end the attempt `id` according to `mode`; ignored if it has ended */
 	COORDINATOR_WRITTEN,      /* the write `number` is synced, or `result` is negative */
-	/* The check `number`. result 0: this coordinator still owns the queue; -ESTALE: it does not; other: not known.
+	/* The check `number`. result 0: this coordinator still owns the queue; -ESTALE: it does not; other: unknown.
 	 */
 	COORDINATOR_CHECKED,
 	/*
 	 * The outbox of `pilot` was opened again and read: `ends`. result: 0, or why it was not read: -ENOENT, -EIO,
-	 * -ESTALE; -EBADMSG for a bad line that is not the last one. Then it is asked for again later.
+	 * -ESTALE; -EBADMSG for a bad line that is not the last one. On failure the core requests it again later.
 	 */
 	COORDINATOR_OUTBOX,
 	COORDINATOR_LISTED,        /* `listing` */
 	COORDINATOR_RELEASE_PILOT, /* `pilot` is not needed any more: it leaves when it is idle */
-	COORDINATOR_LEAVE, /* the queue is over, or the coordinator ends: release all; nothing is granted any more */
+	COORDINATOR_LEAVE, /* the queue is finished, or the coordinator exits: release all pilots, grant nothing more */
 };
 
 struct coordinator_start {
-	struct attempt_id id; /* an attempt number that the job never had */
+	struct attempt_id id; /* a new attempt number for the job */
 	const char *pilot;
 	const int *gpus; /* positions in its hello */
 	size_t num_gpus;
 	const void *order; /* copied; for the grant */
 	size_t order_size;
 	unsigned losses;   /* see struct restored_attempt */
-	int64_t needed_ms; /* how long the attempt may take: its timeout or what similar ones took; 0: not known */
+	int64_t needed_ms; /* how long the attempt may take: its timeout, or the duration of similar attempts; 0:
+			      unknown */
 };
 
 struct coordinator_event {
@@ -132,7 +134,7 @@ enum write_kind {
 	WRITE_LOST,  /* end: `interrupted` with REASON_PILOT_LOST; if `hold`, followed by `hold` of the job in the same
 			write */
 	WRITE_PILOT, /* pilot: lease, until, node, slurm_job */
-	WRITE_PILOT_GONE, /* pilot: with "status":"gone"; it is not restored any more */
+	WRITE_PILOT_GONE, /* pilot: with "status":"gone"; it is no longer restored */
 };
 
 struct coordinator_write {
@@ -145,19 +147,19 @@ struct coordinator_write {
 	const char *node;
 	uint64_t slurm_job;
 	int64_t started_ms;
-	int64_t lease_ms;     /* WRITE_PILOT: the largest that it was granted */
-	int64_t remaining_ms; /* WRITE_PILOT: until its own end; -1: never. `until` in the journal is for people */
+	int64_t lease_ms;     /* WRITE_PILOT: the largest lease that it was granted */
+	int64_t remaining_ms; /* WRITE_PILOT: until its own end; -1: never. `until` in the journal is informational */
 	const int *gpus;
 	size_t num_gpus;
 };
 
-/* By what a pilot was proven dead. */
+/* Proof that a pilot is dead. */
 enum death_proof {
 	PROOF_NONE = 0,
 	PROOF_LEASE, /* (a) its lease and the margin have passed since the last answer to it */
 	PROOF_UNTIL, /* (b) its own end has passed */
-	PROOF_BOOT,  /* (c) its node was started later than the pilot */
-	PROOF_SLURM, /* (d) its Slurm job is over */
+	PROOF_BOOT,  /* (c) its node booted after the pilot started */
+	PROOF_SLURM, /* (d) its Slurm job has ended */
 };
 
 /* "lease", … */
@@ -165,24 +167,24 @@ const char *death_proof_name(enum death_proof proof);
 
 enum coordinator_action_kind {
 	COORDINATOR_SEND = 1,    /* `frame` through `connection` */
-	COORDINATOR_CLOSE,       /* `connection`, after what was sent */
+	COORDINATOR_CLOSE,       /* `connection`, after all queued frames */
 	COORDINATOR_WRITE,       /* `write` */
 	COORDINATOR_CHECK,       /* the epoch; `number` for the answer */
-	COORDINATOR_READ_OUTBOX, /* open the outbox of `pilot` again and read it: not through a descriptor that is open
+	COORDINATOR_READ_OUTBOX, /* open the outbox of `pilot` and read it; do not reuse an open descriptor
 				  */
 	COORDINATOR_LIST,        /* ask Slurm for a listing */
 	COORDINATOR_READY, /* `pilot` takes jobs: `gpus` as of its last sample, cpus, host_bytes, remaining_ms. Also
 			      with each sample */
-	COORDINATOR_AWAY,  /* `pilot` takes no more jobs; what runs there still counts as running. `words` */
-	COORDINATOR_GONE,  /* `pilot` is over: its attempts have ended in the journal. `proof`, or PROOF_NONE: it said
-			      bye. result 1: Slurm or the clock had told it to end. `words` */
-	COORDINATOR_BEGAN, /* the attempt `id` runs, with `pid` on its node */
+	COORDINATOR_AWAY,  /* `pilot` takes no more jobs; its attempts still count as running. `words` */
+	COORDINATOR_GONE,  /* `pilot` has ended, and so have its attempts in the journal. `proof`, or PROOF_NONE if it
+			      sent bye. result 1: Slurm or its time limit ended it. `words` */
+	COORDINATOR_BEGAN, /* the attempt `id` is running, with `pid` on its node */
 	COORDINATOR_FREED, /* the GPUs of the attempt `id` are free; its end follows */
 	COORDINATOR_NOT_STARTED, /* `id` of a COORDINATOR_START: nothing was written. Withdraw it from the scheduler;
-				    result says why */
+				    result: the reason */
 	COORDINATOR_RECOVERED,   /* starts are accepted from now on */
-	COORDINATOR_SUPERSEDED,  /* another coordinator has the queue: exit. Nothing is sent or written any more */
-	COORDINATOR_SAY,         /* `words` for people */
+	COORDINATOR_SUPERSEDED,  /* another coordinator owns the queue: exit. Nothing more is sent or written */
+	COORDINATOR_SAY,         /* `words`: a message for the user */
 };
 
 struct coordinator_action {
@@ -209,30 +211,30 @@ struct coordinator_action {
 int coordinator_core_create(const struct coordinator_settings *settings, struct coordinator_core **ret);
 void coordinator_core_destroy(struct coordinator_core *c);
 int coordinator_core_restore_pilot(struct coordinator_core *c, const struct restored_pilot *pilot);
-/* Of a pilot that was restored, or is not known at all: then one without a node is restored, too. */
+/* The attempt's pilot may be restored or unknown; an unknown pilot is restored, too, without a node. */
 int coordinator_core_restore_attempt(struct coordinator_core *c, const struct restored_attempt *attempt);
 int coordinator_core_begin(struct coordinator_core *c, uint64_t now_ns);
 
 /* 0 or -ENOMEM; after -ENOMEM the coordinator must exit: the next one finds everything in the journal. */
 int coordinator_core_handle(struct coordinator_core *c, uint64_t now_ns, const struct coordinator_event *event);
-/* The next action; false: none. Pointers in it are valid until the next coordinator_core_handle(). */
+/* Gets the next action; false if there is none. Pointers in it are valid until the next coordinator_core_handle(). */
 bool coordinator_core_next(struct coordinator_core *c, struct coordinator_action *ret);
-/* When to call again with COORDINATOR_TICK at the latest. */
+/* The latest time for the next call, with COORDINATOR_TICK. */
 uint64_t coordinator_core_wake_ns(const struct coordinator_core *c);
 
-/* Whether starts are accepted. Until then the words of coordinator_core_waits_for() say why not. */
+/* Whether starts are accepted. Until then coordinator_core_waits_for() returns the reason. */
 bool coordinator_core_is_recovered(const struct coordinator_core *c);
-/* "pilot p3 on node7 (its lease ends in 8 min)"; "": nothing. Returns `words`. */
+/* "pilot p3 on node7 (its lease ends in 8 min)"; "" if it waits for nothing. Returns `words`. */
 const char *coordinator_core_waits_for(const struct coordinator_core *c, uint64_t now_ns, char words[FRAME_WORDS_ROOM]);
 
 /* Pilots as `status` and `why` show them. */
 enum pilot_state {
-	PILOT_STATE_EXPECTED = 0, /* from the journal: it has not greeted this coordinator */
+	PILOT_STATE_EXPECTED = 0, /* from the journal: it has not connected to this coordinator */
 	PILOT_STATE_JOINING,      /* its record is being written */
 	PILOT_STATE_READY,
-	PILOT_STATE_ENDING, /* it takes nothing new */
-	PILOT_STATE_AWAY,   /* not connected, or silent: it may live */
-	PILOT_STATE_DEAD,   /* proven; its outbox is being read, its attempts are being ended */
+	PILOT_STATE_ENDING, /* it takes no new jobs */
+	PILOT_STATE_AWAY,   /* not connected, or silent: it may be alive */
+	PILOT_STATE_DEAD,   /* proven dead; its outbox is being read, its attempts are being ended */
 	PILOT_STATE_GONE,
 };
 
@@ -244,16 +246,16 @@ struct pilot_info {
 	const char *node;
 	uint64_t slurm_job;
 	enum pilot_state state;
-	uint64_t heard_ns; /* the last frame; 0: none */
-	uint64_t dead_ns;  /* when the lease proves it dead at the latest */
+	uint64_t heard_ns; /* time of the last frame; 0: none */
+	uint64_t dead_ns;  /* the latest time at which the lease proves it dead */
 	size_t num_attempts;
 	size_t num_gpus;
 };
 
 size_t coordinator_core_num_pilots(const struct coordinator_core *c);
-/* Attempts that are being started, may run, or whose end is being written. */
+/* Number of attempts that are being started, may run, or whose end is being written. */
 size_t coordinator_core_num_attempts(const struct coordinator_core *c);
-/* The `index`th pilot that is not gone; false: there is none. */
+/* The `index`th pilot that is not gone; false if there is none. */
 bool coordinator_core_pilot(const struct coordinator_core *c, size_t index, struct pilot_info *ret);
 
 #endif

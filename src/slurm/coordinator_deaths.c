@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * When a pilot is dead. Each rule has a false proof behind it: a node that Slurm had given up while the processes on it
- * lived on, a slurmctld that came back with an old state, an answer that was empty because it was late.
+ * Rules that decide when a pilot is dead. Each rule prevents a known false proof: a node that Slurm had marked down
+ * while its processes were still running, a slurmctld that restarted with an old state, an answer that was empty
+ * because it was late.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,9 +13,9 @@
 #define OUTBOX_NS    (2 * NS_PER_S)
 #define LIST_NS      (20 * NS_PER_S)
 #define LIST_AWAY_NS (5 * NS_PER_S)
-/* Between two listings so far apart a node can be given up by Slurm and come back. */
+/* Between two listings this far apart, Slurm can mark a node down and return it to service. */
 #define LIST_GAP_NS (30 * NS_PER_S)
-/* A boot time and a start time are compared that were taken from the same clock, which may have been adjusted since. */
+/* Boot time and start time come from the same clock, but it may have been adjusted in between. */
 #define BOOT_SLACK_MS 60000
 
 uint64_t coordinator_lease_proof_ns(const struct coordinator_core *c, const struct known_pilot *p)
@@ -22,7 +23,7 @@ uint64_t coordinator_lease_proof_ns(const struct coordinator_core *c, const stru
 	return p->acked_ns + (uint64_t)p->lease_ms * NS_PER_MS + coordinator_margin_ns(c, p);
 }
 
-/* After a restart; 0: there was none. A pilot whose lease has ended cannot connect any more. */
+/* The grace period after a restart; 0: there was no restart. A pilot whose lease has ended can no longer connect. */
 uint64_t coordinator_fence_ns(const struct coordinator_core *c, const struct known_pilot *p)
 {
 	uint64_t grace = (uint64_t)p->lease_ms * NS_PER_MS + coordinator_margin_ns(c, p);
@@ -44,7 +45,7 @@ static void declare_dead(struct known_pilot *p, enum death_proof proof)
 	p->next_outbox_ns = 0;
 }
 
-/* ---- Slurm's word ---------------------------------------------------------------------- */
+/* ---- Slurm's listings ---------------------------------------------------------------------- */
 
 static bool is_relaunched(const struct coordinator_core *c, const struct known_pilot *p, const struct listed_job *job)
 {
@@ -72,7 +73,7 @@ static void follow_job(struct coordinator_core *c, struct known_pilot *p, const 
 		w->valid = w->valid && w->ctld_boot_ms == l->boot_after_ms &&
 			   w->slurmd_start_ms == node->slurmd_start_ms && c->now_ns - w->seen_ns <= LIST_GAP_NS;
 		w->seen_ns = c->now_ns;
-		/* Otherwise the first minute has to pass, or the connection to break. */
+		/* Otherwise wait for the first minute to pass, or for the connection to break. */
 		if (w->valid && may_be_dead(c, p))
 			declare_dead(p, PROOF_SLURM);
 		return;
@@ -93,12 +94,12 @@ static void look_at_boot(struct coordinator_core *c, struct known_pilot *p, cons
 	const struct listed_node *node = *p->node ? listing_find_node(l, p->node) : NULL;
 	if (!node || !p->started_ms || !may_be_dead(c, p))
 		return;
-	/* A clock that was set forward moves the boot time, but does not start slurmd again. */
+	/* Setting the clock forward changes the boot time, but does not restart slurmd. */
 	if (node->boot_ms > p->started_ms + BOOT_SLACK_MS && node->slurmd_start_ms > p->started_ms + BOOT_SLACK_MS)
 		declare_dead(p, PROOF_BOOT);
 }
 
-/* Pilots that Slurm knows and that have not greeted. One that waits in Slurm's queue has no job of ours. */
+/* Whether all pilots that Slurm knows have connected. A pilot that is pending in Slurm runs no job. */
 static bool all_have_greeted(const struct coordinator_core *c, const struct slurm_listing *l)
 {
 	for (size_t i = 0; i < l->num_jobs; i++) {
@@ -161,7 +162,7 @@ static void list(struct coordinator_core *c)
 		away = away || state == PILOT_STATE_AWAY || state == PILOT_STATE_EXPECTED;
 	}
 	uint64_t interval = away ? LIST_AWAY_NS : LIST_NS;
-	/* A pilot that has just gone away is asked for sooner. */
+	/* List sooner if a pilot has just gone away. */
 	if (any && c->next_list_ns > c->now_ns + interval)
 		c->next_list_ns = c->now_ns + interval;
 	if (!any) {

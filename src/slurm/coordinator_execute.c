@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Does what the core decides, and tells it what came of that. */
+/* Executes the actions of the core and reports their results to it. */
 #include "slurm/coordinating.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static void remove_peer(struct coordinator *c, struct coordinator_peer *p)
 static void send_frame(struct coordinator *c, const struct coordinator_action *a)
 {
 	const struct coordinator_peer *p = find_peer(c, a->connection);
-	/* A frame that is not sent is a broken connection, which the core learns of. */
+	/* If sending fails, the connection is broken, and the core is told by DISCONNECTED. */
 	if (p && link_send(p->link, a->frame) == -ENOMEM)
 		coordinating_die(c, -ENOMEM);
 }
@@ -163,7 +163,7 @@ static void pilot_away(struct coordinator *c, const struct coordinator_action *a
 	c->nodes_changed = true;
 	if (gone && c->supply)
 		pilot_supply_gone(c->supply, a);
-	/* Pilots that were released leave without a word. */
+	/* Do not report pilots that leave because they were released. */
 	if (!c->released)
 		coordinating_say(c, a->words);
 }
@@ -201,7 +201,7 @@ static void execute(struct coordinator *c, const struct coordinator_action *a)
 		pilot_away(c, a);
 		break;
 	case COORDINATOR_FREED:
-		/* Whether more may start is not known before the end is. */
+		/* With a limit of failures, nothing may start until the outcome is known. */
 		if (c->options.max_failures == 0)
 			scheduler_end(c->scheduler, a->id.job);
 		c->must_place = true;
@@ -303,7 +303,7 @@ static void on_frame(void *context, struct link *l, const struct frame *f)
 	const struct coordinator_peer *p = peer_of(c, l);
 	if (!p)
 		return;
-	/* The Slurm job was proven with the secret; nobody speaks for another one. */
+	/* The pilot has proven its Slurm job with the secret; it cannot act for another one. */
 	if (f->kind == FRAME_HELLO && f->hello.slurm_job != link_slurm_job(l)) {
 		on_closed(c, l, -EBADMSG);
 		return;

@@ -19,7 +19,7 @@
 #include "slurm/node_keeper.h"
 
 #define MOST_AT_ONCE 4
-/* A hook that could not be begun is tried again so soon. */
+/* Delay before a hook that could not be started is retried. */
 #define AGAIN_NS NS_PER_S
 
 struct coordinator_hooks {
@@ -85,7 +85,7 @@ void coordinator_hooks_failed(void *context, const struct job *job, const struct
 	coordinating_say(context, text_string(&words));
 }
 
-/* ---- Which are due ---------------------------------------------------------------------- */
+/* ---- Due hooks ---------------------------------------------------------------------- */
 
 static bool is_foreign(const struct coordinator_hooks *hooks, const struct due_hook *h)
 {
@@ -133,7 +133,7 @@ static void pause_hooks(struct coordinator_hooks *hooks)
 static void on_note(void *context, struct node_keeper *k, const struct keeper_note *note)
 {
 	struct coordinator_hooks *hooks = context;
-	/* The fence was raised: the journal is read, and the hook is handed out again. */
+	/* The fence was raised: read the journal and hand out the hook again. */
 	if (note->kind == KEEPER_NOTE_REFUSED && note->code != -ESTALE)
 		pause_hooks(hooks);
 	if (note->kind == KEEPER_NOTE_READY)
@@ -141,7 +141,7 @@ static void on_note(void *context, struct node_keeper *k, const struct keeper_no
 	hooks->coordinator->must_read = true;
 }
 
-/* Its hook is still due, if it wrote no outcome. */
+/* If the keeper wrote no outcome, its hook is still due. */
 static void on_gone(void *context, struct node_keeper *k)
 {
 	struct coordinator_hooks *hooks = context;
@@ -191,7 +191,7 @@ static void give_up(struct coordinator *c, const struct due_hook *h)
 
 /* ---- Handing out ------------------------------------------------------------------------ */
 
-/* Marks no more than can be handed out: thousands may be due. */
+/* Marks only as many as can be handed out: thousands may be due. */
 static size_t find_lost(struct coordinator *c, size_t room)
 {
 	size_t n = 0;
@@ -223,8 +223,8 @@ void coordinator_hooks_run(struct coordinator *c)
 	c->hooks->pause_until_ns = 0;
 	if (busy >= MOST_AT_ONCE || find_lost(c, MOST_AT_ONCE - busy) == 0)
 		return;
-	/* A keeper that died since the journal was read may have written that the hook ran; and orders need the fence
-	 * of now. What was not read in time is tried again with the next event. */
+	/* A keeper that died since the journal was read may have recorded that the hook ran, and orders need the
+	 * current fence. Lines that could not be read now are read at the next event. */
 	if (coordinator_journal_check(c->journal, &c->error) == 0 &&
 		coordinator_journal_read(c->journal, &c->error) == 0)
 		hand_out_found(c);

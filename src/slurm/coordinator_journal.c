@@ -22,7 +22,7 @@ struct coordinator_journal {
 	struct machine here;
 	int lock_fd; /* runner.lock */
 	uint64_t epoch;
-	uint64_t fence; /* under which the epoch was last seen to be ours */
+	uint64_t fence; /* the fence at which the epoch was last seen to be ours */
 	bool loading;   /* the journal is being read from its beginning */
 };
 
@@ -42,7 +42,7 @@ static void on_hook_failed(void *context, const struct job *job, const struct re
 		c->options.on_hook_failed(c->options.context, job, outcome);
 }
 
-/* 1: another file, or another order of its lines. */
+/* Returns 1 if the file was replaced or its lines were reordered. */
 static int read_lines(struct coordinator_journal *c)
 {
 	struct damage_check check;
@@ -80,7 +80,8 @@ int coordinator_journal_read(struct coordinator_journal *c, struct gd_error *err
 	return 0;
 }
 
-/* Locks, reads all, and says whether the queue is still ours: 0 or -ESTALE. Locked also on -ESTALE. */
+/* Locks and reads the journal. Returns 0 if the queue is still ours, otherwise -ESTALE. Stays locked on -ESTALE, too.
+ */
 static int lock_and_judge(struct coordinator_journal *c, bool *ret_locked, struct gd_error *err)
 {
 	int e = journal_lock(c->journal, err);
@@ -100,7 +101,7 @@ int coordinator_journal_check(struct coordinator_journal *c, struct gd_error *er
 {
 	uint64_t fence;
 	bool locked = false;
-	/* The line may be just being written: then the lock is waited for. */
+	/* If a line is being written right now, wait for the lock. */
 	if (journal_peek_fence(c->journal, &fence) == 0 && fence == c->fence)
 		return 0;
 	int e = lock_and_judge(c, &locked, err);
@@ -111,14 +112,14 @@ int coordinator_journal_check(struct coordinator_journal *c, struct gd_error *er
 
 /* ---- Writing ---------------------------------------------------------------------------- */
 
-/* The scheduler decided on the job as it was read then. */
+/* The job may have changed since the scheduler's decision. */
 static bool may_start(const struct coordinator_journal *c, const struct attempt_id *id)
 {
 	const struct job *job = jobs_find(&c->jobs, id->job);
 	return job && job->state == JOB_PENDING && !c->jobs.paused && id->attempt >= job_next_attempt(job);
 }
 
-/* An earlier coordinator wrote the end of this attempt, and did not live to acknowledge it. */
+/* An earlier coordinator wrote the end of this attempt and died before it could acknowledge it. */
 static bool has_end(const struct coordinator_journal *c, const struct attempt_id *id)
 {
 	const struct job *job = jobs_find(&c->jobs, id->job);
@@ -203,7 +204,8 @@ static void write_lines(const struct coordinator_journal *c, struct text *t, con
 	}
 }
 
-/* An end that a pilot has reported counts whoever writes it; so it is also written if the journal cannot be read. */
+/* An end that a pilot has reported is valid whichever coordinator writes it, so it is written even if the journal
+ * cannot be read. */
 int coordinator_journal_append(struct coordinator_journal *c, const struct coordinator_write *w,
 	const struct start_details *details, struct gd_error *err)
 {
@@ -239,7 +241,7 @@ static bool has_pilots(const struct jobs *js)
 	return false;
 }
 
-/* Locks between hosts may not work: then that coordinator may live, too. */
+/* Locks between hosts may not work, so the other coordinator may still be alive. */
 static int check_host(const struct coordinator_journal *c, struct gd_error *err)
 {
 	const char *host = c->jobs.epoch_host;
@@ -263,7 +265,8 @@ static int append_coordinator(struct coordinator_journal *c, struct gd_error *er
 
 static int take_over(struct coordinator_journal *c, struct gd_error *err)
 {
-	/* The first lock recovers and converts what has to be. All but the last lines are read without it. */
+	/* The first lock recovers and converts the journal if needed. All but the last lines are read without the lock.
+	 */
 	int e = journal_lock(c->journal, err);
 	if (e < 0)
 		return e;

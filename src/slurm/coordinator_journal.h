@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The journal of a queue as its coordinator has it: what coordinator_core.h asks of its caller.
+ * The journal of a queue for its coordinator: implements the journal operations that coordinator_core.h requires.
  *
  *     coordinator_journal_open(): takes runner.lock, reads all, raises the fence, appends and syncs `coordinator`
- *     coordinator_journal_restore(): tells the core what the journal says
+ *     coordinator_journal_restore(): restores the core from the journal
  *     in each round of the loop:
- *             coordinator_journal_read(): what others have appended; calls on_change
+ *             coordinator_journal_read(): reads new lines of other processes; calls on_change
  *             coordinator_journal_append(), for each COORDINATOR_WRITE
  *             coordinator_journal_sync(), then COORDINATOR_WRITTEN for each that was appended
  *
- * The fence is also raised by `cancel`, `hold` and the like, which do not take the queue away. So when the fence has
- * changed, the journal is read to its end under the append lock, and the epoch that stands there decides.
+ * The fence is also raised by `cancel`, `hold` and similar commands, which do not take over the queue. So when the
+ * fence has changed, the journal is read to its end under the append lock, and the epoch found there decides.
  */
 #ifndef SLURM_COORDINATOR_JOURNAL_H
 #define SLURM_COORDINATOR_JOURNAL_H
@@ -23,70 +23,70 @@
 struct coordinator_journal;
 
 struct coordinator_journal_options {
-	struct journal *journal; /* stays the caller's, and open longer than this */
-	int64_t lease_ms;        /* that this coordinator will grant */
-	bool takeover;           /* also if pilots of a coordinator on another host may live */
+	struct journal *journal; /* owned by the caller; must stay open longer than this */
+	int64_t lease_ms;        /* the lease that this coordinator will grant */
+	bool takeover;           /* even if pilots of a coordinator on another host may be alive */
 	/*
-	 * After a change of a job, as in struct jobs; not while the whole journal is read. Also from inside
-	 * coordinator_journal_append() and coordinator_journal_check().
+	 * Called after a job has changed, as in struct jobs, but not while the whole journal is read. Also called
+	 * inside coordinator_journal_append() and coordinator_journal_check().
 	 */
 	void (*on_change)(void *context, struct job *job, int old_state);
 	/* As in struct jobs; not while the whole journal is read. */
 	void (*on_hook_failed)(void *context, const struct job *job, const struct record *outcome);
-	/* The journal was read from its beginning: all pointers to jobs of before are gone. */
+	/* The journal was read again from its start: all earlier pointers to jobs are invalid. */
 	void (*on_reload)(void *context);
 	void *context;
 };
 
 /*
- * -EBUSY, without words: *ret_holder runs the queue. -EREMOTE: pilots of a coordinator on another host may live.
- * Neither on_change nor on_reload is called.
+ * -EBUSY, without a message: *ret_holder runs the queue. -EREMOTE: pilots of a coordinator on another host may be
+ * alive. Neither on_change nor on_reload is called.
  */
 int coordinator_journal_open(const struct coordinator_journal_options *options, struct coordinator_journal **ret,
 	pid_t *ret_holder, struct gd_error *err);
-/* Gives up runner.lock. NULL is fine. */
+/* Releases runner.lock. NULL is allowed. */
 void coordinator_journal_close(struct coordinator_journal *c);
 
 /*
- * Gives up runner.lock under the append lock if is_over() says so after all was read: 1; 0: there is more to do. An
- * `add` that is not seen here finds that nobody runs the queue.
+ * Reads the journal under the append lock; if is_over() then returns true, releases runner.lock and returns 1;
+ * otherwise returns 0. An `add` that comes too late to be read here finds that the queue has no runner.
  */
 int coordinator_journal_leave(
 	struct coordinator_journal *c, bool (*is_over)(void *context), void *context, struct gd_error *err);
 
 const struct jobs *coordinator_journal_jobs(const struct coordinator_journal *c);
-/* Epoch and largest lease for coordinator_core_create(); the rest is as it was. */
+/* Sets epoch and largest lease for coordinator_core_create(); other fields are unchanged. */
 void coordinator_journal_settings(const struct coordinator_journal *c, struct coordinator_settings *settings);
-/* Pilots that are not gone, and attempts on pilots that run: 0 or -ENOMEM. */
+/* Restores pilots that are not gone and running attempts on pilots. Returns 0 or -ENOMEM. */
 int coordinator_journal_restore(const struct coordinator_journal *c, struct coordinator_core *core);
-/* How often the job was lost with its pilot. */
+/* How many times the job was lost with its pilot. */
 unsigned coordinator_journal_losses(const struct job *job);
 
 int coordinator_journal_read(struct coordinator_journal *c, struct gd_error *err);
 
-/* What a `start` says that the core does not know. */
+/* Details of a `start` line that the core does not know. */
 struct start_details {
 	const int *gpus; /* as the driver of the node numbers them */
 	size_t num_gpus;
 	const char *log;       /* absolute */
-	int retries;           /* the default of this coordinator, for a job that does not set them */
-	const char *on_finish; /* the same; or NULL */
+	int retries;           /* the coordinator's default, for a job that does not set them */
+	const char *on_finish; /* likewise a default; or NULL */
 };
 
 /*
- * Appends what the core asked for. 0: it stands in the journal, maybe since an earlier coordinator, and is not synced
- * yet. Otherwise nothing does: -ESTALE: another coordinator has the queue; -ECANCELED: the job is not pending any more,
- * or the queue is paused; or why it could not be written. details: of WRITE_START, otherwise NULL.
+ * Appends a line that the core requested. 0: the line is in the journal, perhaps written by an earlier coordinator, and
+ * is not synced yet. Otherwise the line is not there: -ESTALE: another coordinator owns the queue; -ECANCELED: the job
+ * is no longer pending, or the queue is paused; or the write error. details: for WRITE_START, otherwise NULL.
  */
 int coordinator_journal_append(struct coordinator_journal *c, const struct coordinator_write *w,
 	const struct start_details *details, struct gd_error *err);
-/* All that was appended survives a power cut. */
+/* After it, all appended lines survive a power cut. */
 int coordinator_journal_sync(struct coordinator_journal *c, struct gd_error *err);
 /* The name of this host. */
 const char *coordinator_journal_host(const struct coordinator_journal *c);
-/* Under which the queue was last seen to be ours: for orders to keepers of this host. */
+/* The fence at which the queue was last seen to be ours: for orders to keepers of this host. */
 uint64_t coordinator_journal_fence(const struct coordinator_journal *c);
-/* For COORDINATOR_CHECKED: 0, -ESTALE, or why it is not known. */
+/* The result for COORDINATOR_CHECKED: 0, -ESTALE, or the error of the check. */
 int coordinator_journal_check(struct coordinator_journal *c, struct gd_error *err);
 
 #endif

@@ -39,12 +39,13 @@ int coordinator_order_write(const struct job *job, const struct order_defaults *
 {
 	const struct job_wish *w = job->wish;
 	cleanup_(text_finish) struct text payload = {0};
-	/* The hook is run by whoever runs the queue, and GPUs are not claimed inside an allocation. */
+	/* The coordinator runs the hook, and GPUs are not claimed inside an allocation. */
 	const char *const strings[] = {job->command, w->cwd ? w->cwd : d->cwd, w->env ? w->env : d->env,
 		coordinator_order_log_dir(job, d), "", job->name, "", ""};
 	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
 		put_string(&payload, strings[i]);
-	/* A job that was added by a job of an array has its environment: without an index, it must not keep that one.
+	/* A job added by an array job inherits its environment; unless it has an index of its own, remove the inherited
+	 * one.
 	 */
 	text_append_string(&payload, "GPUQ_ARRAY_INDEX");
 	if (job->array_index >= 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a pilot is told to execute: the order of a grant, see node_jobs.h. */
+/* Writes the order of a grant, which tells a pilot what to execute; see node_jobs.h. */
 #ifndef SLURM_COORDINATOR_ORDER_H
 #define SLURM_COORDINATOR_ORDER_H
 
@@ -17,14 +17,14 @@ struct order_defaults {
 	int64_t max_log_bytes; /* 0: no limit */
 	enum log_access log_access;
 	bool log_accepted; /* other users may change log_dir */
-	/* Of jobs that have none of their own; filled by coordinator_order_surroundings(). */
+	/* For jobs that have none of their own; filled by coordinator_order_surroundings(). */
 	char env[HASH_TEXT];
 	char *cwd;
 };
 
-/* The environment of this process is kept beside the journal; the directory is that of the journal. */
+/* Stores the environment of this process beside the journal; the directory is that of the journal. */
 int coordinator_order_surroundings(const struct journal *j, struct order_defaults *d, struct gd_error *err);
-/* The directory in which the log of an attempt of the job is. */
+/* The log directory of the job's attempts. */
 const char *coordinator_order_log_dir(const struct job *job, const struct order_defaults *d);
 int64_t coordinator_order_timeout_ms(const struct job *job, const struct order_defaults *d);
 /* 0 or -ENOMEM. */

@@ -8,7 +8,7 @@
 #include "slurm/coordinator_private.h"
 
 #define RETRY_NS NS_PER_S
-/* A check that was not answered is asked for again. */
+/* Repeat a check that was not answered after this time. */
 #define CHECK_NS (5 * NS_PER_S)
 
 struct known_pilot *coordinator_find_pilot(const struct coordinator_core *c, const char *name)
@@ -46,7 +46,7 @@ static bool is_over(const struct known_pilot *p)
 	return p->state == PILOT_STATE_DEAD || p->state == PILOT_STATE_GONE;
 }
 
-/* ---- Told to the scheduler ------------------------------------------------------------- */
+/* ---- Reports to the scheduler ------------------------------------------------------------- */
 
 static int64_t remaining_ms(const struct coordinator_core *c, const struct known_pilot *p)
 {
@@ -264,7 +264,7 @@ static void take_gpus(struct coordinator_core *c, struct known_pilot *p, const s
 		memcpy(p->gpus, gpus, count * sizeof(*gpus));
 }
 
-/* NULL: the hello was answered, or is to be ignored. */
+/* NULL: the hello was answered or ignored. */
 static struct known_pilot *admit(struct coordinator_core *c, const struct coordinator_event *e)
 {
 	const struct frame_hello *h = &e->frame->hello;
@@ -285,7 +285,7 @@ static struct known_pilot *admit(struct coordinator_core *c, const struct coordi
 		close_connection(c, e->connection);
 		return NULL;
 	}
-	/* Its record was synced before it was ever welcomed: it was taken for dead by an earlier coordinator. */
+	/* Its record was synced before its first welcome, so an earlier coordinator has declared it dead. */
 	if (!p && h->last_epoch) {
 		refuse(c, e, REFUSAL_DEAD, "the journal does not know this pilot any more");
 		return NULL;
@@ -359,7 +359,7 @@ static void on_bye(struct coordinator_core *c, struct known_pilot *p)
 	lose_connection(c, p);
 	close_connection(c, connection);
 	if (!idle)
-		return; /* it contradicts itself: only proof will do */
+		return; /* the pilot contradicts itself: wait for proof */
 	p->proof = PROOF_NONE;
 	p->state = PILOT_STATE_DEAD;
 	p->outbox_done = true;
@@ -426,7 +426,7 @@ void coordinator_step_pilots(struct coordinator_core *c)
 	for (size_t i = 0; i < c->num_pilots; i++) {
 		struct known_pilot *p = c->pilots[i];
 		uint64_t silence = (uint64_t)c->settings.silence_ms * NS_PER_MS;
-		/* It waits for its record, and has nothing to say before the welcome. */
+		/* The pilot waits for its record and sends nothing before the welcome. */
 		if (p->state == PILOT_STATE_JOINING && (p->write || p->retry_ns))
 			p->heard_ns = c->now_ns;
 		if (p->connection && c->now_ns >= p->heard_ns + silence) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the journal says of jobs, and which of them start where. */
+/* Jobs from the journal, and on which pilots they start. */
 #include "slurm/coordinating.h"
 
 #include <errno.h>
@@ -81,7 +81,7 @@ void coordinating_on_change(void *context, struct job *job, int old)
 		scheduler_reopen(c->scheduler, job);
 	if (old == JOB_RUNNING && job->state != JOB_RUNNING)
 		scheduler_end(c->scheduler, job->id);
-	/* One that was handed out is in the core's hands: its write is refused, and then it is withdrawn. */
+	/* If the job was already handed to the core, its write is refused, and then it is withdrawn. */
 	if (old == JOB_PENDING && !scheduler_has(c->scheduler, job->id))
 		scheduler_remove(c->scheduler, job);
 	if (job->state == JOB_PENDING)
@@ -94,7 +94,7 @@ void coordinating_on_change(void *context, struct job *job, int old)
 		count_end(c, job);
 		enqueue_all(c, scheduler_release(c->scheduler, job));
 	}
-	/* What the coordinator itself has failed names its hook; what others cancel does not. */
+	/* Jobs that the coordinator itself has failed name their hook; jobs cancelled by other processes do not. */
 	if (job->state == JOB_CANCELLED && old != JOB_RUNNING && old >= 0 && !job->reason)
 		coordinator_hooks_add(c, job);
 	if (c->options.watch && c->options.watch->changed)
@@ -102,7 +102,7 @@ void coordinating_on_change(void *context, struct job *job, int old)
 	c->must_place = true;
 }
 
-/* The journal was pruned: the same jobs, in another memory. */
+/* The journal was pruned: same jobs, new addresses. */
 void coordinating_on_reload(void *context)
 {
 	struct coordinator *c = context;

@@ -7,14 +7,14 @@
 #include "slurm/attempt_table.h"
 #include "slurm/coordinator_core.h"
 
-/* What a pilot waits for: the answer to a hello or heartbeat. */
+/* State of the answer to a pilot's hello or heartbeat. */
 enum answer_state {
 	ANSWER_NONE,
-	ANSWER_WAITING,  /* it came after the check that is under way had begun */
-	ANSWER_CHECKING, /* the check under way will do */
+	ANSWER_WAITING,  /* it arrived after the current check had started */
+	ANSWER_CHECKING, /* the current check covers it */
 };
 
-/* The Slurm job of a pilot, as long as listings saw nothing that spoils proof (d). */
+/* The Slurm job of a pilot, while no listing has invalidated proof (d). */
 struct slurm_watch {
 	bool valid;
 	int64_t ctld_boot_ms, slurmd_start_ms;
@@ -29,27 +29,28 @@ struct known_pilot {
 	bool restored;       /* from the journal */
 	bool greeted;        /* this coordinator has welcomed it */
 	bool recorded;       /* its record of this epoch is synced */
-	bool ready_told;     /* COORDINATOR_READY is the last that was said */
-	bool release, ended; /* asked to leave; it has said that it is about to end */
+	bool ready_told;     /* the last report was COORDINATOR_READY */
+	bool release, ended; /* asked to leave; it has reported that it is about to end */
 	uint64_t connection; /* 0: none */
 	uint64_t session;
 	uint64_t heard_ns;
-	uint64_t acked_ns; /* the last welcome or renewal; for a restored pilot the begin of this coordinator */
-	int64_t lease_ms;  /* the largest that it was ever granted */
-	uint64_t end_ns;   /* it ends itself at this time at the latest; 0: never, or not known */
+	uint64_t acked_ns; /* the last welcome or renewal; for a restored pilot the start of this coordinator */
+	int64_t lease_ms;  /* the largest lease that it was ever granted */
+	uint64_t end_ns;   /* it ends by itself by this time; 0: never, or unknown */
 	uint64_t pause_until_ns;
 	enum answer_state answer;
-	uint64_t heartbeat; /* to be answered; 0: the hello */
+	uint64_t heartbeat; /* the heartbeat to answer; 0: the hello */
 	struct slurm_watch watch;
 	enum death_proof proof;
 	bool outbox_done;
 	uint64_t next_outbox_ns;
-	uint64_t write; /* of its record; 0: none is under way */
+	uint64_t write; /* write of its record; 0: none in progress */
 	enum write_kind write_kind;
-	uint64_t retry_ns; /* the write failed and is to be repeated; 0: no */
+	uint64_t retry_ns; /* when to repeat a failed write; 0: none failed */
 	uint32_t cpus;
 	uint64_t host_bytes;
-	struct attempt_id *strays; /* of the last hello: running, but the journal does not know them as such */
+	struct attempt_id
+		*strays; /* attempts of the last hello that run on the pilot but not according to the journal */
 	size_t num_strays, strays_capacity;
 	struct frame_gpu *gpus;
 	size_t num_gpus;
@@ -59,7 +60,7 @@ enum tracked_stage {
 	ATTEMPT_WRITING, /* its start is being synced */
 	ATTEMPT_SYNCED,  /* its grant waits for the welcome */
 	ATTEMPT_GRANTED,
-	ATTEMPT_RUNNING, /* it may run: the pilot said so, or the journal does */
+	ATTEMPT_RUNNING, /* it may run, according to the pilot or the journal */
 	ATTEMPT_CLOSING, /* its end, void or loss is being synced */
 };
 
@@ -67,8 +68,8 @@ struct granted_attempt {
 	struct attempt_id id;
 	struct known_pilot *pilot;
 	enum tracked_stage stage;
-	bool begun;              /* the pilot said so */
-	enum cancel_mode cancel; /* wanted before the grant left; 0: not */
+	bool begun;              /* reported by the pilot */
+	enum cancel_mode cancel; /* requested before the grant was sent; 0: none */
 	unsigned losses;
 	uint64_t write;
 	enum write_kind write_kind;
@@ -98,14 +99,14 @@ struct coordinator_core {
 	uint64_t now_ns, begin_ns;
 	int error;
 	bool begun, recovered, leaving, superseded;
-	bool listed_all; /* a listing since the begin has shown no pilot that has not greeted */
+	bool listed_all; /* a listing since the start has shown no pilot that has not connected */
 	struct known_pilot **pilots;
 	size_t num_pilots, pilots_capacity;
 	struct granted_attempt **attempts;
 	size_t num_attempts, attempts_capacity;
-	struct attempt_table ended; /* the highest attempt of each job that is known to be over */
-	uint64_t writes;            /* numbers given */
-	uint64_t checks, check;     /* numbers given; the one under way, or 0 */
+	struct attempt_table ended; /* the highest attempt of each job that is known to have ended */
+	uint64_t writes;            /* last number given */
+	uint64_t checks, check;     /* last number given; the check in progress, or 0 */
 	uint64_t check_ns;          /* when it began */
 	uint64_t next_list_ns;
 	struct coordinator_queued *first, **last, *given;
@@ -114,7 +115,7 @@ struct coordinator_core {
 /* ---- coordinator_core.c ---- */
 struct coordinator_queued *coordinator_push(
 	struct coordinator_core *c, enum coordinator_action_kind kind, const struct known_pilot *p, size_t memory);
-/* A frame for a connected pilot. NULL: no memory. */
+/* A frame for a connected pilot. NULL if out of memory. */
 struct coordinator_queued *coordinator_push_frame(
 	struct coordinator_core *c, const struct known_pilot *p, enum frame_kind kind, size_t memory);
 struct coordinator_queued *coordinator_push_write(
@@ -129,17 +130,17 @@ void coordinator_on_begun(struct coordinator_core *c, struct known_pilot *p, con
 void coordinator_on_reject(struct coordinator_core *c, struct known_pilot *p, const struct frame_reject *f);
 void coordinator_on_freed(struct coordinator_core *c, const struct known_pilot *p, struct attempt_id id);
 void coordinator_on_end(struct coordinator_core *c, struct known_pilot *p, const struct frame_end *end);
-/* A write is over; false: it was not an attempt's. */
+/* A write has finished; false if it does not belong to an attempt. */
 bool coordinator_attempt_written(struct coordinator_core *c, uint64_t number, int result);
-/* The attempts that a hello lists, and those that it does not. */
+/* Compares the attempts in a hello with those of the core. */
 void coordinator_reconcile(struct coordinator_core *c, struct known_pilot *p, const struct frame_hello *hello);
-/* The pilot was welcomed: grants whose start is synced leave. */
+/* The pilot was welcomed: sends the grants whose start is synced. */
 void coordinator_grant_synced(struct coordinator_core *c, struct known_pilot *p);
-/* The pilot is away: grants that did not leave never will. */
+/* The pilot is away: voids the grants that were not sent. */
 void coordinator_void_synced(struct coordinator_core *c, struct known_pilot *p);
-/* The pilot has said bye: what was granted and not begun never will be. True: nothing of it can run. */
+/* The pilot has sent bye: voids attempts that were granted and not begun. True: none of its attempts can run. */
 bool coordinator_void_granted(struct coordinator_core *c, struct known_pilot *p);
-/* The pilot is dead, and these are all ends of its outbox. */
+/* The pilot is dead, and `ends` are all ends of its outbox. */
 void coordinator_lose_attempts(
 	struct coordinator_core *c, struct known_pilot *p, const struct frame_end *ends, size_t num_ends);
 size_t coordinator_count_attempts(const struct coordinator_core *c, const struct known_pilot *p);
@@ -149,7 +150,7 @@ void coordinator_finish_attempts(struct coordinator_core *c);
 
 /* ---- coordinator_pilots.c ---- */
 struct known_pilot *coordinator_find_pilot(const struct coordinator_core *c, const char *name);
-/* NULL: no memory. */
+/* NULL if out of memory. */
 struct known_pilot *coordinator_add_pilot(struct coordinator_core *c, const char *name);
 void coordinator_on_frame(struct coordinator_core *c, const struct coordinator_event *e);
 void coordinator_on_disconnected(struct coordinator_core *c, uint64_t connection);
@@ -164,7 +165,7 @@ void coordinator_on_listed(struct coordinator_core *c, const struct slurm_listin
 void coordinator_on_outbox(struct coordinator_core *c, const struct coordinator_event *e);
 /* When the lease proves the pilot dead. */
 uint64_t coordinator_lease_proof_ns(const struct coordinator_core *c, const struct known_pilot *p);
-/* No pilot is declared dead before; 0: any time. */
+/* The pilot is not declared dead before this time; 0: any time. */
 uint64_t coordinator_fence_ns(const struct coordinator_core *c, const struct known_pilot *p);
 void coordinator_step_deaths(struct coordinator_core *c);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `gpuq why`, `status`, `top` and the page need to know of a coordinator: the inputs of its scheduler, as a runner
- * publishes them (queue/runner/published.h), and the link `latest` beside the logs.
+ * Publishes what `gpuq why`, `status`, `top` and the web page need to know about a coordinator: the inputs of its
+ * scheduler, as a runner publishes them (queue/runner/published.h), and the link `latest` beside the logs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +15,13 @@
 #include "slurm/coordinating.h"
 #include "slurm/pilot_supply.h"
 
-/* So often at most, while jobs start and end. */
+/* Shortest interval while jobs start and end. */
 #define PUBLISH_NS (200 * NS_PER_MS)
-/* A large cluster is published less often, so that this takes a hundredth of the time at most. */
+/* Large clusters are published less often, so that publishing takes at most a hundredth of the time. */
 #define PUBLISH_SHARE  100
 #define PUBLISH_MAX_NS (2 * NS_PER_S)
 
-/* Why nothing starts at all; "": it does. */
+/* The reason why no job can start; "" if jobs can start. */
 static const char *pause_words(const struct coordinator *c, char words[FRAME_WORDS_ROOM])
 {
 	if (c->interrupts)
@@ -47,7 +47,7 @@ static void fill(const struct coordinator *c, struct published *p)
 		pilot_supply_words(c->supply, p->note);
 }
 
-/* If it cannot be written, what is there is out of date at worst; the next change tries again. */
+/* If writing fails, the published file is out of date; the next change tries again. */
 static void write_inputs(struct coordinator *c, const struct published *p)
 {
 	cleanup_(text_finish) struct text t = {0};
@@ -78,7 +78,7 @@ uint64_t coordinating_publish(struct coordinator *c)
 	struct published p;
 	uint64_t now = clock_now_ns();
 	bool changed = !last->next_ns || last->generation != scheduler_generation(c->scheduler) || last->latest;
-	/* Words change with seconds that pass, too; those are not published for themselves. */
+	/* The message also changes with every second; do not publish for that alone. */
 	if (!changed || now >= last->next_ns)
 		fill(c, &p);
 	if (!changed && strcmp(p.pause, last->pause) == 0 && strcmp(p.note, last->note) == 0)
@@ -95,6 +95,6 @@ uint64_t coordinating_publish(struct coordinator *c)
 
 void coordinating_publish_end(struct coordinator *c)
 {
-	/* The file stays: its PID shows that it is out of date. */
+	/* The file is kept: its PID shows that it is out of date. */
 	link_latest(c);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Pilots follow the work: what the queue needs of Slurm, and when the coordinator can leave. */
+/* Requests pilots from Slurm according to the jobs of the queue, and decides when the coordinator can exit. */
 #include "base/clock.h"
 #include "slurm/coordinating.h"
 #include "slurm/coordinator_hooks.h"
 #include "slurm/pilot_supply.h"
 
-/* Pilots that fail in a row before a coordinator that ends with its jobs gives up. */
+/* Number of consecutive pilot failures after which a coordinator that exits with its last job gives up. */
 #define GIVE_UP 6
-/* How often Slurm's side is looked at, while jobs run. */
+/* How often the supply of pilots is checked while jobs run. */
 #define SUPPLY_NS (50 * NS_PER_MS)
 
 /* ---- Pilots from Slurm ------------------------------------------------------------------ */
@@ -52,7 +52,7 @@ static void tell_need(void *context, const struct placement_need *need, size_t n
 	pilot_supply_need(context, need, num_jobs);
 }
 
-/* Jobs that wait for GPUs now, after all that could start has started. */
+/* Reports the jobs that still wait for GPUs after every job that could start was started. */
 static void tell_needs(struct coordinator *c)
 {
 	pilot_supply_begin(c->supply);
@@ -67,7 +67,7 @@ static void supply(struct coordinator *c)
 	uint64_t now = clock_now_ns();
 	if (!c->supply || c->fatal || c->superseded)
 		return;
-	/* Hundreds of jobs may end between two of these. */
+	/* Hundreds of jobs may end in this interval. */
 	if (now < c->supply_next_ns && coordinator_core_num_attempts(c->core) > 0) {
 		c->supply_wake_ns = c->supply_next_ns;
 		return;
@@ -82,7 +82,7 @@ static void supply(struct coordinator *c)
 
 /* ---- Leaving ---------------------------------------------------------------------------- */
 
-/* Whether something will start, as far as is known now. */
+/* Whether a job may still start, as far as is known now. */
 static bool may_start(const struct coordinator *c)
 {
 	if (c->interrupts || coordinating_is_full(c))
@@ -92,17 +92,17 @@ static bool may_start(const struct coordinator *c)
 	return scheduler_num_waiting(c->scheduler) > 0 && !(c->supply && pilot_supply_is_hopeless(c->supply));
 }
 
-/* Nothing runs on pilots, and nothing will. Asked after each event: it does not look at all jobs. */
+/* Nothing runs on pilots, and nothing will. Called after each event, so it does not iterate over all jobs. */
 static bool is_idle(const struct coordinator *c)
 {
 	if (c->num_answers || coordinating_is_syncing(c) || c->must_read || c->must_place || c->to_append.length ||
 		coordinator_core_num_attempts(c->core) > 0 || may_start(c))
 		return false;
-	/* Told three times: hooks that run go on, those that are due are left to the next coordinator. */
+	/* After the third interrupt: running hooks continue, due ones are left to the next coordinator. */
 	return c->interrupts > 2 || !coordinator_hooks_are_due(c);
 }
 
-/* Also if more may come: those who start a runner in the background, or keep one, want to add more. */
+/* An idle coordinator lingers if it was started in the background or is kept: the user may add more jobs. */
 static bool may_leave(struct coordinator *c)
 {
 	int64_t linger = c->options.linger_ms;
@@ -116,14 +116,14 @@ static bool may_leave(struct coordinator *c)
 	return c->interrupts || linger == 0 || (linger > 0 && now >= c->idle_since_ns + (uint64_t)linger * NS_PER_MS);
 }
 
-/* Pilots go first. If more is added until the last one has left, others are submitted. */
+/* Pilots leave first. If jobs are added before the last one has left, new pilots are submitted. */
 static void release_all(struct coordinator *c, bool release)
 {
 	struct pilot_info info;
 	if (c->supply && release != c->released)
 		pilot_supply_set_leaving(c->supply, release);
 	c->released = release;
-	/* Then nothing can come any more. */
+	/* After an interrupt nothing more can start. */
 	if (release && c->interrupts)
 		coordinating_post(c, &(struct coordinator_event){.kind = COORDINATOR_LEAVE});
 	for (size_t i = 0; release && coordinator_core_pilot(c->core, i, &info); i++)
@@ -149,7 +149,7 @@ bool coordinating_try_leave(struct coordinator *c)
 	release_all(c, may_leave(c));
 	if (!c->released || has_pilots(c) || c->must_read || c->num_answers)
 		return false;
-	/* No job is left lying between this coordinator and an `add`, which looks for a runner after its line. */
+	/* No job is missed in a race with `add`, which looks for a runner after it has written its line. */
 	int e = coordinator_journal_leave(c->journal, is_over, c, &c->error);
 	if (e < 0)
 		coordinating_die(c, e);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Syncs of the journal, made by another process (queue/keeper/syncer.h): a disk or file server that takes its time must
- * not delay heartbeats, whose answers are what pilots live on. One sync is under way at a time; all lines that are
- * appended meanwhile wait for the next one.
+ * Syncs of the journal, made by another process (queue/keeper/syncer.h): a slow disk or file server must not delay the
+ * answers to heartbeats, which pilots need to survive. One sync is in progress at a time; all lines that are appended
+ * meanwhile wait for the next one.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -39,13 +39,13 @@ static void on_answer(void *context, uint32_t events)
 		over(c, a.result);
 		return;
 	}
-	/* It was killed: this process does it. */
+	/* The syncer was killed: this process syncs instead. */
 	close_syncer(&c->sync);
 	if (c->sync.num_syncing)
 		over(c, coordinator_journal_sync(c->journal, &c->error));
 }
 
-/* False: no syncer can be had now. */
+/* False: no syncer is available now. */
 static bool request(struct coordinator *c)
 {
 	struct coordinator_sync *s = &c->sync;
@@ -80,7 +80,7 @@ static void begin(struct coordinator *c)
 		over(c, coordinator_journal_sync(c->journal, &c->error));
 }
 
-/* The lines that were appended before the sync began are safe, or the result says why not. */
+/* The lines that were appended before the sync started are durable, or `result` is the error. */
 static void over(struct coordinator *c, int result)
 {
 	struct coordinator_sync *s = &c->sync;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* People around a coordinator: what Ctrl-C and other signals do, what is said, and who looks on. */
+/* The user's side of a coordinator: Ctrl-C and other signals, messages, and the watcher. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -60,7 +60,7 @@ size_t coordinating_num_running(const struct coordinator *c)
 	return n;
 }
 
-/* From the end: what was added last ends last, most of the time. */
+/* Search from the end: jobs that were added last usually end last. */
 bool coordinating_has_running(const struct coordinator *c)
 {
 	const struct jobs *js = coordinator_journal_jobs(c->journal);
@@ -70,9 +70,9 @@ bool coordinating_has_running(const struct coordinator *c)
 	return false;
 }
 
-/* ---- Looking on ------------------------------------------------------------------------- */
+/* ---- The watcher ------------------------------------------------------------------------- */
 
-/* Room for one look. */
+/* Buffers for one report to the watcher. */
 struct watched {
 	struct runner_job *jobs;
 	const char **nodes;
@@ -192,7 +192,7 @@ static void on_interrupt(struct coordinator *c)
 		c->leaving = true;
 }
 
-/* The terminal is gone: go on without it. */
+/* The terminal is gone: continue without it. */
 static void on_hangup(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An end as a line of an outbox: an object without seal and newline. */
+/* Encodes an end as a line of an outbox: a JSON object without seal and newline. */
 #ifndef SLURM_END_LINE_H
 #define SLURM_END_LINE_H
 

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More attempts than this no pilot can have begun and not reported. */
+/* No pilot can have more unacknowledged attempts than this. */
 #define MOST_ATTEMPTS 65536
 
 /*
- * One walk over the members serves both directions, so that they cannot differ: `out` is where members are written to;
- * if it is NULL they are read from p…end.
+ * The same walk over the members encodes and decodes, so the two cannot differ. Members are written to `out`; if `out`
+ * is NULL they are read from p…end.
  */
 struct frame_walk {
 	struct text *out;
@@ -103,7 +103,7 @@ static void walk_string(struct frame_walk *w, char *s, size_t room)
 		w->error = -EBADMSG;
 }
 
-/* How many items an array has, each of at least item_size bytes. */
+/* The number of items of an array, each at least item_size bytes long. */
 static size_t walk_count(struct frame_walk *w, size_t count, size_t item_size, size_t most)
 {
 	uint32_t n = (uint32_t)count;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Frames as bytes: the content of a frame of a tunnel. Integers are little-endian and of fixed size, strings and arrays
- * have their length before them.
+ * Frames as bytes: the content of a frame of a tunnel. Integers are little-endian and have a fixed size; strings and
+ * arrays are preceded by their length.
  *
- * Reading is strict: every member is there, nothing is left over, enumerators are known, and arrays are not longer
- * than the bytes that are there. What was read is written as the same bytes again.
+ * Decoding is strict: every member must be present, no bytes may be left over, enumerators must be known, and arrays
+ * must fit in the frame. Encoding a decoded frame yields the same bytes.
  */
 #ifndef SLURM_FRAME_CODEC_H
 #define SLURM_FRAME_CODEC_H
@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "slurm/frame.h"
 
-/* Appends the bytes; text_error() tells if memory ran out. */
+/* Appends the bytes; text_error() reports whether memory ran out. */
 void frame_encode(struct text *t, const struct frame *f);
 
 /* Arrays of a decoded frame; start from {0}. Reused by the next frame, released by frame_arrays_finish(). */

@@ -25,11 +25,11 @@
 #include "base/file.h"
 #include "base/process.h"
 
-/* What is left is killed again so soon. */
+/* Interval between kills of remaining processes. */
 #define KILL_AGAIN_MS 20
-/* Processes that live longer are stuck in the kernel: Slurm has to deal with the node. */
+/* Processes that survive longer are stuck in the kernel: leave the node to Slurm. */
 #define GIVE_UP_MS 30000
-/* Exit codes of the guard that no agent has. */
+/* Exit codes of the guard that agents do not use. */
 #define NO_AGENT 255
 
 uint64_t guard_now_ns(void)
@@ -47,7 +47,7 @@ int guard_renew(int fd, uint64_t deadline_ns)
 
 /* ---- The guard ------------------------------------------------------------------------ */
 
-/* Until no process is below this one: those whose parents die become its children. */
+/* Kills until this process has no descendants left: orphans become its children. */
 static void sweep(void)
 {
 	uint64_t end = clock_now_ns() + GIVE_UP_MS * NS_PER_MS;
@@ -71,7 +71,7 @@ static int arm(timer_t timer, uint64_t deadline_ns)
 	return timer_settime(timer, TIMER_ABSTIME, &at, NULL) < 0 ? -errno : 0;
 }
 
-/* The first process of a PID namespace needs a /proc of its own: keepers look for their descendants there. */
+/* The first process of a PID namespace needs its own /proc: keepers find their descendants there. */
 static bool mount_proc(void)
 {
 	return mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == 0 &&
@@ -81,7 +81,7 @@ static bool mount_proc(void)
 _Noreturn static void become_agent(const struct guard_options *o, int fd, int parent_gone_fd, const sigset_t *mask)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* In a PID namespace getppid() is 0 in any case: the guard's end of this pipe is closed when it is gone. */
+	/* In a PID namespace getppid() is always 0, so use a pipe: its other end closes when the guard dies. */
 	struct pollfd gone = {parent_gone_fd, POLLIN, 0};
 	if (poll(&gone, 1, 0) > 0)
 		_exit(NO_AGENT);
@@ -141,7 +141,7 @@ static void on_renewals(struct guard *g)
 	}
 }
 
-/* The agent's exit code, when it has ended. Signals go on to the agent. */
+/* Takes the agent's exit code when it has ended. Passes other signals on to the agent. */
 static void on_signals(struct guard *g)
 {
 	struct signalfd_siginfo si;
@@ -149,7 +149,7 @@ static void on_signals(struct guard *g)
 	while (read(g->signal_fd, &si, sizeof(si)) == sizeof(si))
 		if (si.ssi_signo != SIGCHLD && si.ssi_signo != SIGHUP)
 			kill(g->agent, (int)si.ssi_signo);
-	/* The sweeper was killed: nobody but this process can find what left its session. */
+	/* The sweeper was killed: only this process can find processes that left their session. */
 	if (getppid() != g->sweeper) {
 		sweep();
 		_exit(NO_AGENT);
@@ -167,7 +167,7 @@ _Noreturn static void guard_main(const struct guard_options *o, pid_t sweeper, c
 	sigset_t set;
 	prctl(PR_SET_NAME, "gpuq-guard");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	/* Before anything else: nothing below is without a deadline. */
+	/* Arm the timer first: nothing below may run without a deadline. */
 	if (timer_create(CLOCK_BOOTTIME, &event, &g.timer) < 0 || arm(g.timer, o->first_ns) < 0 || chdir("/") < 0 ||
 		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, renew) < 0 || pipe2(gone, O_CLOEXEC) < 0)
 		_exit(NO_AGENT);
@@ -186,7 +186,7 @@ _Noreturn static void guard_main(const struct guard_options *o, pid_t sweeper, c
 	close(report_fd);
 	close(renew[1]);
 	close(gone[0]);
-	/* Best effort: limits of ordinary users may be lower. The timer is in the kernel in any case. */
+	/* Best effort: limits of ordinary users may be lower. The kernel timer works regardless. */
 	(void)mlockall(MCL_CURRENT | MCL_FUTURE);
 	for (;;) {
 		struct pollfd fds[2] = {{g.signal_fd, POLLIN, 0}, {g.renew_fd, POLLIN, 0}};
@@ -236,7 +236,7 @@ int guard_run(const struct guard_options *options, struct guard_result *ret, str
 		return error_set(err, -errno, "starting the guard: %s", error_words(errno));
 	pid_t parent = getpid(), guard = fork();
 	if (guard == 0) {
-		/* It is blocked, and read from a descriptor: the guard sweeps if the sweeper cannot. */
+		/* The signal is blocked and read from a descriptor: the guard sweeps if the sweeper cannot. */
 		prctl(PR_SET_PDEATHSIG, SIGHUP);
 		close(report[0]);
 		close(signal_fd);

@@ -23,7 +23,7 @@ struct link {
 	struct tunnel tunnel;
 	size_t sent; /* bytes of tunnel.out */
 	bool told_open;
-	bool destroyed, busy; /* inside a callback it is destroyed later */
+	bool destroyed, busy; /* a link destroyed inside a callback is freed after it */
 	const struct link_ops *ops;
 	void *context;
 	struct frame_arrays arrays;
@@ -56,7 +56,7 @@ void link_hand_over(struct link *l, const struct link_ops *ops, void *context)
 	l->context = context;
 }
 
-/* Nothing of the socket is looked at any more; the owner destroys the link. */
+/* Stops watching the socket; the owner destroys the link. */
 static void close_with(struct link *l, int reason)
 {
 	loop_remove(l->source);
@@ -102,7 +102,7 @@ static int take_frames(struct link *l)
 	return r;
 }
 
-/* 1: at the end. */
+/* Returns 1 at the end of the stream. */
 static int receive(struct link *l)
 {
 	char buf[65536];
@@ -115,7 +115,7 @@ static int receive(struct link *l)
 	if (r == 0)
 		r = take_frames(l);
 	if (r >= 0 && !l->destroyed)
-		r = flush(l); /* answers of the opening */
+		r = flush(l); /* send answers of the opening */
 	return r;
 }
 
@@ -183,7 +183,7 @@ int link_send(struct link *l, const struct frame *f)
 	int r = text_error(&l->bytes);
 	if (r == 0)
 		r = tunnel_send(&l->tunnel, l->bytes.data, l->bytes.length);
-	/* A socket that fails is found by the loop. */
+	/* The loop detects a socket error. */
 	if (r == 0 && l->source)
 		(void)flush(l);
 	return r;

@@ -2,8 +2,8 @@
 /*
  * A connection between a pilot and its coordinator: a socket, a tunnel on it, and frames.
  *
- * Nothing waits. A peer that has not proven the secret after LINK_OPENING_MS is disconnected. Callbacks come from the
- * loop, never from a call of the owner; `closed` comes once, and never after link_destroy().
+ * Nothing blocks. A peer that has not proven the secret after LINK_OPENING_MS is disconnected. Callbacks are called
+ * from the loop, never inside a call of the owner; `closed` is called once, and never after link_destroy().
  */
 #ifndef SLURM_LINK_H
 #define SLURM_LINK_H
@@ -26,21 +26,21 @@ struct link_ops {
 	void (*closed)(void *context, struct link *l, int reason); /* 0: the peer closed; else a negative errno value */
 };
 
-/* Takes the socket, also on failure. number: as for tunnel_init(). */
+/* Takes ownership of the socket, also on failure. number: as for tunnel_init(). */
 int link_create(struct loop *loop, int fd, enum tunnel_role role, const uint8_t secret[MAC_KEY_SIZE], uint64_t number,
 	const struct link_ops *ops, void *context, struct link **ret);
-/* Another owner gets the callbacks from now on. */
+/* Passes the callbacks to another owner. */
 void link_hand_over(struct link *l, const struct link_ops *ops, void *context);
-/* Closes at once. Safe inside callbacks. NULL is fine. */
+/* Closes at once. Safe inside callbacks. NULL is allowed. */
 void link_destroy(struct link *l);
 
 /* -ENOTCONN before `opened`; -ENOMEM. */
 int link_send(struct link *l, const struct frame *f);
-/* Of the peer, once the tunnel is open. */
+/* Reported by the peer; valid once the tunnel is open. */
 uint64_t link_epoch(const struct link *l);
 uint64_t link_slurm_job(const struct link *l);
 
-/* Begins to connect; the socket is passed to link_create() at once. host: an address or a name. */
+/* Starts to connect; pass the socket to link_create() at once. host: an address or a name. */
 int link_connect(const char *host, uint16_t port, int *ret_fd);
 
 #endif

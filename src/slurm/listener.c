@@ -18,7 +18,7 @@
 #include "slurm/agent.h"
 
 #define NEW_FILE AGENT_ADDRESS_FILE ".new"
-/* Accepted in one round. */
+/* Connections accepted in one round. */
 #define ACCEPTS 16
 
 struct listener {
@@ -61,7 +61,7 @@ static void on_closed(void *context, struct link *link, int reason)
 
 static void on_connection(void *context, uint32_t events)
 {
-	/* No frame comes before the link is open, and then it is not ours any more. */
+	/* No frame arrives before the link is open, and an open link is handed over. */
 	static const struct link_ops ops = {.opened = on_opened, .closed = on_closed};
 	struct listener *l = context;
 	(void)events;
@@ -69,7 +69,7 @@ static void on_connection(void *context, uint32_t events)
 		struct link *link;
 		int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0)
-			return; /* too many files, too: the next round tries again */
+			return; /* also for too many open files: the next round tries again */
 		if (l->num_strangers == LISTENER_STRANGERS) {
 			struct link *oldest = l->strangers[0];
 			(void)forget_stranger(l, oldest);
@@ -83,7 +83,7 @@ static void on_connection(void *context, uint32_t events)
 
 /* ---- The address ---------------------------------------------------------------------- */
 
-/* The address of this host from which packets go to that one: asked of the kernel, without sending any. */
+/* The local address from which packets to `towards` are sent: the kernel chooses it without sending any. */
 static int find_address(const char *towards, struct sockaddr_storage *ret, socklen_t *ret_size)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = AI_NUMERICSERV}, *list = NULL;
@@ -118,7 +118,7 @@ static uint16_t get_port(const struct sockaddr_storage *a)
 					      : ((const struct sockaddr_in *)a)->sin_port);
 }
 
-/* The port of the coordinator before this one; 0: any. */
+/* The port of the previous coordinator; 0: any. */
 static uint16_t last_port(int dir_fd)
 {
 	char text[300], host[256];
@@ -159,7 +159,7 @@ int listener_bind(const char *towards, uint16_t port, struct listener_address *r
 	return error_set(err, -EIO, "listening for pilots: the address has no text");
 }
 
-/* Complete before it has its name. */
+/* Writes the file completely before renaming it. */
 static int write_address(const struct listener *l, const char *host)
 {
 	char text[160];

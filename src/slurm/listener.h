@@ -5,7 +5,7 @@
  * before each connection. A coordinator that is restarted takes the same port if it is free.
  *
  * Connections that have not proven the secret are limited in number and in time, and cost a few hundred bytes
- * each: others can make pilots wait, but not exhaust the coordinator.
+ * each: other users can make pilots wait, but cannot exhaust the coordinator.
  */
 #ifndef SLURM_LISTENER_H
 #define SLURM_LISTENER_H
@@ -15,34 +15,34 @@
 #include "gpu_dispatch.h"
 #include "slurm/link.h"
 
-/* Connections at a time that have not proven the secret; above that the oldest one is closed. */
+/* Limit of connections that have not proven the secret; beyond it the oldest one is closed. */
 #define LISTENER_STRANGERS 64
 
 struct listener;
 
 struct listener_options {
 	struct loop *loop;
-	int dir_fd; /* of the queue */
+	int dir_fd; /* the queue's directory */
 	const char
 		*towards; /* a host that is reached through the same network as the nodes: the controller, or a node */
 	const uint8_t *secret;
 	uint64_t epoch;
-	/* Of links that have proven the secret: `opened` hands them over, and the owner destroys them. */
+	/* For links that have proven the secret: `opened` hands them over, and the owner destroys them. */
 	const struct link_ops *ops;
 	void *context;
 };
 
-/* A socket that listens, without a listener around it. */
+/* A listening socket without a listener. */
 struct listener_address {
 	int fd;
-	char host[128]; /* in digits */
+	char host[128]; /* numeric */
 	uint16_t port;
 };
-/* On the address of this host towards that one; `port` if it is free and not 0. */
+/* Binds to the local address that is routed towards the host; uses `port` if it is free and not 0. */
 int listener_bind(const char *towards, uint16_t port, struct listener_address *ret, struct gd_error *err);
 
 int listener_open(const struct listener_options *options, struct listener **ret, struct gd_error *err);
-/* Closes strangers, too; links that were handed over stay. NULL is fine. */
+/* Also closes unauthenticated links, but not those that were handed over. NULL is allowed. */
 void listener_close(struct listener *l);
 uint16_t listener_port(const struct listener *l);
 

@@ -21,7 +21,7 @@ void listing_builder_finish(struct listing_builder *b)
 	*b = (struct listing_builder){0};
 }
 
-/* Takes the bytes before `c`, and `c`, off the front; false: there is no such byte. */
+/* Removes the bytes up to and including `c` from the front; false if there is no such byte. */
 static bool take_until(struct slice *s, char c, struct slice *ret)
 {
 	const char *at = s->size ? memchr(s->data, c, s->size) : NULL;
@@ -47,7 +47,7 @@ static bool parse_number(const struct slice *s, uint64_t most, uint64_t *ret)
 	return n <= most;
 }
 
-/* False: it does not fit. */
+/* False if it does not fit. */
 static bool copy(const struct slice *s, char *ret, size_t room)
 {
 	if (s->size >= room || memchr(s->data, '\0', s->size))
@@ -57,7 +57,7 @@ static bool copy(const struct slice *s, char *ret, size_t room)
 	return true;
 }
 
-/* A long text for people may be cut. */
+/* Long informational text may be truncated. */
 static void copy_words(struct slice s, char *ret, size_t room)
 {
 	if (s.size >= room)
@@ -129,7 +129,7 @@ int listing_add_jobs(struct listing_builder *b, const char *text, size_t size, c
 
 /* ---- Nodes ------------------------------------------------------------------------ */
 
-/* The value behind the first " KEY="; free text (Reason, Comment) comes behind all that is asked for. */
+/* The value after the first " KEY="; free text (Reason, Comment) comes after all keys that are looked up. */
 static bool find_value(const struct slice *line, const char *key, struct slice *ret)
 {
 	const char *at = memmem(line->data, line->size, key, strlen(key));

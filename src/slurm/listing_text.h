@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What Slurm's commands print, as a listing (listing.h). Strict: a line that is not as expected is -EBADMSG for
- * the whole answer, because a job that was overlooked would be taken for one that is over.
+ * Parses the output of Slurm's commands into a listing (listing.h). Strict: an unexpected line makes the whole answer
+ * -EBADMSG, because an overlooked job would be considered ended.
  */
 #ifndef SLURM_LISTING_TEXT_H
 #define SLURM_LISTING_TEXT_H
@@ -11,7 +11,7 @@
 
 #include "slurm/listing.h"
 
-/* Fields of squeue -O; names, which may have any bytes, come last. */
+/* Fields of squeue -O; names, which may contain any bytes, come last. */
 #define LISTING_JOB_FIELDS "JobID:|,State:|,RestartCnt:|,NodeList:|,Reason:|,Name:|"
 
 /* Growing arrays; start from {0}. */

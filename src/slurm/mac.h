@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* HMAC-SHA-256, by nettle: the only cryptography that the coordinator and its pilots use. */
+/* HMAC-SHA-256, from nettle: the only cryptography that the coordinator and its pilots use. */
 #ifndef SLURM_MAC_H
 #define SLURM_MAC_H
 
@@ -15,10 +15,10 @@ struct mac_part {
 	size_t size;
 };
 
-/* Of all parts, one after the other. The caller makes sure that their borders are unambiguous. */
+/* Computes the MAC of all parts in order. The caller ensures that the boundaries between parts are unambiguous. */
 void mac_compute(
 	const uint8_t key[MAC_KEY_SIZE], const struct mac_part *parts, size_t num_parts, uint8_t ret[MAC_SIZE]);
-/* Takes the same time wherever they differ. */
+/* Constant-time comparison. */
 bool mac_equal(const uint8_t a[MAC_SIZE], const uint8_t b[MAC_SIZE]);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Deliberate defects, for tests of the tests: the simulator must catch each of them.
+ * Deliberate defects that test the tests: the simulator must catch each of them.
  *
  * They exist only in programs that are compiled with -DSLURM_MUTANTS; everywhere else slurm_mutant_is() is a constant.
  */
@@ -11,10 +11,10 @@
 
 enum slurm_mutant {
 	MUTANT_NONE = 0,
-	MUTANT_NO_WAIT, /* a silent pilot is taken for dead at once */
+	MUTANT_NO_WAIT, /* a silent pilot is considered dead at once */
 	MUTANT_NO_KILL, /* the end of the lease kills nothing */
-	MUTANT_NO_SYNC, /* grants leave before `start` is synced */
-	MUTANT_NOT_R,   /* a Slurm job that is not listed as running is taken for dead */
+	MUTANT_NO_SYNC, /* grants are sent before `start` is synced */
+	MUTANT_NOT_R,   /* a Slurm job that is not listed as running is considered dead */
 	MUTANT_COUNT,
 };
 

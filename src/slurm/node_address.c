@@ -21,7 +21,7 @@ static bool can_resolve(const char *host)
 	return can;
 }
 
-/* Those that are not known here may be all of a partition; a few are tried. */
+/* All names of a partition may be unknown on this host, so try several. */
 static bool find_resolved(const char *lines, char *ret, size_t size)
 {
 	int tries = 0;

@@ -25,7 +25,7 @@
 #define CONNECT_MS 10000
 /* NFS may show new files late. */
 #define VISIBLE_MS 10000
-/* For a login node that was killed. */
+/* How long to hold the lock if the process on the login node was killed. */
 #define HOLD_MS 60000
 #define LOOK_MS 100
 
@@ -137,7 +137,7 @@ static int write_answer(const struct node_checker *c)
 	return r;
 }
 
-/* The lock of this process must be there until the other side has looked. */
+/* Holds the lock until the other side has checked it. */
 static void hold(const struct node_checker *c)
 {
 	uint64_t deadline = clock_now_ns() + HOLD_MS * NS_PER_MS;
@@ -170,7 +170,7 @@ int node_check_main(const char *directory, const char *host, uint16_t port, cons
 	check_time(&c);
 	check_directory(&c, directory);
 	int tcp = connect_to(&c, host, port);
-	/* Last: it is compared with the clock of the other side. */
+	/* Last, because it is compared with the clock of the other side. */
 	put(&c, "time", date_now_ms());
 	bool sent = tcp == 0 && !text_error(&c.report) &&
 		    file_write_all(c.socket_fd, c.report.data, c.report.length) == 0 &&

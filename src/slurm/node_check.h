@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The part of `gpuq slurm check` that runs on a node: looks at what a pilot would need, and reports it in two ways,
- * through a TCP connection and as a file, for either may be what does not work. It holds a lock until it is told to
- * end, so that the other side can look at it.
+ * The part of `gpuq slurm check` that runs on a node: checks what a pilot would need and reports it in two ways,
+ * through a TCP connection and as a file, because either may fail. It holds a lock until it is told to end, so that the
+ * other side can check the lock.
  *
  * The report has a line "KEY VALUE" for each of these:
  *
- *     token     as it was given, first
- *     node      the name of the node, as Slurm calls it
+ *     token     as given; the first line
+ *     node      the node name in Slurm
  *     host      its host name
  *     time      its clock, milliseconds since 1970
  *     version   of gpuq
  *     folder    0, or the error of reading NODE_CHECK_GREETING in the directory
- *     lock      1: NODE_CHECK_LOGIN_LOCK is seen to be held; 0: it seems to be free; or the error
+ *     lock      1: NODE_CHECK_LOGIN_LOCK appears held; 0: it appears free; or the error
  *     own_lock  0: this process holds NODE_CHECK_NODE_LOCK; or the error
  *     tcp       0, or the error of connecting; not in the report that is sent through the connection
- *     granted   GPUs that Slurm has granted; -1: the variables of the job do not say
+ *     granted   GPUs that Slurm has granted; -1: the job's variables do not contain it
  *     usable    GPUs that a pilot would use; or the error
- *     sized     of these, GPUs whose memory is known
- *     left      milliseconds until the end of the allocation; -1: not known, or no end
+ *     sized     number of these GPUs whose memory size is known
+ *     left      milliseconds until the end of the allocation; -1: unknown, or no end
  *
  * Errors are negative errno values.
  */
@@ -27,11 +27,11 @@
 
 #include <stdint.h>
 
-#define NODE_CHECK_GREETING   "greeting" /* has the token */
+#define NODE_CHECK_GREETING   "greeting" /* contains the token */
 #define NODE_CHECK_LOGIN_LOCK "login.lock"
 #define NODE_CHECK_NODE_LOCK  "node.lock"
 #define NODE_CHECK_ANSWER     "answer"
-#define NODE_CHECK_DONE       "done" /* it ends when this is there, or when the connection is closed */
+#define NODE_CHECK_DONE       "done" /* the check ends when this file exists, or when the connection is closed */
 #define NODE_CHECK_ROOM       4096   /* for a report */
 
 /* The exit code: 0, or NODE_CHECK_SILENT if no way to report worked. */

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/trust.h"
 
-/* The journal's folder has folders of its own, and no more. */
+/* More than enough: the journal's folder has one level of subfolders. */
 #define MAX_DEPTH 8
 
 static int open_parent(const char *path, int *ret_fd, struct gd_error *err)
@@ -51,7 +51,7 @@ static int make_in(const char *where, struct node_folder *ret, struct gd_error *
 	int at = snprintf(ret->path, sizeof(ret->path), "%s/", strcmp(real, "/") == 0 ? "" : real);
 	int size = snprintf(
 		ret->path + at, sizeof(ret->path) - (size_t)at, "gpuq-pilot-%016llx", (unsigned long long)number);
-	/* Room for the names in the folder. */
+	/* Leave space for the names in the folder. */
 	if (at + size > PATH_MAX - 64)
 		return error_set(err, -ENAMETOOLONG, "%s", error_words(ENAMETOOLONG));
 	ret->name = ret->path + at;
@@ -111,7 +111,7 @@ void node_folder_remove(struct node_folder *f)
 	if (f->fd < 0)
 		return;
 	remove_content(f->fd, 0);
-	/* Somebody else's folder may have the name by now. */
+	/* The name may now refer to another user's folder. */
 	if (fstat(f->fd, &mine) == 0 && fstatat(f->parent_fd, f->name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
 		mine.st_dev == there.st_dev && mine.st_ino == there.st_ino)
 		(void)unlinkat(f->parent_fd, f->name, AT_REMOVEDIR);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A pilot's folder on its node, for its owner alone, in $TMPDIR or /tmp. Both can be directories that others write:
- * the folder is made, used and removed through descriptors, never by its path.
+ * A pilot's private folder on its node, in $TMPDIR or /tmp. Other users may be able to write to both, so the folder is
+ * created, used and removed through descriptors, never by its path.
  */
 #ifndef SLURM_NODE_FOLDER_H
 #define SLURM_NODE_FOLDER_H
@@ -22,12 +22,12 @@ struct node_folder {
 	}
 
 /*
- * Makes the folder in $TMPDIR, or in /tmp if other users could rename the folder there. -EPERM if they could in both;
+ * Creates the folder in $TMPDIR, or in /tmp if other users could rename the folder there. -EPERM if they could in both;
  * GPUQ_TRUST turns this check off.
  */
 int node_folder_make(struct node_folder *ret, struct gd_error *err);
 
-/* Removes the folder with all that is in it, and closes it. Follows no links. */
+/* Removes the folder with its contents and closes it. Does not follow links. */
 void node_folder_remove(struct node_folder *f);
 
 #endif

@@ -31,7 +31,7 @@
 
 extern char **environ;
 
-/* What a killed keeper left behind is killed again so soon. */
+/* Interval between kills of the processes that a killed keeper left behind. */
 #define KILL_AGAIN_MS 20
 
 struct node_job {
@@ -39,17 +39,17 @@ struct node_job {
 	struct attempt_id id;
 	struct node_keeper *keeper; /* NULL: it is gone */
 	bool started;               /* `start` was read */
-	bool over;                  /* `exited` has the end that was read */
-	bool lost;                  /* its keeper was killed: what is left of it is being killed */
-	bool left;                  /* as of the last look */
+	bool over;                  /* `exited` contains the end that was read */
+	bool lost;                  /* its keeper was killed: the remaining processes are being killed */
+	bool left;                  /* as of the last check */
 	char keeper_name[32];
-	char words[FRAME_WORDS_ROOM]; /* why it was not started; "" */
+	char words[FRAME_WORDS_ROOM]; /* why it was not started; or "" */
 	struct pilot_exit exited;
 };
 
 struct node_jobs {
 	struct node_jobs_options options;
-	struct node_folder folder; /* has the node's journal */
+	struct node_folder folder; /* contains the node's journal */
 	int queue_fd;              /* the directory of the queue */
 	struct journal *journal;
 	struct journal_reader reader;
@@ -95,7 +95,7 @@ static void forget(struct node_jobs *n, struct node_job *job)
 
 /* ---- The node's journal ------------------------------------------------------------- */
 
-/* The keeper made its log under a name of its own. It holds a descriptor, so it does not notice. */
+/* Renames the log, which the keeper created under its own name. The keeper holds a descriptor and is not affected. */
 static void name_log(const struct node_jobs *n, const struct node_job *job, const struct record *r)
 {
 	char name[NODE_LOG_ROOM];
@@ -109,7 +109,7 @@ static void name_log(const struct node_jobs *n, const struct node_job *job, cons
 		return;
 	node_log_name(name, job->id, n->options.slurm_job);
 	sprintf(new, "%.*s/%s", (int)(slash - old), old, name);
-	/* If this fails the log has its first name. */
+	/* If this fails, the log keeps its first name. */
 	(void)renameat2(AT_FDCWD, old, AT_FDCWD, new, RENAME_NOREPLACE);
 }
 
@@ -187,7 +187,7 @@ static void on_watch(void *context, uint32_t events)
 
 /* ---- Keepers -------------------------------------------------------------------------- */
 
-/* No process of the job is left, and all that its keeper wrote was read. */
+/* No process of the job is left, and all notes of its keeper were read. */
 static void conclude(struct node_jobs *n, struct node_job *job)
 {
 	struct node_job copy = *job;
@@ -317,7 +317,7 @@ static void put_variable(struct text *t, struct keeper_order *o, const char *nam
 	o->num_env++;
 }
 
-/* Copies an environment of the queue; its name is a hash of what is in it. */
+/* Copies an environment of the queue; its name is a hash of its content. */
 static int bring_environment(const struct node_jobs *n, const char *name)
 {
 	char path[HASH_TEXT + 8];
@@ -341,7 +341,7 @@ static int bring_environment(const struct node_jobs *n, const char *name)
 	return r;
 }
 
-/* The coordinator's payload with what only this node knows. */
+/* The coordinator's payload plus the values that only this node knows. */
 static int write_payload(const struct node_jobs *n, const struct attempt *a, const struct gd_gpu *const *gpus,
 	size_t num_gpus, struct keeper_order *o, struct text *t)
 {
@@ -447,7 +447,7 @@ void node_jobs_begin(struct node_jobs *n, const struct frame_grant *grant, const
 	int r = hand_to_keeper(n, job, grant, gpus);
 	if (r == 0)
 		return;
-	/* From the loop: the caller is in the middle of its actions. */
+	/* Report from the loop, because the caller is still executing its actions. */
 	if (!*job->words)
 		snprintf(job->words, sizeof(job->words), "%s",
 			r == -EBADMSG ? "the order is not understood: coordinator and pilot are of different versions"
@@ -547,7 +547,7 @@ void node_jobs_destroy(struct node_jobs *n)
 	while (n->keepers)
 		node_keeper_destroy(n->keepers);
 	if (n->nursery_pid > 0) {
-		/* Keepers and first processes of jobs die with the nursery; guard and sweeper see to the rest. */
+		/* Keepers and first processes of jobs die with the nursery; guard and sweeper kill the rest. */
 		(void)process_signal_descendants(n->nursery_pid, SIGKILL);
 		kill(n->nursery_pid, SIGKILL);
 		waitpid(n->nursery_pid, NULL, 0);

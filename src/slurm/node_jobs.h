@@ -2,13 +2,13 @@
 /*
  * The jobs of a pilot on its node, run by the same nursery and keepers as on one machine (queue/keeper).
  *
- * Keepers write into a journal, and a pilot must not write into that of the queue. So the pilot has a journal of its
- * own, in a directory of the node that is removed at the end: `start` and `end` of each attempt are read from
- * there. Environments are copied from the directory of the queue, once for each distinct one. Logs go where the
- * order says, on the shared file system.
+ * Keepers write to a journal, but a pilot must not write to the journal of the queue. So the pilot has its own journal,
+ * in a directory of the node that is removed at the end, and reads `start` and `end` of each attempt from there.
+ * Environments are copied from the directory of the queue, once for each distinct one. Logs go where the order says, on
+ * the shared file system.
  *
- * An order is what a keeper gets (keeper_messages.h): struct keeper_order and its payload, without GPUs. The
- * pilot adds the GPUs and what binds the job to them, and GPUQ_NODE. Variables of Slurm and PMI are not passed on:
+ * An order is the message to a keeper (keeper_messages.h): struct keeper_order and its payload, without GPUs. The pilot
+ * adds the GPUs, the variables that bind the job to them, and GPUQ_NODE. Variables of Slurm and PMI are not passed on:
  * an srun inside a job would start processes that do not end with the pilot.
  */
 #ifndef SLURM_NODE_JOBS_H
@@ -22,9 +22,9 @@ struct node_jobs;
 
 struct node_jobs_ops {
 	void (*started)(void *context, struct attempt_id id, int64_t pid);
-	/* Nothing of it ran. */
+	/* The attempt did not run at all. */
 	void (*not_started)(void *context, struct attempt_id id, const char *words);
-	/* No process of it is left. */
+	/* No process of the attempt is left. */
 	void (*exited)(void *context, const struct pilot_exit *e);
 };
 
@@ -42,16 +42,16 @@ struct node_jobs_options {
  * Removes SLURM_*, SLURMD_* and PMI* from the environment of this process.
  */
 int node_jobs_create(const struct node_jobs_options *options, struct node_jobs **ret, struct gd_error *err);
-/* Kills what is left, and removes the node's journal. */
+/* Kills the remaining processes and removes the node's journal. */
 void node_jobs_destroy(struct node_jobs *n);
 
-/* Starts an attempt on these GPUs; `started` or `not_started` follows, also if this fails: from the loop. */
+/* Starts an attempt on these GPUs; `started` or `not_started` is called from the loop, also if this fails. */
 void node_jobs_begin(struct node_jobs *n, const struct frame_grant *grant, const struct gd_gpu *const *gpus);
-/* Ends an attempt, if it runs; `exited` follows. */
+/* Ends an attempt if it is running; `exited` is called afterwards. */
 void node_jobs_stop(struct node_jobs *n, struct attempt_id id, enum cancel_mode mode);
 void node_jobs_stop_all(struct node_jobs *n);
 
-/* The log of an attempt, in the directory of logs: the coordinator writes it into `start` before the attempt begins. */
+/* The log's file name in the log directory: the coordinator writes it into `start` before the attempt begins. */
 #define NODE_LOG_ROOM 96
 void node_log_name(char ret[NODE_LOG_ROOM], struct attempt_id id, uint64_t slurm_job);
 

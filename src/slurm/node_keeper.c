@@ -27,7 +27,7 @@ static int flush(struct node_keeper *k)
 	return loop_change(k->source, EPOLLIN);
 }
 
-/* False: what came is not a note. */
+/* False: the received bytes are not a note. */
 static bool take_notes(struct node_keeper *k)
 {
 	size_t done = 0;

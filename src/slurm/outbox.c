@@ -46,7 +46,7 @@ int outbox_create(struct pilot_outbox *o, int dir_fd, const char *name, const ch
 		return -errno;
 	struct pilot_outbox made = {.fd = fd, .next = 1};
 	r = outbox_append(&made, header, strlen(header));
-	/* Its name, too, and that of the directory. */
+	/* Sync its name, too, and that of the directory. */
 	if (r == 0 && (fsync(directory) < 0 || fsync(dir_fd) < 0))
 		r = -errno;
 	if (r < 0) {
@@ -80,7 +80,7 @@ int outbox_append(struct pilot_outbox *o, const char *line, size_t size)
 	if (r == 0 && fsync(o->fd) < 0)
 		r = -errno;
 	if (r < 0) {
-		(void)!ftruncate(o->fd, o->size); /* otherwise the next try writes over it */
+		(void)!ftruncate(o->fd, o->size); /* if this fails, the next attempt overwrites the rest */
 		return r;
 	}
 	o->size += (int64_t)o->line.length;

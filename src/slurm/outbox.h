@@ -3,10 +3,10 @@
  * The outbox of a pilot: a file on the shared file system with a line for each end of an attempt, so that no end is
  * lost with the pilot or its connection.
  *
- * One process writes, the pilot's agent. The file and its first line are synced before the pilot greets its
- * coordinator, so a coordinator that does not find it knows nothing and waits. Lines are sealed as those of a journal
- * (seal.h), numbered from 1. The coordinator opens the file anew each time it reads: a client of NFS then asks the
- * server.
+ * Only the pilot's agent writes to it. The file and its first line are synced before the pilot greets its
+ * coordinator, so if a coordinator does not find it, nothing is proven, and the coordinator waits. Lines are sealed
+ * like those of a journal (seal.h), numbered from 1. The coordinator reopens the file for each read, which makes an NFS
+ * client ask the server.
  */
 #ifndef SLURM_OUTBOX_H
 #define SLURM_OUTBOX_H
@@ -31,18 +31,18 @@ struct pilot_outbox {
 int outbox_create(struct pilot_outbox *o, int dir_fd, const char *name, const char *header);
 void outbox_close(struct pilot_outbox *o);
 
-/* Appends an object and syncs. If it fails, what was written of the line is removed, and it can be tried again. */
+/* Appends an object and syncs. On failure the partial line is removed, and the call can be repeated. */
 int outbox_append(struct pilot_outbox *o, const char *line, size_t size);
 
-/* Called for each line after the first, without its seal but with the closing brace. Not 0 ends the walk. */
+/* Called for each line after the first, without its seal but with the closing brace. A nonzero result stops reading. */
 typedef int outbox_fn(void *context, const char *line, size_t size);
 
 /*
  * Reads all lines of a pilot that is dead, or of a live one up to now. 0 only if the first line and all behind it are
  * intact; an incomplete last line was never synced and is ignored.
  *
- * Everything else proves nothing, and the coordinator waits: -ENOENT (the file or its directory is not there),
- * -ESTALE, -EIO, -EACCES… as the file system says; -ENODATA: not even the first line; -EBADMSG: damaged.
+ * Any other result proves nothing, and the coordinator waits: -ENOENT (the file or its directory does not exist),
+ * -ESTALE, -EIO, -EACCES… from the file system; -ENODATA: the first line is missing; -EBADMSG: damaged.
  */
 int outbox_read(int dir_fd, const char *name, outbox_fn *fn, void *context);
 

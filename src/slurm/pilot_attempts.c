@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Attempts of a pilot: from the grant to the end that was acknowledged. */
+/* Attempts of a pilot, from the grant to the acknowledged end. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ void pilot_send_end(struct pilot_core *c, const struct pilot_attempt *a)
 		f->end = a->end;
 }
 
-/* The attempt is over for good. */
+/* Releases the final end of an attempt. */
 static void release_end(struct pilot_core *c, struct pilot_attempt *a)
 {
 	struct queued_action *q = pilot_push(c, PILOT_RECORD, 0);
@@ -55,7 +55,7 @@ static void release_end(struct pilot_core *c, struct pilot_attempt *a)
 	pilot_send_end(c, a);
 }
 
-/* False, if the attempt must not begin: then the grant was answered. */
+/* False if the attempt must not begin; then the grant was answered. */
 static bool may_begin(struct pilot_core *c, const struct frame_grant *g)
 {
 	struct attempt_entry *seen = attempt_table_add(&c->seen, g->id.job);
@@ -122,7 +122,7 @@ void pilot_on_cancel(struct pilot_core *c, const struct frame_cancel *f)
 		}
 		return;
 	}
-	/* Its grant, if it ever comes, is too late. */
+	/* If its grant still arrives, it is too late. */
 	struct attempt_entry *seen = attempt_table_add(&c->seen, f->id.job);
 	if (!seen)
 		c->error = -ENOMEM;
@@ -176,7 +176,8 @@ void pilot_on_exited(struct pilot_core *c, const struct pilot_exit *e)
 	uint64_t hold_ns = e->ours ? 0 : e->signal ? c->settings.signal_hold_ns : c->settings.exit_hold_ns;
 	if (!e->ours && c->ending && e->exited_ns + hold_ns >= c->ending_ns)
 		interrupt_end(a);
-	/* From now on, not from the exit: if this process was stopped, a SIGTERM of then is still to be read. */
+	/* Count from now, not from the exit: if this process was stopped, a SIGTERM from that time may still be unread.
+	 */
 	a->release_ns = c->now_ns + (c->ending ? 0 : hold_ns);
 	struct frame *f = pilot_answer(c, FRAME_FREED);
 	if (f)
@@ -190,7 +191,7 @@ void pilot_release_held(struct pilot_core *c)
 			release_end(c, &c->attempts[i]);
 }
 
-/* Slurm, or the clock, ends this pilot. What ended just before did so for the same reason. */
+/* Slurm, or the clock, ends this pilot. Attempts that ended just before ended for the same reason. */
 void pilot_begin_ending(struct pilot_core *c)
 {
 	if (c->ending)

@@ -129,7 +129,7 @@ void pilot_on_frame(struct pilot_core *c, const struct pilot_event *e)
 		return;
 	c->heard_ns = c->now_ns;
 	if (f->kind == FRAME_REFUSE && f->epoch >= c->epoch) {
-		/* The words are the frame's, which does not live as long as the action. */
+		/* Copy the message: the frame does not live as long as the action. */
 		struct queued_action *q = c->left ? NULL : pilot_push(c, PILOT_LEAVE, sizeof(f->refuse.words));
 		if (q) {
 			snprintf(q->memory, sizeof(f->refuse.words), "%s", f->refuse.words);

@@ -37,7 +37,7 @@ struct frame *pilot_push_frame(struct pilot_core *c, enum frame_kind kind, size_
 	return &q->frame;
 }
 
-/* Only in a session that is welcomed: what is lost otherwise follows from the next hello. */
+/* Sends only in a welcomed session; without one, the next hello conveys the state. */
 struct frame *pilot_answer(struct pilot_core *c, enum frame_kind kind)
 {
 	return c->link == LINK_WELCOMED ? pilot_push_frame(c, kind, 0) : NULL;
@@ -89,7 +89,7 @@ static void arm(struct pilot_core *c)
 	c->armed_ns = deadline;
 }
 
-/* sent_ns: when the message was sent that the coordinator has answered. */
+/* sent_ns: when the message that the coordinator answered was sent. */
 void pilot_renew(struct pilot_core *c, uint64_t sent_ns, int64_t lease_ms)
 {
 	if (lease_ms <= 0)
@@ -117,7 +117,7 @@ int64_t pilot_remaining_ms(const struct pilot_core *c)
 
 /* ---- Time ------------------------------------------------------------------------------ */
 
-/* All that is left to say is said, or nobody listens and it stands in the outbox. */
+/* Leaves once everything is reported, or there is no connection and all ends are in the outbox. */
 static void step_leave(struct pilot_core *c)
 {
 	bool done = c->num_attempts == 0 && (c->released || c->ending);
@@ -220,7 +220,7 @@ int pilot_core_handle(struct pilot_core *c, uint64_t now_ns, const struct pilot_
 		c->now_ns = now_ns;
 	if (c->left)
 		return c->error;
-	/* What the guard's timer ends anyway must not begin anything first. */
+	/* A pilot that the guard's timer is about to kill must not begin anything. */
 	if (c->lease_end_ns && !pilot_has_lease(c)) {
 		step(c);
 		return c->error;

@@ -8,13 +8,14 @@
 
 #include "base/units.h"
 
-/* Times of needs are rounded up by less than an eighth (scheduler_late.c); a job is refused only where it is too long
- * in any case. */
+/* Needed times are rounded up by less than an eighth (scheduler_late.c); refuse a job only if it is too long without
+ * the rounding. */
 #define ROUNDING 8
 
 /* ---- Options of sbatch ------------------------------------------------------------------ */
 
-/* The value of "--name=value", "--name value" or, with a letter, "-x value" and "-xvalue"; NULL: another option. */
+/* The value of "--name=value", "--name value" or, with a letter, "-x value" and "-xvalue"; NULL if it is another
+ * option. */
 static const char *value_of(const char *at, const char *name, char letter)
 {
 	size_t size = strlen(name);
@@ -46,7 +47,7 @@ static bool parse_gpus(const char *value, bool is_gres, unsigned *ret)
 	return true;
 }
 
-/* "30" (minutes), "4:30", "4:00:00", "2-12", "2-12:30", "2-12:30:00"; 0: not understood. */
+/* "30" (minutes), "4:30", "4:00:00", "2-12", "2-12:30", "2-12:30:00"; 0 if invalid. */
 static int64_t parse_time(const char *value)
 {
 	unsigned long days = 0, parts[3] = {0};
@@ -88,7 +89,7 @@ void pilot_kind_parse(struct pilot_kind *k, const char *options)
 	}
 }
 
-/* Nodes of a kind may differ: the largest counts. */
+/* Nodes of a kind may differ: keep the largest. */
 void pilot_kind_learn(struct pilot_kind *k, const struct coordinator_action *ready)
 {
 	if (!k->learned)

@@ -20,8 +20,8 @@ enum link_state {
 enum stage {
 	STAGE_STARTING, /* PILOT_BEGIN is out */
 	STAGE_RUNNING,
-	STAGE_HELD,  /* over; the end is held back until release_ns */
-	STAGE_ENDED, /* recorded; to be acknowledged */
+	STAGE_HELD,  /* ended; the end is held back until release_ns */
+	STAGE_ENDED, /* recorded; not yet acknowledged */
 };
 
 struct pilot_attempt {
@@ -54,7 +54,7 @@ struct pilot_core {
 	uint64_t next_connect_ns, heard_ns;
 	uint64_t hello_ns; /* when the hello of the current connection was sent */
 
-	uint64_t epoch; /* 0: nobody has welcomed this pilot */
+	uint64_t epoch; /* 0: this pilot was never welcomed */
 	uint64_t lease_end_ns;
 	int64_t max_lease_ms;
 	uint64_t silence_ns, heartbeat_ns;
@@ -73,9 +73,9 @@ struct pilot_core {
 /* ---- pilot_core.c ---- */
 struct queued_action *pilot_push(struct pilot_core *c, enum pilot_action_kind kind, size_t memory);
 struct frame *pilot_push_frame(struct pilot_core *c, enum frame_kind kind, size_t memory);
-/* Only in a session that is welcomed: what is lost otherwise follows from the next hello. */
+/* Sends only in a welcomed session; without one, the next hello conveys the state. */
 struct frame *pilot_answer(struct pilot_core *c, enum frame_kind kind);
-/* sent_ns: when the message was sent that the coordinator has answered. */
+/* sent_ns: when the message that the coordinator answered was sent. */
 void pilot_renew(struct pilot_core *c, uint64_t sent_ns, int64_t lease_ms);
 bool pilot_has_lease(const struct pilot_core *c);
 int64_t pilot_remaining_ms(const struct pilot_core *c);
@@ -88,9 +88,9 @@ void pilot_on_not_started(struct pilot_core *c, const struct pilot_event *e);
 void pilot_on_exited(struct pilot_core *c, const struct pilot_exit *e);
 void pilot_on_end_ack(struct pilot_core *c, struct attempt_id id);
 void pilot_send_end(struct pilot_core *c, const struct pilot_attempt *a);
-/* Ends of which it is certain now that they are not those of the pilot. */
+/* Releases ends that the pilot's own end certainly did not cause. */
 void pilot_release_held(struct pilot_core *c);
-/* Slurm, or the clock, ends this pilot. What ended just before did so for the same reason. */
+/* Slurm, or the clock, ends this pilot. Attempts that ended just before ended for the same reason. */
 void pilot_begin_ending(struct pilot_core *c);
 
 /* ---- pilot_connection.c ---- */

@@ -16,9 +16,9 @@
 #include "slurm/pilot_kind.h"
 #include "slurm/slurm_client.h"
 
-/* How often to look what became of pilots that have not greeted. */
+/* How often to check pilots that have not connected. */
 #define LOOK_NS (2 * NS_PER_S)
-/* Of the queue's id, in names of jobs. */
+/* Digits of the queue's id in names of jobs. */
 #define QUEUE_DIGITS 12
 
 struct supplied_kind {
@@ -26,7 +26,7 @@ struct supplied_kind {
 	struct pilot_kind kind;
 	struct submission *submission;
 	struct submission_demand demand;
-	double pilots; /* that take all jobs of the demand; below 0: not known */
+	double pilots; /* needed to run all jobs of the demand; negative: unknown */
 };
 
 struct pilot_supply {
@@ -36,7 +36,7 @@ struct pilot_supply {
 	size_t num_kinds;
 	struct text script, output;
 	uint64_t next_look_ns;
-	size_t num_vain; /* jobs that wait and that no kind takes */
+	size_t num_vain; /* waiting jobs that fit no kind */
 	char vain_words[FRAME_WORDS_ROOM];
 	char said[FRAME_WORDS_ROOM], said_vain[FRAME_WORDS_ROOM];
 };
@@ -58,7 +58,7 @@ static void on_listed(void *context, uint64_t begun_ns, const struct slurm_listi
 		s->options.ops->listed(s->options.context, listing);
 }
 
-/* A path between single quotes, for the shell of the batch script. */
+/* Appends a path in single quotes, for the shell of the batch script. */
 static void append_quoted(struct text *t, const char *word)
 {
 	text_append_char(t, '\'');
@@ -200,12 +200,13 @@ void pilot_supply_need(struct pilot_supply *s, const struct placement_need *need
 	struct supplied_kind *k = &s->kinds[i];
 	unsigned capacity = pilot_kind_capacity(&k->kind, need);
 	k->demand.waiting_jobs += num_jobs;
-	/* Before the first pilot has greeted, one will show. Jobs without a GPU go where the others are. */
+	/* Before the first pilot has connected, submit one to learn its size. Jobs without a GPU run beside the others.
+	 */
 	if (need->num_gpus > 0 || capacity)
 		k->pilots += capacity ? (double)num_jobs / capacity : 0;
 }
 
-/* Kinds share the limit; those that are there count first. */
+/* Kinds share the limit; existing pilots count first. */
 static void share_limit(struct pilot_supply *s, size_t of)
 {
 	size_t others = 0;
@@ -229,9 +230,9 @@ static uint64_t step_kind(struct pilot_supply *s, size_t i, uint64_t now)
 	return step.wake_ns;
 }
 
-/* ---- Words ------------------------------------------------------------------------------ */
+/* ---- Messages ------------------------------------------------------------------------------ */
 
-/* The last line that the pilot wrote; "": none. */
+/* The last line of the pilot's output; "" if there is none. */
 static void read_output(const struct pilot_supply *s, uint64_t slurm_job, char ret[FRAME_WORDS_ROOM])
 {
 	char name[64], data[2048];
@@ -255,7 +256,7 @@ static void kind_words(const struct pilot_supply *s, const struct supplied_kind 
 {
 	char output[FRAME_WORDS_ROOM], *seconds;
 	submission_words(k->submission, clock_now_ns(), words);
-	/* Not again for each second that passes. */
+	/* Do not repeat the message every second. */
 	if ((seconds = strstr(words, "; next try in")))
 		*seconds = '\0';
 	uint64_t job = *words ? submission_failed_job(k->submission) : 0;
@@ -276,7 +277,7 @@ void pilot_supply_words(const struct pilot_supply *s, char words[FRAME_WORDS_ROO
 		snprintf(words, FRAME_WORDS_ROOM, "%s", s->vain_words);
 }
 
-/* Each reason once. */
+/* Reports each reason once. */
 static void say(struct pilot_supply *s, char said[FRAME_WORDS_ROOM], const char *words)
 {
 	if (strcmp(words, said) == 0)
@@ -299,7 +300,7 @@ uint64_t pilot_supply_step(struct pilot_supply *s)
 		(void)slurm_client_list(s->client);
 	}
 	pilot_supply_words(s, words);
-	/* "all 8 pilots are in use" is as it should be; `why` says so. */
+	/* "all 8 pilots are in use" is normal; only `why` shows it. */
 	if (strncmp(words, "all ", 4) == 0)
 		*words = '\0';
 	say(s, s->said, words);

@@ -57,7 +57,7 @@ int secret_load(int dir_fd, uint8_t ret[MAC_KEY_SIZE], struct gd_error *err)
 	return 0;
 }
 
-/* Complete and synced before it has its name: a pilot never reads half of it. */
+/* Writes and syncs the file before renaming it, so a pilot never reads an incomplete secret. */
 static int create(int dir_fd)
 {
 	uint8_t random[MAC_KEY_SIZE];
@@ -67,7 +67,7 @@ static int create(int dir_fd)
 	for (size_t i = 0; i < MAC_KEY_SIZE; i++)
 		snprintf(text + 2 * i, 3, "%02x", random[i]);
 	text[DIGITS] = '\n';
-	(void)unlinkat(dir_fd, NEW_FILE, 0); /* of a coordinator that was killed here; it had runner.lock as we have */
+	(void)unlinkat(dir_fd, NEW_FILE, 0); /* left by a killed coordinator; safe because we hold runner.lock */
 	cleanup_(closep) int fd = openat(dir_fd, NEW_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The secret that a coordinator and its pilots share: `slurm.secret` in the directory of the queue, readable by its
- * owner alone. Whoever can read it can make pilots execute commands; nobody else can.
+ * The secret that a coordinator and its pilots share: `slurm.secret` in the directory of the queue, readable only by
+ * its owner. It allows a process to make pilots execute commands.
  */
 #ifndef SLURM_SECRET_H
 #define SLURM_SECRET_H
@@ -13,9 +13,10 @@
 
 #define SECRET_FILE "slurm.secret"
 
-/* For pilots. -EPERM: the file belongs to another user, or others can read or write it. -EBADMSG: it is damaged. */
+/* For pilots. -EPERM: the file belongs to another user, or other users can read or write it. -EBADMSG: it is damaged.
+ */
 int secret_load(int dir_fd, uint8_t ret[MAC_KEY_SIZE], struct gd_error *err);
-/* For the coordinator: the same, and the file is made if it is missing. */
+/* For the coordinator: the same, but creates the file if it is missing. */
 int secret_load_or_create(int dir_fd, uint8_t ret[MAC_KEY_SIZE], struct gd_error *err);
 
 #endif

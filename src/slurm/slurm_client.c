@@ -22,8 +22,8 @@ enum client_request_kind { REQUEST_SUBMIT, REQUEST_LIST, REQUEST_CANCEL };
 struct client_request {
 	struct client_request *next;
 	enum client_request_kind kind;
-	char name[FRAME_NAME_ROOM]; /* of a job to submit */
-	char *words[MOST_WORDS];    /* of its command, NULL at the end; memory of the request */
+	char name[FRAME_NAME_ROOM]; /* the job name to submit */
+	char *words[MOST_WORDS];    /* arguments of its command, ends with NULL; memory of the request */
 	char *memory;
 };
 
@@ -50,7 +50,7 @@ static void release(struct client_request *r)
 
 static void start_first(struct slurm_client *c);
 
-/* The first request is over. */
+/* The first request is finished. */
 static void finish_first(struct slurm_client *c)
 {
 	struct client_request *r = c->first;
@@ -70,7 +70,7 @@ static void on_next(void *context, uint32_t events)
 		start_first(c);
 }
 
-/* The first line that a command complained with. */
+/* The first line of a command's standard error. */
 static void first_line(const char *text, char ret[FRAME_WORDS_ROOM])
 {
 	snprintf(ret, FRAME_WORDS_ROOM, "%.*s", (int)strcspn(text, "\n"), text);
@@ -79,8 +79,8 @@ static void first_line(const char *text, char ret[FRAME_WORDS_ROOM])
 /* ---- Submitting ------------------------------------------------------------------- */
 
 /*
- * sbatch exits with 1 both if slurmctld refused the job and if it could not be reached or did not answer. Only
- * words that come from a decision are one; "Socket timed out" may mean that the job was accepted.
+ * sbatch exits with 1 both if slurmctld refused the job and if it could not be reached or did not answer. Only messages
+ * about a decision of slurmctld count as a refusal; "Socket timed out" may mean that the job was accepted.
  */
 static bool is_refusal(const char *err)
 {
@@ -161,7 +161,7 @@ static void on_listed(void *context, int result, const char *out, size_t size, c
 static int start_step(struct slurm_client *c)
 {
 	const char *const config[] = {"scontrol", "show", "config", NULL};
-	/* -a: also of hidden partitions. -t all: also those that are over. */
+	/* -a: include hidden partitions. -t all: include finished jobs. */
 	const char *const jobs[] = {"squeue", "-h", "-a", "-t", "all", "-u", c->user, "-O", LISTING_JOB_FIELDS, NULL};
 	const char *const nodes[] = {"scontrol", "-a", "-o", "show", "nodes", NULL};
 	const char *const *argv = c->step == LIST_JOBS ? jobs : c->step == LIST_NODES ? nodes : config;
@@ -211,7 +211,7 @@ static void add_request(struct slurm_client *c, struct client_request *r)
 	*c->last = r;
 	c->last = &r->next;
 	if (c->first == r)
-		loop_set_deadline(c->next, 1); /* from the loop, also if it fails at once */
+		loop_set_deadline(c->next, 1); /* report from the loop, even if it fails at once */
 }
 
 int slurm_client_create(const struct slurm_client_options *options, struct slurm_client **ret)

@@ -18,14 +18,14 @@
 
 extern char **environ;
 
-/* A command that has closed its output is about to end: look again so soon. */
+/* A command that has closed its output is about to exit: poll at this interval. */
 #define REAP_AGAIN_MS 5
-/* Complaints are for people. */
+/* Standard error is only shown to users, so keep little of it. */
 #define MOST_COMPLAINTS ((size_t)4096)
 
 struct slurm_command {
 	struct loop *loop;
-	slurm_command_fn *fn; /* NULL: it is over, or was cancelled, and waits to be reaped */
+	slurm_command_fn *fn; /* NULL: it has ended or was cancelled, and waits to be reaped */
 	void *context;
 	pid_t pid;
 	int fds[2]; /* standard output and standard error; -1: at its end */
@@ -83,7 +83,7 @@ static void report(struct slurm_command *c, int result)
 		fn(c->context, result, text_string(&c->out), c->out.length, text_string(&c->err));
 }
 
-/* Gone is gone; otherwise it is looked for again. */
+/* Reaps the process, or tries again later. */
 static void reap(struct slurm_command *c)
 {
 	int status;
@@ -97,7 +97,7 @@ static void reap(struct slurm_command *c)
 	destroy(c);
 }
 
-/* It is in a process group of its own. */
+/* The command has its own process group. */
 static void give_up(struct slurm_command *c, int result)
 {
 	kill(-c->pid, SIGKILL);
@@ -194,7 +194,7 @@ int slurm_command_start(struct loop *l, const char *const *argv, int64_t timeout
 	}
 	if (r == 0) {
 		c->fds[1] = err[0];
-		/* Commands expect that writing waits. */
+		/* Commands expect blocking writes. */
 		fcntl(out[1], F_SETFL, 0);
 		fcntl(err[1], F_SETFL, 0);
 		r = loop_add(l, out[0], EPOLLIN, on_out, c, &c->sources[0]);

@@ -12,17 +12,17 @@
 #define IDLE_NS      (30 * NS_PER_S)
 #define BACK_OFF_NS  (5 * NS_PER_S)
 #define BACK_OFF_MAX (600 * NS_PER_S)
-/* A listing is asked for so often while it is needed. */
+/* Interval between listings while they are needed. */
 #define LIST_NS (5 * NS_PER_S)
-/* Slurm has refused the options so often: it always will. */
+/* After this many refusals, Slurm will always refuse the options. */
 #define REFUSALS 3
-/* A pilot that ends so shortly after it greeted has failed. */
+/* A pilot that ends within this time after it connected has failed. */
 #define SOON_NS (60 * NS_PER_S)
 
 enum submission_stage {
 	STAGE_SUBMITTING, /* sbatch runs */
 	STAGE_UNCERTAIN,  /* sbatch failed or timed out: Slurm may have the job */
-	STAGE_PENDING,    /* Slurm has the job; it has not greeted */
+	STAGE_PENDING,    /* Slurm has the job; the pilot has not connected */
 	STAGE_JOINED,
 };
 
@@ -33,8 +33,8 @@ struct submitted_pilot {
 	char reason[FRAME_WORDS_ROOM];
 	uint64_t slurm_job;
 	uint64_t since_ns;   /* when this stage began */
-	size_t num_attempts; /* now */
-	bool running;        /* Slurm says so, but it has not joined */
+	size_t num_attempts; /* current number */
+	bool running;        /* running according to Slurm, but it has not joined */
 	bool had_work, releasing, cancelling;
 };
 
@@ -125,7 +125,7 @@ size_t submission_num_running(const struct submission *s)
 	return count_stage(s, STAGE_JOINED);
 }
 
-/* Pilots that would take all jobs that wait. */
+/* Number of pilots that could run all waiting jobs. */
 static size_t wanted(const struct submission *s)
 {
 	const struct submission_demand *d = &s->demand;
@@ -136,7 +136,7 @@ static size_t wanted(const struct submission *s)
 		return d->pilots;
 	if (jobs)
 		return (d->waiting_jobs + jobs - 1) / jobs;
-	/* Jobs without a GPU go where the others are. */
+	/* Jobs without a GPU run beside the others. */
 	size_t by_gpus = s->settings.gpus ? (d->waiting_gpus + s->settings.gpus - 1) / s->settings.gpus : 1;
 	return by_gpus ? by_gpus : 1;
 }
@@ -146,7 +146,7 @@ static size_t wanted(const struct submission *s)
 static void failed(struct submission *s, uint64_t now_ns, const char *words)
 {
 	uint64_t wait = BACK_OFF_NS << (s->failures < 16 ? s->failures : 16);
-	/* Pilots that fail together fail once: nothing was submitted since the wait began. */
+	/* Count pilots that fail together as one failure: nothing was submitted since the wait began. */
 	if (s->failures && now_ns < s->not_before_ns)
 		return;
 	s->failures++;
@@ -215,7 +215,7 @@ static bool may_submit(const struct submission *s, uint64_t now_ns)
 	return s->count < s->settings.max_nodes && pending < s->settings.max_pending && pending < wanted(s);
 }
 
-/* A pending pilot that is not needed any more: the one that was submitted last waits longest. */
+/* A pending pilot that is no longer needed: the last one submitted, which would start last. */
 static struct submitted_pilot *superfluous(struct submission *s)
 {
 	if (!s->leaving && count_stage(s, STAGE_PENDING) <= wanted(s))
@@ -315,7 +315,7 @@ static const struct listed_job *listed_by_name(const struct slurm_listing *l, co
 	return NULL;
 }
 
-/* False: the pilot is not expected any more. */
+/* False: the pilot is no longer expected. */
 static bool follow(struct submission *s, struct submitted_pilot *p, uint64_t now_ns, uint64_t begun_ns,
 	const struct slurm_listing *l)
 {
@@ -325,7 +325,7 @@ static bool follow(struct submission *s, struct submitted_pilot *p, uint64_t now
 	if (!job && p->slurm_job)
 		job = listing_find_job(l, p->slurm_job);
 	if (!job)
-		return false; /* it was never submitted, or Slurm has forgotten it before it began */
+		return false; /* it was never submitted, or Slurm dropped it before it started */
 	if (p->stage == STAGE_UNCERTAIN) {
 		p->stage = STAGE_PENDING;
 		p->slurm_job = job->slurm_job;

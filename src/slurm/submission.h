@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How many pilots are submitted to Slurm, and when: a pure core, as coordinator_core.h.
+ * Decides how many pilots to submit to Slurm, and when. A pure core like coordinator_core.h.
  *
  * One object for each kind of pilot (the options of one --slurm). Every second or so, and after each event, the caller
- * says what the queue needs (submission_set_demand()) and asks submission_next() until it answers SUBMISSION_NONE.
+ * sets the demand of the queue (submission_set_demand()) and calls submission_next() until it returns SUBMISSION_NONE.
  *
  * After an sbatch that failed or timed out it is uncertain whether Slurm has the job. Then nothing more is submitted
- * until a listing that began later has succeeded: the job is in it, by its unique name, or it was not submitted. A
- * pilot that ends soon after its start, without having been welcomed or without having had a job, makes the next
- * submission wait: 5 s, doubled each time up to 10 min; pilots that end during that wait do not lengthen it. A pilot
- * that had a job, or was preempted, does not count. After `give_up` such failures in a row nothing is submitted any
- * more.
+ * until a listing that began later has succeeded: either it contains the job, by its unique name, or the job was not
+ * submitted. A pilot that ends soon after its start, without having been welcomed or without having had a job, makes
+ * the next submission wait: 5 s, doubled each time up to 10 min; pilots that end during that wait do not lengthen it. A
+ * pilot that had a job, or was preempted, does not count. After `give_up` such failures in a row nothing more is
+ * submitted.
  *
- * A pilot that is idle for `idle_ns` is released, also if jobs wait: they evidently do not fit on it. If it never had
- * one, that is a failure, too.
+ * A pilot that is idle for `idle_ns` is released, even if jobs wait: they evidently do not fit on it. If it never had a
+ * job, that is a failure, too.
  */
 #ifndef SLURM_SUBMISSION_H
 #define SLURM_SUBMISSION_H
@@ -21,7 +21,7 @@
 #include "slurm/frame.h"
 #include "slurm/listing.h"
 
-/* Pilots that wait in Slurm's queue at a time. */
+/* Limit of pilots pending in Slurm's queue. */
 #define SUBMISSION_MAX_PENDING 8
 
 struct submission;
@@ -30,17 +30,18 @@ struct submission_settings {
 	unsigned max_nodes;           /* pilots at a time, pending ones included; 0: 1 */
 	unsigned max_pending;         /* 0: SUBMISSION_MAX_PENDING */
 	char prefix[FRAME_NAME_ROOM]; /* of job names, unique for this queue and epoch: a name is "<prefix>-<number>" */
-	unsigned gpus;                /* of one pilot, as asked for; 0: not known before the first one greets */
-	uint64_t idle_ns;             /* 0: 30 s; a pilot without a job for so long is released */
+	unsigned gpus;                /* per pilot, as requested; 0: unknown until the first pilot connects */
+	uint64_t idle_ns;             /* 0: 30 s; a pilot without a job for this long is released */
 	unsigned give_up;             /* 0: never */
 };
 
-/* What the queue needs now. */
+/* The current demand of the queue. */
 struct submission_demand {
-	size_t waiting_jobs; /* ready jobs that fit a pilot of this kind and do not fit on those that are there now */
-	size_t waiting_gpus; /* GPUs that these want in all; jobs without one count as 0 */
-	size_t fitting_jobs_per_pilot; /* how many of them one pilot takes at a time; 0: as gpus and waiting_gpus say */
-	size_t pilots;                 /* how many pilots take all of them; 0: as the others say */
+	size_t waiting_jobs;           /* ready jobs that fit an empty pilot of this kind but not the current pilots */
+	size_t waiting_gpus;           /* total GPUs needed by these jobs; jobs without a GPU count as 0 */
+	size_t fitting_jobs_per_pilot; /* how many of them one pilot runs at a time; 0: derived from gpus and
+					  waiting_gpus */
+	size_t pilots; /* how many pilots are needed for all of them; 0: derived from the other fields */
 };
 
 enum submission_step_kind {
@@ -48,7 +49,7 @@ enum submission_step_kind {
 	SUBMISSION_SUBMIT,   /* sbatch with the job name `name`; answer with submission_submitted() */
 	SUBMISSION_LIST, /* a listing is needed to know whether an sbatch succeeded; answer with submission_listed() */
 	SUBMISSION_RELEASE, /* release the pilot `name` (COORDINATOR_RELEASE_PILOT): it is idle */
-	SUBMISSION_CANCEL,  /* scancel `slurm_job`: it is pending and not needed any more, or the coordinator exits */
+	SUBMISSION_CANCEL,  /* scancel `slurm_job`: it is pending and no longer needed, or the coordinator exits */
 };
 
 struct submission_step {
@@ -65,38 +66,39 @@ void submission_set_demand(struct submission *s, const struct submission_demand 
 void submission_next(struct submission *s, uint64_t now_ns, struct submission_step *ret);
 
 /*
- * The answer to SUBMISSION_SUBMIT. result 0: `slurm_job` is its id. -EINVAL: Slurm refused it for good (a wrong
- * option, a limit), and nothing was submitted: `words`. Any other: uncertain. 0 or -ENOMEM.
+ * The answer to SUBMISSION_SUBMIT. result 0: `slurm_job` is its id. -EINVAL: Slurm refused it permanently (a wrong
+ * option, a limit), and nothing was submitted; `words`: the reason. Other: uncertain. Returns 0 or -ENOMEM.
  */
 int submission_submitted(
 	struct submission *s, uint64_t now_ns, const char *name, int result, uint64_t slurm_job, const char *words);
-/* A listing; begun_ns: when its first command was started. Each listing that the coordinator makes is passed on. */
+/* Handles a listing; begun_ns: when its first command was started. Pass every listing of the coordinator. */
 int submission_listed(struct submission *s, uint64_t now_ns, uint64_t begun_ns, const struct slurm_listing *listing);
-/* COORDINATOR_READY for the first time: the pilot of this Slurm job has greeted, with so many GPUs. */
+/* COORDINATOR_READY for the first time: the pilot of this Slurm job has connected, with this number of GPUs. */
 int submission_joined(struct submission *s, uint64_t now_ns, uint64_t slurm_job, const char *pilot, size_t num_gpus);
-/* How many attempts the pilot has now. */
+/* Sets the current number of attempts of the pilot. */
 void submission_set_busy(struct submission *s, uint64_t now_ns, const char *pilot, size_t num_attempts);
-/* COORDINATOR_GONE. preempted: Slurm ended it, not the pilot itself. words: why, for people; or NULL. */
+/* COORDINATOR_GONE. preempted: Slurm ended it, not the pilot itself. words: the reason, for messages; or NULL. */
 void submission_gone(struct submission *s, uint64_t now_ns, const char *pilot, bool preempted, const char *words);
-/* Nothing is submitted, pending pilots are cancelled and idle ones released; until there is work again (false). */
+/* While true, nothing is submitted, pending pilots are cancelled and idle ones released. Set to false when there is
+ * work again. */
 void submission_set_leaving(struct submission *s, bool leaving);
-/* Of all kinds together there may be more pilots or fewer now: how many of this one. */
+/* Changes the number of pilots allowed for this kind: kinds share a common limit. */
 void submission_set_max_nodes(struct submission *s, unsigned max_nodes);
 
 /* Whether the job was submitted here. */
 bool submission_has_job(const struct submission *s, uint64_t slurm_job);
-/* Nothing is submitted any more, whatever waits: submission_words() says why. */
+/* Nothing more is submitted, even if jobs wait; submission_words() gives the reason. */
 bool submission_has_given_up(const struct submission *s);
-/* The Slurm job of the last pilot that failed before it greeted, for its output; 0: none. */
+/* The Slurm job of the last pilot that failed before it connected, to find its output; 0: none. */
 uint64_t submission_failed_job(const struct submission *s);
-/* All that are submitted or run. */
+/* Number of pilots that are submitted or running. */
 size_t submission_count(const struct submission *s);
 
-/* Pilots that are submitted and have not greeted; that run. */
+/* Number of pilots that are submitted and have not connected, and number of running pilots. */
 size_t submission_num_pending(const struct submission *s);
 size_t submission_num_running(const struct submission *s);
 /*
- * Why no pilot is being submitted although jobs wait, or what the pending ones wait for; "": nothing to say. Returns
+ * Why no pilot is being submitted although jobs wait, or what the pending ones wait for; "" if neither applies. Returns
  * `words`: "4 pilots pending in Slurm: Resources", "the last pilot failed at once (…); next try in 40 s".
  */
 const char *submission_words(const struct submission *s, uint64_t now_ns, char words[FRAME_WORDS_ROOM]);

@@ -21,7 +21,7 @@ static int broken(struct tunnel *t, int code)
 	return code;
 }
 
-/* All parts have a fixed size, and labels are as long as each other. */
+/* All parts have a fixed size, and so do the labels. */
 static void prove(const struct tunnel *t, const char label[16], uint8_t ret[MAC_SIZE])
 {
 	uint64_t epoch = htole64(t->epoch), job = htole64(t->slurm_job);
@@ -128,7 +128,7 @@ static int take_opening_message(struct tunnel *t)
 		has_magic = t->stage == TUNNEL_WAITS_FOR_OPENING;
 		need = has_magic ? OPENING_SIZE : MAC_SIZE;
 	}
-	/* At once: a peer that speaks something else may never send as much as we wait for. */
+	/* Check early: a peer with another protocol may never send a complete opening. */
 	if (has_magic && memcmp(p, magic, size < sizeof(magic) ? size : sizeof(magic)) != 0)
 		return -EPROTO;
 	if (size < need)
@@ -159,7 +159,7 @@ int tunnel_receive(struct tunnel *t, const void *data, size_t size)
 		t->in_done = 0;
 	}
 	if (t->stage != TUNNEL_OPEN && t->in.length + size > TUNNEL_OPENING_MAX + t->in_done) {
-		/* The peer sends frames right behind its proof: only then there is more. */
+		/* Bytes beyond the opening are frames, which the peer may send right after its proof. */
 		size_t first = TUNNEL_OPENING_MAX + t->in_done - t->in.length;
 		int r = tunnel_receive(t, data, first);
 		if (r < 0)
@@ -199,7 +199,7 @@ int tunnel_next(struct tunnel *t, const char **ret, size_t *ret_size)
 	if (size > TUNNEL_FRAME_MAX)
 		return broken(t, -EMSGSIZE);
 	if (have < HEAD_SIZE + size + MAC_SIZE) {
-		/* The rest of a long frame is not to be moved again and again. */
+		/* Avoid moving the rest of a long frame repeatedly. */
 		if (t->in_done > have) {
 			memmove(t->in.data, p, have);
 			t->in.length = have;

@@ -3,15 +3,15 @@
  * An authenticated stream between a pilot and its coordinator: bytes in, frames out, and the reverse. No I/O.
  *
  * Both sides know the secret of the queue. The pilot opens with its Slurm job id and a nonce. The coordinator answers
- * with its epoch, a nonce and a proof of the secret over its role, both nonces, the epoch and the job id. Only then the
- * pilot sends its own proof, and neither side takes a frame before it has checked the proof of the other. Proofs of
- * the two roles differ, so neither can be reflected.
+ * with its epoch, a nonce and a proof of the secret over its role, both nonces, the epoch and the job id. Only then
+ * does the pilot send its own proof, and neither side takes a frame before it has checked the proof of the other.
+ * Proofs of the two roles differ, so neither can be reflected.
  *
- * Each direction has a key of its own, derived from the secret and both nonces, and each frame a counter and a MAC:
+ * Each direction has its own key, derived from the secret and both nonces, and each frame has a counter and a MAC:
  * a frame that is changed, repeated, left out or moved ends the tunnel. A peer that has not proven the secret can make
- * us keep at most TUNNEL_OPENING_MAX bytes.
+ * us buffer at most TUNNEL_OPENING_MAX bytes.
  *
- * Frames are not encrypted. They carry commands, which are in the journal as well; environments travel by name.
+ * Frames are not encrypted. They carry commands, which are also in the journal; environments are sent by name.
  */
 #ifndef SLURM_TUNNEL_H
 #define SLURM_TUNNEL_H
@@ -25,7 +25,7 @@
 
 #define TUNNEL_NONCE_SIZE  32
 #define TUNNEL_OPENING_MAX 128
-/* A command may have 10 MiB, and is escaped. */
+/* A command may have 10 MiB before escaping. */
 #define TUNNEL_FRAME_MAX ((size_t)64 << 20)
 
 enum tunnel_role {
@@ -50,9 +50,9 @@ struct tunnel {
 	uint8_t pilot_nonce[TUNNEL_NONCE_SIZE], coordinator_nonce[TUNNEL_NONCE_SIZE];
 	uint8_t send_key[MAC_KEY_SIZE], receive_key[MAC_KEY_SIZE];
 	uint64_t sent, received; /* counters of the last frames */
-	struct text in;          /* received bytes, of which in_done belong to frames that were taken */
+	struct text in;          /* received bytes; in_done of them belong to frames already returned */
 	size_t in_done;
-	struct text out; /* bytes to send; the caller takes them out */
+	struct text out; /* bytes to send; the caller removes them */
 };
 
 /* number: the epoch of a coordinator, the Slurm job id of a pilot. The pilot's opening is put into `out`. */
@@ -60,12 +60,13 @@ int tunnel_init(struct tunnel *t, enum tunnel_role role, const uint8_t secret[MA
 void tunnel_finish(struct tunnel *t);
 
 /*
- * Takes bytes from the peer. 0, or a negative errno value, after which the tunnel is broken: -EKEYREJECTED (the peer
- * does not know the secret), -EPROTO (not our protocol), -EMSGSIZE, -EBADMSG (a frame was changed or repeated),
- * -ENOMEM. Answers of the opening are put into `out`.
+ * Processes bytes from the peer. Returns 0, or a negative errno value, after which the tunnel is broken: -EKEYREJECTED
+ * (the peer does not know the secret), -EPROTO (not our protocol), -EMSGSIZE, -EBADMSG (a frame was changed or
+ * repeated), -ENOMEM. Answers of the opening are put into `out`.
  */
 int tunnel_receive(struct tunnel *t, const void *data, size_t size);
-/* The next frame: 1, and its bytes until the next call; 0: none is complete; or a negative errno value as above. */
+/* Gets the next frame. 1: its bytes are valid until the next call; 0: none is complete; or a negative errno value as
+ * above. */
 int tunnel_next(struct tunnel *t, const char **ret, size_t *ret_size);
 
 /* -ENOTCONN before the tunnel is open; -EMSGSIZE. */
