@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a view may ask of whoever filled its model: to act on jobs, and the facts
- * about one job that are too large or too secret to stand in the model.
+ * Requests of a view to the owner of its model: actions on jobs, and facts about one job that are too large or too
+ * secret for the model.
  *
- * A view holds no more than these functions; it knows neither queue nor pool.
- * Each returns 0 or a negative errno value with words in err.
+ * A view has only these functions; it knows neither queue nor pool. Each returns 0 or a negative errno value with a
+ * message in err.
  */
 #ifndef VIEW_MODEL_ACTIONS_H
 #define VIEW_MODEL_ACTIONS_H
@@ -26,30 +26,30 @@ enum view_action {
 };
 #define VIEW_ACTIONS 5
 
-/* "cancel", … ; -1 for a word that is none */
+/* "cancel", … ; -1 for an unknown word */
 const char *view_action_name(enum view_action action);
 int view_action_parse(const char *word);
-/* Whether it means something for a job in this state; whoever acts decides, this is for buttons and keys. */
+/* Whether the action makes sense for a job in this state. For buttons and keys only: act() decides. */
 bool view_action_applies(enum view_action action, const struct view_job *job);
 
-/* What is known beside jobs and GPUs. */
+/* Facts besides jobs and GPUs. */
 struct view_facts {
-	const char *journal; /* its path; NULL: there is none yet, or several */
+	const char *journal; /* its path; NULL: there is no journal yet, or several */
 	uint64_t journal_bytes;
 	uint64_t bad_lines;
-	uint64_t first_bad_line; /* its number; 0: not known */
-	int64_t runner;          /* a PID; 0: nobody runs this queue; -1: somebody without a number here */
-	bool paused;             /* nothing starts until somebody resumes the queue; of several queues: all of them */
-	/* Of several queues, numbers are sums, and `runner` is one of the runners. */
+	uint64_t first_bad_line; /* its number; 0: unknown */
+	int64_t runner;          /* a PID; 0: no runner is active; -1: active, but without a PID on this machine */
+	bool paused;             /* nothing starts until the queue is resumed; of several queues: all are paused */
+	/* For several queues, numbers are sums, and `runner` is one of the runners. */
 	bool all_queues;
 	size_t num_queues, num_runners;
-	size_t num_unreadable; /* queues that are not among them, because they cannot be read */
+	size_t num_unreadable; /* queues that are not counted, because they cannot be read */
 };
 
 struct view_actions {
 	void *context;
 	void (*facts)(void *context, struct view_facts *ret);
-	/* Does it to those jobs it can be done to. -EPERM and the like where it could be done to none, and why. */
+	/* Acts on all jobs to which the action applies. An error with the reason if it applies to none. */
 	int (*act)(void *context, enum view_action action, const uint64_t *ids, size_t count, size_t *ret_done,
 		struct gd_error *err);
 	/* What the job waits for or how it ended, in lines, each with its newline. */
@@ -57,8 +57,8 @@ struct view_actions {
 	/* Its environment: entries, each ended by a NUL, in memory to be freed. -ENOENT: none was kept. */
 	int (*environment)(void *context, uint64_t id, char **ret, size_t *ret_size, struct gd_error *err);
 	/*
-	 * The log of an attempt (1…; 0: the last), opened for reading: a regular file, the job's own and in a
-	 * folder for logs, whatever the model says. -ENOENT: there is none (yet); -EPERM: it may not be shown.
+	 * Opens the log of an attempt (1…; 0: the last) for reading: always a regular file, the job's own and in a log
+	 * folder, whatever the model says. -ENOENT: there is no log (yet); -EPERM: it must not be shown.
 	 */
 	int (*open_log)(void *context, uint64_t id, unsigned attempt, int *ret_fd, struct gd_error *err);
 };

@@ -61,7 +61,7 @@ static int compare_row(const void *key, const void *element)
 	return (gpu->slot > other->slot) - (gpu->slot < other->slot);
 }
 
-/* Where the row of this GPU and slot is, or would be. */
+/* The index at which the row of this GPU and slot is, or belongs. */
 static size_t find_row(const struct view_model *m, const struct view_gpu *gpu, bool *ret_there)
 {
 	size_t i = array_lower_bound(gpu, m->gpus, m->num_gpus, sizeof(*m->gpus), compare_row);
@@ -179,7 +179,7 @@ size_t view_history(const struct view_model *m, int gpu_id, struct view_sample *
 		return 0;
 	const struct view_ring *ring = m->rings[i];
 	size_t kept = ring->count < m->history ? ring->count : m->history;
-	/* Of too many, the newest. */
+	/* If there are too many, keep the newest. */
 	size_t count = kept < max ? kept : max;
 	for (size_t k = 0; k < count; k++)
 		ret[k] = ring->samples[(ring->count - count + k) % m->history];

@@ -83,7 +83,7 @@ static void *put_array(char **at, const void *data, size_t size)
 	return copy;
 }
 
-/* What needs alignment first: attempts, ids and delays, then GPU numbers, then strings. */
+/* In order of alignment: attempts, ids and delays, then GPU numbers, then strings. */
 static struct view_entry *copy_job(const struct view_job *job)
 {
 	struct view_entry *e = malloc(sizeof(*e) + room_of(job));
@@ -155,7 +155,7 @@ static size_t home(const struct view_model *m, uint64_t id)
 	return (size_t)((id * UINT64_C(0x9E3779B97F4A7C15)) >> 32) & (m->table_room - 1);
 }
 
-/* Where this id stands, or the empty place where it would. */
+/* The place of this id, or the empty place where it belongs. */
 static size_t place(const struct view_model *m, uint64_t id)
 {
 	size_t i = home(m, id);
@@ -196,7 +196,8 @@ static int by_id(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The sorted tail goes into the sorted rest, from behind; it is copied first. Without memory for that: all is sorted.
+/* Merges the sorted tail into the sorted rest, from the end; the tail is copied first. Without memory for the copy,
+ * sorts everything.
  */
 static void merge_tail(struct view_by_id *o)
 {
@@ -342,7 +343,7 @@ void view_jobs_finish(struct view_model *m)
 	free(m->by_id);
 }
 
-/* ---- Questions ---------------------------------------------------------------------- */
+/* ---- Queries ------------------------------------------------------------------------ */
 
 size_t view_num_jobs(const struct view_model *m)
 {

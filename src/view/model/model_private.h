@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The parts of a model, for the files that make it up. */
+/* The parts of a model, for its implementation files. */
 #ifndef VIEW_MODEL_MODEL_PRIVATE_H
 #define VIEW_MODEL_MODEL_PRIVATE_H
 
 #include "view/model/model.h"
 
-/* The counts of one moment: rates are differences of two. */
+/* The counts at one moment: rates are differences between two marks. */
 struct view_mark {
 	uint64_t time_ns;
 	uint64_t ends;
@@ -15,11 +15,11 @@ struct view_mark {
 #define VIEW_MARKS 64 /* about a second apart */
 
 struct view_pace {
-	struct view_mark first; /* that was ever put */
+	struct view_mark first; /* the first mark ever put */
 	struct view_mark last;
-	uint64_t ended_ns, advanced_ns; /* when an end, and amount, was last seen */
+	uint64_t ended_ns, advanced_ns; /* when an end, or more amount, was last seen */
 	struct view_mark marks[VIEW_MARKS];
-	size_t num_marks; /* that were ever made */
+	size_t num_marks; /* marks ever made */
 };
 
 struct view_gpu_row {
@@ -29,7 +29,7 @@ struct view_gpu_row {
 
 struct view_ring {
 	int gpu_id;
-	size_t count; /* that were ever put */
+	size_t count; /* samples ever put */
 	struct view_sample samples[];
 };
 
@@ -40,8 +40,8 @@ struct view_entry {
 };
 
 /*
- * Jobs by id. [0, sorted) is in order; jobs that were put out of order stand behind
- * it. They are sorted only when somebody asks, so that any sequence of changes is cheap.
+ * Jobs by id. [0, sorted) is in order; jobs that were put out of order come after it. They are sorted only for a query,
+ * so that any sequence of changes is cheap.
  */
 struct view_by_id {
 	struct view_entry **entries;
@@ -69,7 +69,7 @@ struct view_model {
 	size_t num_pauses;
 
 	struct view_by_id *by_id;
-	struct view_entry **table; /* open addressing; room is a power of two */
+	struct view_entry **table; /* open addressing; `room` is a power of two */
 	size_t table_room;
 	size_t num_jobs;
 	size_t counts[VIEW_JOB_STATES];
@@ -83,7 +83,7 @@ void view_jobs_finish(struct view_model *m);
 /* All jobs by id; view_num_jobs() of them. */
 struct view_entry **view_jobs_in_order(const struct view_model *m);
 
-/* For one block that holds a struct and its strings. NULL has no bytes and stays NULL. */
+/* For a block that holds a struct and its strings. NULL takes no bytes and stays NULL. */
 size_t view_string_room(const char *string);
 const char *view_string_put(char **at, const char *string);
 bool view_string_equal(const char *a, const char *b);

@@ -3,7 +3,7 @@
 
 const char *palette_escape(enum palette_color color)
 {
-	/* Bright blue: plain blue is unreadable on black. Dim, not bright black: some themes have that as background.
+	/* Bright blue: plain blue is unreadable on black. Dim, not bright black: some themes use that as background.
 	 */
 	static const char *const escapes[PALETTE_COLORS] = {
 		[PALETTE_PLAIN] = "",
@@ -85,7 +85,7 @@ static const struct {
 	[PALETTE_CYAN] = {"#0f7285", "#63c5d8"},
 };
 
-/* What is no state: memory, beside utilization, which is blue as what runs is. */
+/* Not a state: memory, next to utilization, which is blue like running jobs. */
 #define MEMORY_LIGHT "#7a5af0"
 #define MEMORY_DARK  "#ab96ff"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How states look and what they are called: one table for the panel, top, the page, the report and `gpuq status`.
+ * Colors, signs and names of states: one table for the panel, top, the page, the report and `gpuq status`.
  *
- * A color here always comes with a word or a sign, so that nothing depends on telling colors apart.
+ * A color always comes with a word or a sign, so that nothing depends on distinguishing colors.
  * Terminals have the 16 colors that the user's theme defines; pages have one value for light and one for dark.
  */
 #ifndef VIEW_MODEL_PALETTE_H
@@ -23,7 +23,7 @@ enum palette_color {
 };
 #define PALETTE_COLORS 8
 
-/* The escape sequence that begins it; "" for PALETTE_PLAIN. "\033[0m" ends it. */
+/* The escape sequence that begins the color; "" for PALETTE_PLAIN. "\033[0m" ends it. */
 const char *palette_escape(enum palette_color color);
 
 enum palette_color palette_of_job(enum view_job_state state);
@@ -31,7 +31,7 @@ enum palette_color palette_of_gpu(enum view_gpu_status status);
 /* "●" and the like: one column. */
 const char *palette_sign_of_gpu(enum view_gpu_status status);
 
-/* "running" or, where there is more to say of one that runs: "ending", "paused", "GPU idle". And its color. */
+/* "running" or, for some running jobs: "ending", "paused", "GPU idle". And its color. */
 const char *palette_job_word(const struct view_job *job);
 enum palette_color palette_color_of(const struct view_job *job);
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Some of the jobs, in some order.
+ * Selecting and ordering jobs.
  *
- * Sorting is by one number per job, byte by byte (a radix sort: it is stable, so
- * equal ones stay by id); 100,000 jobs are chosen and sorted anew whenever a key
- * is typed, so nothing is kept from one time to the next.
+ * Sorting is by one number per job, byte by byte (a radix sort: it is stable, so equal jobs stay ordered by id). It
+ * selects and sorts 100,000 jobs fast enough to do so at every key press, so nothing is cached.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,10 +16,10 @@
 #define MAX_WORDS 16
 #define WORD_ROOM 128
 
-/* ---- What matches --------------------------------------------------------------- */
+/* ---- Matching ------------------------------------------------------------------- */
 
 struct filter_word {
-	char text[WORD_ROOM]; /* in small letters */
+	char text[WORD_ROOM]; /* in lower case */
 	size_t size;
 	bool number;
 	int gpu; /* of "gpu 3"; -1 */
@@ -134,7 +133,7 @@ static bool matches(const struct view_job *job, unsigned states, const struct fi
 	return true;
 }
 
-/* ---- In which order ---------------------------------------------------------------- */
+/* ---- Ordering ---------------------------------------------------------------------- */
 
 struct sort_item {
 	uint64_t key;
@@ -189,7 +188,7 @@ static uint64_t key_of(const struct view_job *job, const struct view_selection *
 	return job->id;
 }
 
-/* One pass per byte in which keys differ. Returns where the result is: a or b. */
+/* One pass per byte in which keys differ. Returns the array with the result: a or b. */
 static struct sort_item *radix_sort(struct sort_item *a, struct sort_item *b, size_t count)
 {
 	uint64_t all = 0, any = ~UINT64_C(0);
@@ -226,7 +225,7 @@ static int compare_names(const void *a, const void *b)
 	return c ? c : (x->job->id > y->job->id) - (x->job->id < y->job->id);
 }
 
-/* How many bytes all names have in common: "train_" would fill the keys. */
+/* The length of the common prefix of all names: "train_" would fill the keys. */
 static size_t common_beginning(const struct sort_item *items, size_t count)
 {
 	const char *first = name_of(items[0].job);
@@ -260,7 +259,7 @@ static struct sort_item *sort_names(struct sort_item *a, struct sort_item *b, si
 	for (size_t i = 0, end; i < count; i = end) {
 		for (end = i + 1; end < count && a[end].key == a[i].key; end++)
 			;
-		/* With a NUL in the key the names are equal. */
+		/* If the key contains a NUL, the names are equal. */
 		if (end - i > 1 && (a[i].key & 0xff))
 			qsort(a + i, end - i, sizeof(*a), compare_names);
 	}
@@ -269,7 +268,7 @@ static struct sort_item *sort_names(struct sort_item *a, struct sort_item *b, si
 
 /* ---- Both ---------------------------------------------------------------------------- */
 
-/* Those with no key stay behind the others. */
+/* Jobs without a key stay after the others. */
 static void write_out(const struct sort_item *items, size_t count, const struct view_selection *s,
 	const struct view_job **ret, size_t max)
 {

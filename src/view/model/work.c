@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The work as a whole, and how fast it goes.
+ * The work as a whole, and its rate.
  *
- * A rate needs some ends to be worth showing: it is taken over the last minute
- * where that has seen enough of them, else over all that was seen. And it is
- * taken up to the last end, as long as the next one is not overdue: with jobs of
- * an hour, time since the last end says nothing.
+ * A rate needs some ended tasks: it is computed over the last minute if enough tasks ended in it, otherwise over all
+ * ends seen. It is computed up to the last end, as long as the next one is not overdue: with jobs of an hour, the time
+ * since the last end means nothing.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -33,7 +32,7 @@ static void note_pace(struct view_pace *p, const struct view_work *w)
 	struct view_mark now = {w->time_ns, w->done + w->failed, w->done_amount};
 	if (!now.time_ns || now.time_ns < p->last.time_ns)
 		return;
-	/* Fewer ends than before: jobs were tried again or forgotten, and what was seen tells nothing. */
+	/* Fewer ends than before: jobs were retried or forgotten, so start over. */
 	if (!p->first.time_ns || now.ends < p->last.ends || now.amount < p->last.amount) {
 		p->first = p->last = now;
 		p->num_marks = 0;
@@ -86,8 +85,8 @@ static const struct view_mark *window_begin(const struct view_pace *p)
 }
 
 struct speed {
-	double per_ns;   /* 0: not known */
-	uint64_t age_ns; /* how long ago it was true: since the last end */
+	double per_ns;   /* 0: unknown */
+	uint64_t age_ns; /* age of the rate: time since the last end */
 };
 
 static struct speed speed_between(double amount, uint64_t from_ns, uint64_t seen_ns, double pieces, uint64_t now_ns)

@@ -15,13 +15,13 @@
 #include "base/terminal_text.h"
 #include "view/panel/panel.h"
 
-/* A line without an end is broken here. */
+/* A longer line is broken here. */
 #define LONGEST_LINE ((size_t)16 * 1024)
-/* Calls of capture_read() for one frame: programs may print faster than a terminal shows. */
+/* Calls of capture_read() per frame: programs may print faster than a terminal can show. */
 #define READS_PER_FRAME 4
 /*
- * At the end, where a child keeps the pipe open: how long the pipe must be silent, how
- * long to wait in all, and how much to read. Writing to a slow terminal is not counted.
+ * At the end, if a child keeps the pipe open: how long the pipe must be silent, how long to wait in total, and how much
+ * to read. Time spent writing to a slow terminal is not counted.
  */
 #define SILENCE_NS    (200 * NS_PER_MS)
 #define END_WAIT_NS   NS_PER_S
@@ -45,7 +45,7 @@ int capture_begin(struct capture *c, int terminal_fd)
 	cleanup_(closep) int write_end = fds[1];
 	c->fd = fds[0];
 	fcntl(c->fd, F_SETFL, O_NONBLOCK);
-	/* What was printed before is not ours; and a terminal's output goes line by line, also through a pipe. */
+	/* Flush earlier output to the terminal. Keep stdout line-buffered, as on a terminal. */
 	fflush(NULL);
 	if (wanted[1])
 		setvbuf(stdout, NULL, _IOLBF, 0);
@@ -79,7 +79,7 @@ static size_t sequence_length(const char *s, size_t size)
 	size_t i = 2;
 	if (size < 2)
 		return 1;
-	if (s[1] == ']') { /* a title: to the bell, or to its own end */
+	if (s[1] == ']') { /* a title: ends with the bell or its own terminator */
 		while (i < size && s[i] != '\a' && s[i] != '\033')
 			i++;
 		return i < size ? i + (s[i] == '\033' && i + 1 < size ? 2 : 1) : i;
@@ -146,7 +146,7 @@ bool capture_read(struct capture *c, struct text *lines, bool all)
 {
 	char bytes[16 * 1024];
 	bool any = false;
-	/* Not for ever: somebody may print faster than a terminal shows. */
+	/* Limited: programs may print faster than a terminal can show. */
 	for (int i = 0; i < 16 && c->fd >= 0; i++) {
 		ssize_t n = read(c->fd, bytes, sizeof(bytes));
 		if (n < 0 && errno == EINTR)
@@ -174,7 +174,7 @@ void capture_print(struct capture *c, struct panel *p)
 		panel_print(p, text_string(&lines), lines.length);
 }
 
-/* True when there is something to read; false at the end of the pipe, or when nothing comes. Adds to *waited_ns. */
+/* True if there is something to read; false at the end of the pipe, or after a timeout. Adds to *waited_ns. */
 static bool wait_for_more(int fd, uint64_t *waited_ns)
 {
 	struct pollfd p = {fd, POLLIN, 0};
@@ -190,7 +190,7 @@ static bool wait_for_more(int fd, uint64_t *waited_ns)
 
 /*
  * The write ends of this process are closed, but a write that had begun keeps the pipe
- * open until it returns. So the end of the pipe is the proof that no thread is writing.
+ * open until it returns. So the end of the pipe proves that no thread is writing.
  */
 static void drain(struct capture *c)
 {

@@ -13,23 +13,23 @@ enum gpu_column { GPU, NAME, STATUS, TASK, TIME, DONE, FAILED, MEMORY, LOAD, COL
 
 #define BETWEEN 3 /* " │ ", between tables side by side */
 
-/* How wide each column is; 0: it is not there. */
+/* The width of each column; 0: not shown. */
 struct column_plan {
 	size_t widths[COLUMNS];
 	size_t gap;
-	size_t memory_bar, load_bar; /* of their columns; 0: the number alone */
-	bool amounts;                /* of memory: "60.1/80 GiB" */
-	bool words;                  /* statuses as words */
-	size_t left;                 /* columns that are still free */
+	size_t memory_bar, load_bar; /* widths of the bars; 0: only the number */
+	bool amounts;                /* show memory as "60.1/80 GiB" */
+	bool words;                  /* show statuses as words */
+	size_t left;                 /* free columns */
 };
 
-/* What the GPUs have to show. */
+/* The widths and kinds of data of the GPUs. */
 struct extent {
 	size_t label, name, done, failed;
 	bool memory, load, running;
 };
 
-/* "3", or "3.1" where the GPU has several rows. */
+/* "3", or "3.1" if the GPU has several rows. */
 static void label_of(const struct view_model *m, size_t i, char buf[32])
 {
 	const struct view_gpu *g = view_gpu(m, i), *next = view_gpu(m, i + 1);
@@ -85,7 +85,7 @@ static void take_bar(struct column_plan *p, enum gpu_column c, size_t *bar, size
 		*bar = width;
 }
 
-/* From what is worth most to what is nice to have; the task gets what is left. */
+/* From the most to the least important column; the task gets the rest. */
 static struct column_plan make_plan(const struct extent *e, size_t width, bool aside)
 {
 	struct column_plan p = {.gap = aside ? 1 : 2, .left = width};
@@ -141,7 +141,7 @@ static size_t common_prefix(const char *a, const char *b)
 	return n;
 }
 
-/* Where the task begins to differ from those of the rows around it, at the beginning of a word; 0: from the start. */
+/* The word at which the task begins to differ from the rows around it; 0: at the start. */
 static size_t difference(const struct view_model *m, size_t row)
 {
 	const char *task = view_gpu(m, row)->task;
@@ -149,13 +149,13 @@ static size_t difference(const struct view_model *m, size_t row)
 	for (size_t i = 0; task && i < view_num_gpus(m); i++) {
 		const char *other = view_gpu(m, i)->task;
 		size_t n = i != row && other ? common_prefix(task, other) : 0;
-		/* The same command twice has no difference. */
+		/* Identical commands have no difference. */
 		at = n > at && task[n] ? n : at;
 	}
 	return task ? display_word_start(task, at) : 0;
 }
 
-/* Of tasks that begin alike, what tells them apart: "python t… --seed 7". Returns the columns used. */
+/* For tasks with a common beginning, shows the difference: "python t… --seed 7". Returns the columns used. */
 static size_t write_distinct(struct text *t, const char *task, size_t from, size_t room)
 {
 	size_t head = room / 4;
@@ -311,7 +311,7 @@ static void write_row(struct text *t, const struct view_model *m, size_t i, cons
 	}
 }
 
-/* Nothing visible at the end of a line. */
+/* No trailing blanks. */
 static void end_line(struct text *t)
 {
 	while (t->length && t->data[t->length - 1] == ' ')
@@ -336,7 +336,7 @@ static size_t write_table(struct text *t, const struct view_model *m, const stru
 	return view_num_gpus(m) + titles;
 }
 
-/* How many GPUs are how: "● 58 processing   ○ 4 idle   ✗ 2 error". */
+/* Number of GPUs by status: "● 58 processing   ○ 4 idle   ✗ 2 error". */
 static void write_legend(struct text *t, const struct view_model *m, const struct layout_options *o)
 {
 	static const enum view_gpu_status order[VIEW_GPU_STATUSES] = {
@@ -363,7 +363,7 @@ static void write_legend(struct text *t, const struct view_model *m, const struc
 /* Tables side by side. */
 struct grid {
 	size_t tables, rows;
-	size_t shown; /* GPUs; the rest is only counted */
+	size_t shown; /* GPUs shown; the rest is only counted */
 	bool titles;
 };
 
@@ -380,7 +380,7 @@ static struct grid make_grid(size_t gpus, size_t label, size_t width, size_t lin
 		g.tables = most;
 		g.shown = g.tables * g.rows - 1;
 	}
-	/* No more rows than that takes: the tables are of a length. */
+	/* Use only as many rows as needed, so that the tables have equal lengths. */
 	size_t places = g.shown + (g.shown < gpus);
 	g.rows = (places + g.tables - 1) / g.tables;
 	return g;

@@ -28,7 +28,7 @@ void ink_spaces(struct text *t, size_t count)
 
 void ink_bar(struct text *t, bool colour, enum ink ink, double fraction, size_t columns)
 {
-	/* In half columns, rounded down: the bar is full only when all is done. */
+	/* In half columns, rounded down: the bar is full only when everything is done. */
 	size_t halves = (size_t)((fraction < 0 ? 0 : fraction > 1 ? 1 : fraction) * (double)columns * 2);
 	ink_begin(t, colour, ink);
 	for (size_t i = 0; i < halves / 2; i++)

@@ -27,7 +27,7 @@ enum ink {
 	INK_BOLD = PALETTE_COLORS,
 };
 
-/* Text that is appended between the two has this ink. */
+/* Text appended between the two calls has this ink. */
 void ink_begin(struct text *t, bool colour, enum ink ink);
 void ink_end(struct text *t, bool colour, enum ink ink);
 void ink_words(struct text *t, bool colour, enum ink ink, const char *words);

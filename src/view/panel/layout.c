@@ -50,7 +50,7 @@ const char *layout_rate(double rate, char buf[LAYOUT_NUMBER_ROOM])
 
 /* ---- The head ------------------------------------------------------------------------ */
 
-/* What is said of the work, most worth first; what has no room is left out. */
+/* Facts about the work, most important first; those that do not fit are left out. */
 enum { FACT_FAILED, FACT_CANCELLED, FACT_ELAPSED, FACT_ETA, FACT_RATE, FACT_RUNNING, FACT_DETAIL, FACT_WAITING, FACTS };
 
 struct facts {
@@ -98,7 +98,7 @@ static void collect_facts(struct facts *f, const struct view_model *m, uint64_t 
 		snprintf(f->words[FACT_WAITING], 64, "%s waiting", layout_number(w->waiting, n));
 }
 
-/* Those that fit into `columns` with a separator of three between them. */
+/* The facts that fit into `columns`, with a three-column separator between them. */
 static unsigned facts_that_fit(const struct facts *f, size_t columns)
 {
 	unsigned chosen = 0;
@@ -130,7 +130,7 @@ static void write_facts(struct text *t, const struct facts *f, const struct layo
 	}
 }
 
-/* "53%  1,066/2,000", or "1,066 done" where nobody knows how many there will be. */
+/* "53%  1,066/2,000", or "1,066 done" if the total is unknown. */
 static void format_counts(char *buf, size_t room, const struct view_model *m)
 {
 	const struct view_work *w = view_work(m);
@@ -164,7 +164,7 @@ static enum ink bar_ink(const struct view_work *w)
 	return w->failed ? INK_RED : w->cancelled ? INK_MAGENTA : INK_GREEN;
 }
 
-/* The lines about the work as a whole: how many were written. */
+/* Writes the lines about the work as a whole; returns their number. */
 static size_t append_head(struct text *t, const struct view_model *m, const struct layout_options *o)
 {
 	const struct view_work *w = view_work(m);
@@ -196,7 +196,7 @@ static size_t append_head(struct text *t, const struct view_model *m, const stru
 	return 2 + write_note(t, w->note, o, columns);
 }
 
-/* ---- The whole --------------------------------------------------------------------------- */
+/* ---- The panel --------------------------------------------------------------------------- */
 
 #define LEAST_WIDTH 20
 
@@ -208,7 +208,7 @@ size_t layout_panel(struct text *t, const struct view_model *m, const struct lay
 	if (o.height < 4)
 		o.height = 4;
 	size_t lines = 0;
-	/* A blank line between what is above and the panel, where there is room for it. */
+	/* A blank line above the panel, if there is space. */
 	if (o.height >= 12 && o.height - 1 >= view_num_gpus(m) + 6) {
 		text_append_char(t, '\n');
 		lines++;
@@ -216,7 +216,7 @@ size_t layout_panel(struct text *t, const struct view_model *m, const struct lay
 	lines += append_head(t, m, &o);
 	if (lines >= o.height - 1 || view_num_gpus(m) == 0)
 		return lines;
-	/* Air, where there is room for it. */
+	/* A blank line, if there is space. */
 	if (o.height - 1 - lines >= view_num_gpus(m) + 2) {
 		text_append_char(t, '\n');
 		lines++;

@@ -2,10 +2,9 @@
 /*
  * The live panel as lines of text: pure code, a model and a size in, lines out.
  *
- * Every line is narrower than the terminal: a character in the last column leaves a
- * terminal undecided whether to wrap. Nothing that others wrote can break out of
- * its column (see base/display.h). Without colour the same picture can be read:
- * bars end in thinner lines, statuses are words, or signs that a legend explains.
+ * Every line is narrower than the terminal: a character in the last column leaves a terminal with a pending wrap.
+ * Foreign text cannot break out of its column (see base/display.h). The panel is readable without color: bars end in
+ * thinner lines, statuses are words, or signs explained by a legend.
  */
 #ifndef VIEW_PANEL_LAYOUT_H
 #define VIEW_PANEL_LAYOUT_H
@@ -20,10 +19,10 @@ struct layout_options {
 	uint64_t now_ns;
 };
 
-/* Appends the lines, each with a newline; at most height - 1 of them. Returns how many. */
+/* Appends the lines, each with a newline; at most height - 1. Returns their number. */
 size_t layout_panel(struct text *t, const struct view_model *m, const struct layout_options *o);
 
-/* One line without a newline, for those who have no panel: "gpuq run: 53%, 1066/2000 done, 3 failed, …". */
+/* One line without a newline, for output without a panel: "gpuq run: 53%, 1066/2000 done, 3 failed, …". */
 void layout_line(struct text *t, const struct view_model *m, uint64_t now_ns);
 
 /* 1234567 as "1,234,567". Returns buf. */
@@ -31,7 +30,7 @@ void layout_line(struct text *t, const struct view_model *m, uint64_t now_ns);
 const char *layout_number(uint64_t n, char buf[LAYOUT_NUMBER_ROOM]);
 /* "4.2/s", "12/min", "3.4/h", "5.2M/s"; "" for 0. Returns buf. */
 const char *layout_rate(double per_second, char buf[LAYOUT_NUMBER_ROOM]);
-/* A time that is still growing: below ten seconds in whole seconds, because tenths would flicker. Returns buf. */
+/* A growing time: below ten seconds in whole seconds, because tenths would flicker. Returns buf. */
 const char *layout_time(uint64_t ns, char buf[UNITS_ROOM]);
 
 #endif

@@ -17,9 +17,9 @@
 
 #define REFRESH_NS (NS_PER_S / 4)
 #define PLAIN_NS   (10 * NS_PER_S)
-/* So much waits for a frame; more makes one. */
+/* Bytes that wait for the next frame; more bytes trigger a frame. */
 #define ABOVE_ROOM ((size_t)32 * 1024)
-/* So much waits for a terminal that takes nothing; what comes then is only counted. */
+/* Bytes that wait for a blocked terminal; further lines are only counted. */
 #define ABOVE_MOST ((size_t)1 << 20)
 
 struct panel {
@@ -31,13 +31,13 @@ struct panel {
 
 	/* Live. */
 	struct text shown; /* the lines on the screen, each with a newline */
-	size_t lines;      /* how many; 0: nothing is drawn, the cursor is seen */
+	size_t lines;      /* their number; 0: nothing is drawn, the cursor is visible */
 	struct winsize size;
-	struct text frame; /* the lines to be */
+	struct text frame; /* the lines of the next frame */
 	struct text above; /* lines that wait for the next frame */
-	uint64_t unsaid;   /* lines for which there was no room any more */
+	uint64_t unsaid;   /* lines dropped for lack of space */
 	struct text out;   /* bytes for the terminal… */
-	size_t written;    /* …of which so many are there */
+	size_t written;    /* …of which this many are written */
 
 	/* Plain. */
 	uint64_t line_version;
@@ -64,7 +64,7 @@ struct panel *panel_create(const struct panel_options *o)
 	p->plain_ns = o->plain_ns ? o->plain_ns : PLAIN_NS;
 	if (p->mode == PANEL_LIVE) {
 		p->guarded = panel_guard_begin(p->fd);
-		/* Two pictures on one terminal are none. */
+		/* Only one live panel per terminal. */
 		if (!p->guarded)
 			p->mode = PANEL_PLAIN;
 	}
@@ -83,7 +83,7 @@ uint64_t panel_due_ns(const struct panel *p)
 
 /* ---- Bytes for the terminal --------------------------------------------------------- */
 
-/* True when all is written. Does not wait, unless told to, for a terminal that takes nothing. */
+/* True when everything is written. Waits for a blocked terminal only if `wait`. */
 static bool flush_out(struct panel *p, bool wait)
 {
 	struct pollfd poller = {p->fd, POLLOUT, 0};
@@ -96,14 +96,14 @@ static bool flush_out(struct panel *p, bool wait)
 		else if (n < 0 && errno == EAGAIN)
 			poll(&poller, 1, wait ? -1 : 0);
 		else if (n < 0 && errno != EINTR)
-			break; /* nobody can see it */
+			break; /* the terminal is gone */
 	}
 	text_clear(&p->out);
 	p->written = 0;
 	return true;
 }
 
-/* In the background the terminal belongs to others; what is not our controlling terminal is nobody's. */
+/* In the background the terminal belongs to another process group; without a controlling terminal, just draw. */
 static bool in_foreground(const struct panel *p)
 {
 	pid_t group = tcgetpgrp(p->fd);
@@ -140,7 +140,7 @@ static void up(struct text *out, size_t lines)
 		text_appendf(out, "\033[%zuA", lines);
 }
 
-/* From the panel's first line on: lines that differ are written over, the rest of the screen is left or erased. */
+/* From the panel's first line on: overwrites lines that differ, leaves or erases the rest of the screen. */
 static void write_changes(struct panel *p)
 {
 	struct text *out = &p->out;
@@ -151,7 +151,8 @@ static void write_changes(struct panel *p)
 		size_t length = line_length(now, now_end), old_length = old < old_end ? line_length(old, old_end) : 0;
 		bool there = i < p->lines;
 		if (!there || length != old_length || memcmp(now, old, length) != 0) {
-			/* Down over what has not changed; what is new makes its line itself, and may scroll. */
+			/* Move down over unchanged lines; below the old panel, the newline creates the line and may
+			 * scroll. */
 			for (; passed < i; passed++)
 				text_append_string(out, "\n");
 			text_append_char(out, '\r');
@@ -184,8 +185,8 @@ static void forget(struct panel *p)
 }
 
 /*
- * Everything from the panel's first line on. Not at once: of a screen that is erased
- * from its very beginning, tmux keeps a copy in its history.
+ * Erases everything from the panel's first line on. In two steps: if a screen is erased from its first line, tmux keeps
+ * a copy in its history.
  */
 static void erase(struct text *out)
 {
@@ -195,7 +196,7 @@ static void erase(struct text *out)
 #define SYNC_BEGIN "\033[?2026h"
 #define SYNC_END   "\033[?2026l"
 
-/* Puts the frame on the screen, under the lines that wait. */
+/* Puts the frame on the screen, below the waiting lines. */
 static void put_frame(struct panel *p)
 {
 	bool first = p->lines == 0;
@@ -221,7 +222,7 @@ static bool same_frame(const struct panel *p)
 	       memcmp(text_string(&p->frame), text_string(&p->shown), p->frame.length) == 0;
 }
 
-/* Everything from the cursor on was ours, however the terminal has wrapped it. */
+/* After a resize, erase: everything from the cursor on was ours, however the terminal has wrapped it. */
 static void look_at_size(struct panel *p)
 {
 	struct winsize size = {0};
@@ -234,7 +235,7 @@ static void look_at_size(struct panel *p)
 	p->size = size;
 }
 
-/* The lines that wait, without a picture under them. */
+/* Prints the waiting lines without a panel below them. */
 static void print_alone(struct panel *p)
 {
 	text_append(&p->out, p->above.data, p->above.length);
@@ -309,7 +310,7 @@ void panel_draw_now(struct panel *p, const struct view_model *m, uint64_t now_ns
 {
 	if (p->mode == PANEL_OFF)
 		return;
-	/* The first plain line is not due at once: short work needs no more than its last one. */
+	/* The first plain line is not due at once: for short work, the last line is enough. */
 	bool first = p->due_ns == 0;
 	p->due_ns = now_ns + (p->mode == PANEL_LIVE ? p->refresh_ns : p->plain_ns);
 	if (p->mode == PANEL_LIVE)
@@ -318,7 +319,7 @@ void panel_draw_now(struct panel *p, const struct view_model *m, uint64_t now_ns
 		draw_plain(p, m, now_ns, false);
 }
 
-/* The picture as it was, further down. */
+/* Draws the last panel again, further down. */
 static void put_again(struct panel *p, bool wait)
 {
 	if (!flush_out(p, wait))

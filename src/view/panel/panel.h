@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The live panel: a few lines at the bottom of the terminal that are drawn anew in
- * place, under whatever is printed through panel_print().
+ * The live panel: a few lines at the bottom of the terminal that are redrawn in place, below the lines printed with
+ * panel_print().
  *
  *     panel_create() → panel_draw() … panel_print() … → panel_destroy()
  *
- * Between two frames the cursor, hidden, stands at the beginning of the panel's
- * first line. So a terminal that is made narrower may wrap what was drawn or cut it
- * off: everything from the cursor on is ours, and is erased. A frame is one write,
- * and holds only the lines that changed.
+ * Between two frames the hidden cursor is at the beginning of the panel's first line. So a terminal that is made
+ * narrower may wrap or cut off the panel: everything from the cursor on is ours, and is erased. A frame is one write,
+ * with only the changed lines.
  *
- * Where there is no terminal, or one that wants no colours ($NO_COLOR, TERM=dumb),
- * there are plain lines instead: when something changed, every few seconds at most.
+ * Without a terminal, or without colors ($NO_COLOR, TERM=dumb), plain lines are printed instead: after changes, at most
+ * every few seconds.
  *
- * One thread. The terminal is given back on every way out that a program can
- * notice: see panel_guard.h.
+ * Single-threaded. The terminal is restored on every exit that a program can detect: see panel_guard.h.
  */
 #ifndef VIEW_PANEL_PANEL_H
 #define VIEW_PANEL_PANEL_H
@@ -22,10 +20,10 @@
 #include "view/model/model.h"
 
 enum panel_mode {
-	PANEL_AUTO = 0, /* live on a terminal that can show it, else plain */
+	PANEL_AUTO = 0, /* live on a terminal that can show it, otherwise plain */
 	PANEL_LIVE,
 	PANEL_PLAIN,
-	PANEL_OFF, /* prints what panel_print() is given, and nothing else */
+	PANEL_OFF, /* prints only the lines of panel_print() */
 };
 
 struct panel_options {
@@ -37,35 +35,35 @@ struct panel_options {
 
 struct panel;
 
-/* NULL when memory ran out. */
+/* NULL: no memory. */
 struct panel *panel_create(const struct panel_options *options);
 
-/* What "auto" means on this descriptor, in this environment. */
+/* The mode that PANEL_AUTO selects for this descriptor and environment. */
 enum panel_mode panel_auto_mode(int fd);
 enum panel_mode panel_mode(const struct panel *p);
 
 /*
- * Draws the model as it is, if a frame is due and anything has changed. Never
- * waits for a terminal that takes nothing (Ctrl-S): then the next frame is late.
+ * Draws the model if a frame is due and anything has changed. Never waits for a blocked terminal (Ctrl-S): then the
+ * next frame is late.
  */
 void panel_draw(struct panel *p, const struct view_model *m, uint64_t now_ns);
 /* The same, due or not. */
 void panel_draw_now(struct panel *p, const struct view_model *m, uint64_t now_ns);
-/* When panel_draw() has something to do again. */
+/* When the next frame is due. */
 uint64_t panel_due_ns(const struct panel *p);
 
 /*
- * Whole lines, that stay above the panel: with its next frame, so that a thousand
- * lines a second cost four frames. Without a live panel they are written at once.
+ * Prints whole lines above the panel, with its next frame, so that a thousand lines per second cost four frames.
+ * Without a live panel they are written at once.
  */
 void panel_print(struct panel *p, const char *lines, size_t size);
 
-/* All of it, below or without a panel. Waits for a terminal that takes nothing; stops where nobody can see it. */
+/* Writes everything, below or without a panel. Waits for a blocked terminal; stops if the terminal is gone. */
 void panel_write_all(int fd, const char *bytes, size_t size);
 
 /*
- * The last picture, or the last plain line, stays; the cursor is below it. With m
- * NULL: what was drawn last. NULL is fine.
+ * Leaves the last frame or plain line in place, with the cursor below it. With m NULL, the last frame drawn. p may be
+ * NULL.
  */
 void panel_destroy(struct panel *p, const struct view_model *m, uint64_t now_ns);
 

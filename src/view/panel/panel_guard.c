@@ -15,20 +15,20 @@
 static const int signals[] = {SIGHUP, SIGQUIT, SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGPIPE, SIGALRM, SIGUSR1,
 	SIGUSR2, SIGXCPU, SIGXFSZ, SIGTSTP};
 #define SIGNALS (sizeof(signals) / sizeof(signals[0]))
-/* A program that dies writes no more than this from the pipe: a child may fill it for ever. */
+/* A dying program writes at most this much from the pipe: a child may fill it forever. */
 #define DRAIN_MOST ((size_t)1 << 20)
 
-/* Signal handlers have no other way to it. */
+/* Global, for signal handlers. */
 static atomic_bool taken;
 static struct {
-	pid_t owner; /* not its children */
+	pid_t owner; /* the process, but not its children */
 	atomic_int fd;
 	atomic_int drain_fd;
 	atomic_size_t lines;
 	atomic_bool left;
 	atomic_bool dying;
-	atomic_int drawing;   /* the thread that draws now; 0: none */
-	atomic_bool silenced; /* typed keys are not shown */
+	atomic_int drawing;   /* the thread that is drawing; 0: none */
+	atomic_bool silenced; /* echo is off */
 	struct termios terminal;
 	struct sigaction before[SIGNALS];
 	bool ours[SIGNALS];
@@ -48,8 +48,8 @@ static void put(int fd, const char *bytes, size_t size)
 }
 
 /*
- * Keys that are typed would be shown at the cursor, in the middle of the picture, and
- * a typed newline would move it. They still arrive.
+ * Turns echo off: typed keys would be shown at the cursor, in the middle of the panel, and a newline would move it. The
+ * program still receives them.
  */
 static void silence(int fd)
 {
@@ -61,14 +61,14 @@ static void silence(int fd)
 		atomic_store(&guard.silenced, true);
 }
 
-/* From the background the terminal must not be touched: that would stop us. Its shell has put it right already. */
+/* Not from the background: that would stop us, and the shell has already restored the terminal. */
 static void unsilence(int fd)
 {
 	if (atomic_exchange(&guard.silenced, false) && tcgetpgrp(fd) == getpgrp())
 		tcsetattr(fd, TCSANOW, &guard.terminal);
 }
 
-/* Down to the panel's last line, one further, and the cursor is seen again. Only what a signal handler may call. */
+/* Moves the cursor below the panel and shows it again. Async-signal-safe. */
 static void leave(void)
 {
 	size_t lines = atomic_exchange(&guard.lines, 0);
@@ -109,7 +109,7 @@ static void drain(void)
 	}
 }
 
-/* Nothing is drawn from here on, and what was being drawn is there. */
+/* Prevents further drawing, and waits for a frame in progress. */
 static void settle(void)
 {
 	atomic_store(&guard.dying, true);
@@ -137,7 +137,7 @@ static void on_signal(int signal)
 		leave();
 	else if (owner)
 		leave_for_good();
-	/* The default, as if we had not been here. SIGTSTP: the kernel stops us, and we come back here. */
+	/* Take the default action. After SIGTSTP, execution continues here. */
 	struct sigaction ours, usual = {.sa_handler = SIG_DFL};
 	sigset_t set;
 	sigaction(signal, &usual, &ours);
@@ -178,7 +178,7 @@ void panel_guard_end(void)
 	unsilence(atomic_load(&guard.fd));
 	for (size_t i = 0; i < SIGNALS; i++) {
 		struct sigaction now;
-		/* The program may have taken it meanwhile. */
+		/* The program may have set its own handler meanwhile. */
 		if (guard.ours[i] && sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == on_signal)
 			sigaction(signals[i], &guard.before[i], NULL);
 	}
@@ -205,7 +205,7 @@ bool panel_guard_was_left(void)
 
 bool panel_guard_enter(void)
 {
-	/* In this order: whoever dies says so first, then looks whether we draw. */
+	/* In this order: a dying thread sets `dying` first, then checks whether we draw. */
 	atomic_store(&guard.drawing, gettid());
 	if (!atomic_load(&guard.dying))
 		return true;
