@@ -86,12 +86,12 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 		a->dry_run = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		/* The command: all that is left is its words, options too. */
+		/* The command takes all remaining words, including options. */
 		o->command = (const char *const *)&state->argv[state->next - 1];
 		state->next = state->argc;
 		return 0;
 	case ARGP_KEY_END:
-		/* A command with {language} in it needs a word there; this is the one that recognizers know. */
+		/* A command with {language} needs a value there; recognizers know "auto". */
 		if (o->command && !pool_arguments_has(&a->pool, "language"))
 			pool_arguments_set(&a->pool, "language", "auto", state);
 		if (!o->input_dir && !a->list_workers)

@@ -15,12 +15,12 @@ struct launch_arguments {
 	const char *worker; /* NAME or FILE.so, or NULL */
 	bool dry_run;
 	bool list_workers;
-	/* What the options point to. */
+	/* Memory that the options point to. */
 	const char **patterns;
 	size_t patterns_capacity;
 };
 
-/* Ends the program with a usage message where the arguments make no sense. */
+/* Ends the program with a usage message if the arguments are invalid. */
 void launch_arguments_parse(struct launch_arguments *a, int argc, char **argv);
 void launch_arguments_finish(struct launch_arguments *a);
 

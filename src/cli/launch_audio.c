@@ -15,7 +15,7 @@
 
 #define MOST_SECONDS 1e9
 
-/* As in sndfile.h; unchanged since libsndfile.so.1 exists. */
+/* As in sndfile.h; unchanged since libsndfile.so.1. */
 #define SNDFILE_LIBRARY "libsndfile.so.1"
 #define SNDFILE_READ    0x10
 
@@ -37,7 +37,7 @@ static bool find(void *library, const char *symbol, void *ret_function)
 	return address != NULL;
 }
 
-/* Never unloaded: other threads may be in it. */
+/* Never unloaded: other threads may be executing its code. */
 static void load(void)
 {
 	void *library = dlopen(SNDFILE_LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -49,7 +49,7 @@ static int ask_sndfile(const char *path, double *ret)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, load);
-	/* By descriptor: sf_open() knows no O_CLOEXEC. */
+	/* Opens the file here, because sf_open() does not support O_CLOEXEC. */
 	struct stat st;
 	cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0 || fstat(fd, &st) < 0)
@@ -64,7 +64,7 @@ static int ask_sndfile(const char *path, double *ret)
 		return -ENODATA;
 	double seconds = info.samplerate > 0 && info.frames >= 0 ? (double)info.frames / info.samplerate : -1;
 	sndfile.close(file);
-	/* Headers of streams that were cut say "to the end of time". */
+	/* Headers of truncated streams may contain an absurd duration. */
 	if (seconds < 0 || seconds >= MOST_SECONDS)
 		return -ENODATA;
 	*ret = seconds;
@@ -75,7 +75,7 @@ int launch_audio_seconds(void *context, const char *path, double *ret)
 {
 	(void)context;
 	int r = ask_sndfile(path, ret);
-	/* What is no regular file, or cannot be opened, is nobody's. */
+	/* Not a regular file, or it cannot be opened: ffprobe would not help. */
 	if (r != -ENODATA && r != -ENOPKG)
 		return r;
 	int other = launch_ffprobe_seconds(path, ret);

@@ -13,9 +13,9 @@
 #include "cli/launch_durations.h"
 #include "cli/launch_summary.h"
 
-#define MOST_READ 5000 /* files that are opened for their duration; of more, as many, evenly spread */
+#define MOST_READ 5000 /* maximum number of files opened for their duration, evenly spread */
 
-/* The files to do, with durations as far as they are read: copies, and pointers to them. */
+/* The files to process, with their durations as far as they were read: copies, and pointers to them. */
 struct todo {
 	struct gd_found *files;
 	const struct gd_found **list;
@@ -62,7 +62,7 @@ static void append_file(struct text *out, const char *words, const char *path, u
 	text_appendf(out, " (%s)", units_format_size(bytes, size));
 }
 
-/* All of the audio: that of files that were not read is estimated from their size. */
+/* Seconds of all audio: for files that were not read, estimated from their size. */
 static double all_seconds(const struct todo *t)
 {
 	double seconds = 0, known = 0, unknown = 0;

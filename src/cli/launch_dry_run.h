@@ -7,7 +7,7 @@
 
 #include "gpu_dispatch_launch.h"
 
-/* Prints the files found, how they would be shared among the GPUs, and how long that would take. */
+/* Prints the files found, their distribution over the GPUs, and the estimated time. */
 int launch_dry_run(struct gd_launcher *l, const struct gd_launch_options *o, bool (*stopped)(void));
 
 #endif

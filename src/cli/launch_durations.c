@@ -73,7 +73,7 @@ static int spawn(int theirs, pid_t *ret)
 		posix_spawn_file_actions_destroy(&actions);
 		return -ENOMEM;
 	}
-	/* In a group of its own: Ctrl-C is for the launcher, and what the process starts is killed with it. */
+	/* In its own process group: Ctrl-C is for the launcher, and processes that it starts are killed with it. */
 	int r = posix_spawnattr_setflags(
 		&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
 	r = r ? r : posix_spawnattr_setsigdefault(&attributes, &all);
@@ -87,7 +87,7 @@ static int spawn(int theirs, pid_t *ret)
 	return -r;
 }
 
-/* With the lock held. */
+/* Call with the lock held. */
 static int start(void)
 {
 	int fds[2];
@@ -100,7 +100,7 @@ static int start(void)
 	return r;
 }
 
-/* With the lock held. */
+/* Call with the lock held. */
 static void stop(void)
 {
 	kill(-reader.pid, SIGKILL);
@@ -125,7 +125,7 @@ static int await_answer(struct answer *ret)
 	}
 }
 
-/* With the lock held. */
+/* Call with the lock held. */
 static int ask(const char *path, double *ret)
 {
 	size_t size = strlen(path);

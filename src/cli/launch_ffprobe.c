@@ -19,7 +19,7 @@
 
 extern char **environ;
 
-/* A process for each of a million pictures would take hours: only names that promise sound. */
+/* One process for each of a million pictures would take hours: only names of audio and video files. */
 static bool promises_sound(const char *path)
 {
 	static const char *const endings[] = {"m4a", "mp4", "m4b", "webm", "mkv", "mka", "mov", "aac", "ac3", "wma",
@@ -31,7 +31,7 @@ static bool promises_sound(const char *path)
 	return false;
 }
 
-/* Its standard output is `out`. No file may lead it to the network or to another file. */
+/* Its standard output is `out`. A file must not make it access the network or another file. */
 static int spawn(const char *path, int out, pid_t *ret)
 {
 	char url[PATH_MAX + sizeof("file:")];
@@ -49,7 +49,7 @@ static int spawn(const char *path, int out, pid_t *ret)
 	return -r;
 }
 
-/* All that it writes, at most room - 1 bytes. */
+/* Reads its output, at most room - 1 bytes. */
 static void read_text(int fd, char *text, size_t room)
 {
 	size_t have = 0;
@@ -83,7 +83,7 @@ int launch_ffprobe_seconds(const char *path, double *ret)
 	close_fd(&to);
 	char text[64], *end;
 	read_text(from, text, sizeof(text));
-	close_fd(&from); /* it may have more to say, to nobody */
+	close_fd(&from); /* the rest of its output is discarded */
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	double seconds = strtod(text, &end);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* How long recordings are that libsndfile cannot read, such as m4a, mp4 and webm: asks ffprobe, where it is installed.
- */
+/* Durations of recordings that libsndfile cannot read, such as m4a, mp4 and webm: from ffprobe, if it is installed. */
 #ifndef CLI_LAUNCH_FFPROBE_H
 #define CLI_LAUNCH_FFPROBE_H
 
-/* -ENODATA: not such a recording, by its name or as ffprobe says; -ENOPKG: there is no ffprobe. One process per file.
- */
+/* -ENODATA: not such a recording, by its name or according to ffprobe; -ENOPKG: ffprobe is not installed. Starts one
+ * process per file. */
 int launch_ffprobe_seconds(const char *path, double *ret);
 
 #endif

@@ -59,7 +59,7 @@ static void on_mistake(void *context, const struct gd_error *err)
 
 /* ---- Before and after the run -------------------------------------------------- */
 
-/* Before anything starts. A dry run needs none: one may look at what there is before anything is installed. */
+/* Checks for a worker before anything starts. A dry run needs none: it works before a worker is installed. */
 static int require_worker(const struct launch_arguments *a)
 {
 	const struct gd_launch_options *o = &a->options;
@@ -105,7 +105,7 @@ static int write_json(const struct gd_launch_summary *summary, const char *path,
 	return summary_file_write(path, fd, &t);
 }
 
-/* Why there is nothing, for those who expected something. */
+/* Explains why no files were found. */
 static void explain_nothing(const struct gd_files *files, const struct gd_launch_options *o, bool watching)
 {
 	cleanup_(text_finish) struct text patterns = {0};
@@ -180,7 +180,7 @@ static int run(struct gd_launcher *l, const struct launch_arguments *a, struct p
 	launch_publish_end(&view->published, &summary);
 	pool_view_end(view);
 	bool begun = r == 0 || r == -ECANCELED || r == -ECHILD || r == -EDQUOT;
-	/* Failures were printed as they came. */
+	/* Failures have already been printed. */
 	if (works && begun && launch_print_summary(&summary, false, view->out) == -ENOMEM)
 		say("printing the summary: out of memory");
 	if (err.message[0])
@@ -197,7 +197,7 @@ static int launch(struct launch_arguments *a, struct pool_view *view)
 	struct gd_launcher *l;
 	struct gd_error err = {0};
 	if (gd_launcher_create(&a->options, &l, &err) < 0) {
-		/* All of them, not just the first. */
+		/* Report all mistakes, not just the first. */
 		if (gd_launch_validate(&a->options, on_mistake, NULL) == 0)
 			launch_words_say(err.message);
 		return EXIT_USAGE;

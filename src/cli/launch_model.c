@@ -12,26 +12,26 @@
 #include "base/error.h"
 #include "launch/history_reader.h"
 
-/* One attempt at a file: a line that says how it ended. */
+/* One attempt at a file: a line that records how it ended. */
 struct launch_attempt {
 	const char *file;
 	const char *error; /* or NULL */
 	int64_t end_ms;
 	double audio, processing; /* seconds; audio -1: unknown */
-	uint64_t line;            /* its number: attempts at a file are in the order of their lines */
-	int gpu;                  /* -1: none */
+	uint64_t line;            /* line number: attempts at a file are in the order of their lines */
+	int gpu;                  /* -1: no GPU */
 	bool done;
 };
 
 struct launch_attempts {
 	struct launch_attempt *list;
 	size_t count, capacity;
-	int64_t run_start_ms, run_end_ms; /* of the run that is being read; start 0: none yet */
+	int64_t run_start_ms, run_end_ms; /* of the run being read; start 0: no run yet */
 	double wall_seconds;
 	struct arena arena;
 };
 
-/* NULL where it is no string, or memory ran out. */
+/* NULL if it is not a string, or if memory ran out. */
 static const char *keep(struct launch_attempts *a, const struct history_bytes *bytes)
 {
 	char *to = arena_room(&a->arena, history_bytes_room(bytes));

@@ -5,8 +5,7 @@
 
 #include "base/units.h"
 
-/* Unlike a worker's statistics, the balancer's counts include the last files; they are those of all workers of a GPU.
- */
+/* Unlike a worker's statistics, the balancer's counts include the last files, but they count all workers of a GPU. */
 static bool count_files(const struct gd_launch_progress *progress, int gpu, struct pool_panel_counts *ret)
 {
 	size_t workers = 0;

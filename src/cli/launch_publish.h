@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* How far gpuq launch is, for the views of other processes. */
+/* Publishes the progress of gpuq launch for the views of other processes. */
 #ifndef CLI_LAUNCH_PUBLISH_H
 #define CLI_LAUNCH_PUBLISH_H
 
 #include "cli/run_file.h"
 #include "gpu_dispatch_launch.h"
 
-/* Publishes if it is time. */
+/* Publishes if an update is due. */
 void launch_publish(struct run_file *f, const struct gd_launch_progress *progress);
-/* At once: what the run has done in all. */
+/* Publishes the final totals at once. */
 void launch_publish_end(struct run_file *f, const struct gd_launch_summary *summary);
 
 #endif

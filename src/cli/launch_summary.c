@@ -33,7 +33,7 @@ static void put_failures(struct text *t, const struct gd_launch_summary *s)
 	json_close(t, ']');
 }
 
-/* What is not known is null. */
+/* Unknown values are null. */
 static void put_known(struct text *t, const char *key, bool known, double value, int digits)
 {
 	if (known)

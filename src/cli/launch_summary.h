@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The results of gpuq-launch, for people and for programs. */
+/* The results of gpuq-launch, as text and as JSON. */
 #ifndef CLI_LAUNCH_SUMMARY_H
 #define CLI_LAUNCH_SUMMARY_H
 
@@ -9,7 +9,8 @@
 #include "base/text.h"
 #include "gpu_dispatch_launch.h"
 
-/* How many files are skipped because they are done and, where all are, which option processes them again. */
+/* Prints how many files are skipped because they are done and, if that is all of them, which option processes them
+ * again. */
 void launch_summary_print_skipped(size_t skipped, bool all, FILE *out);
 /* One JSON object and a newline. */
 void launch_summary_format(struct text *t, const struct gd_launch_summary *s);

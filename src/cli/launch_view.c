@@ -33,12 +33,12 @@ void launch_view_progress(struct pool_view *v, const struct gd_launch_progress *
 	const struct gd_launch_summary *s = p->summary;
 	uint64_t state = s->files_total + s->files_done + s->files_failed;
 	bool rests = p->watching && !p->ending && s->files_left == 0;
-	/* A watched folder may rest for days. */
+	/* A watched folder may be idle for days. */
 	if (rests ? state == v->shown_state && v->shown_rest : !pool_view_is_due(v, s->wall_seconds))
 		return;
 	v->shown_state = state;
 	v->shown_rest = rests;
-	(void)gd_launch_print_progress(p, v->out); /* a pipe that is closed ends nothing */
+	(void)gd_launch_print_progress(p, v->out); /* a closed pipe does not end the run */
 	fflush(v->out);
 }
 

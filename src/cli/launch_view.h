@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What gpuq-launch shows during a run. */
+/* The output of gpuq-launch during a run. */
 #ifndef CLI_LAUNCH_VIEW_H
 #define CLI_LAUNCH_VIEW_H
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* The directory that logs of jobs go to. */
+/* The directory for logs of jobs. */
 #ifndef CLI_LOG_DIR_H
 #define CLI_LOG_DIR_H
 
 #include "cli/queue_choice.h"
 
-/* The configured directory as an absolute path, to be freed. NULL: none is configured, or an error with errno set. */
+/* The configured directory as an absolute path; release it with free(). NULL: none is configured, or an error with
+ * errno set. */
 char *log_dir_configured(const struct config *c);
 
-/* The configured directory, else "logs" next to the journal. To be freed; NULL when memory ran out. */
+/* The configured directory, else "logs" next to the journal. Release it with free(); NULL if out of memory. */
 char *log_dir_find(const struct config *c, const char *journal_path);
 
 /*

@@ -9,11 +9,11 @@ uint64_t log_hole_skip(int fd)
 {
 	struct stat st;
 	off_t at = lseek(fd, 0, SEEK_CUR);
-	/* The size first: what is appended from here on lies behind it and is not skipped. */
+	/* Get the size first: data that is appended later is after it and is not skipped. */
 	if (at < 0 || fstat(fd, &st) < 0)
 		return 0;
 	off_t data = lseek(fd, at, SEEK_DATA);
-	/* A hole up to the end of the file can be of any size: somebody else may have made it. */
+	/* A hole at the end of the file can be of any size: another process may have made it. */
 	if (data < 0 && errno == ENXIO && st.st_size > at)
 		data = lseek(fd, st.st_size, SEEK_SET);
 	if (data < 0)

@@ -7,7 +7,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* Where the last of so many newlines before `end` is found in the block; -1 and fewer of them left: not here. */
+/* Searches the block backward for the *left-th newline. -1: it is not in this block, and *left is how many remain. */
 static ssize_t find_newline(const char *block, ssize_t size, uint64_t *left)
 {
 	while (size > 0) {

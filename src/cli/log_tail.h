@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* Moves the file's position to where its last `lines` lines begin. What follows the last newline is a line, too. */
+/* Moves the file position to the beginning of its last `lines` lines. Text after the last newline is a line, too. */
 int log_tail_seek(int fd, uint64_t lines);
 
 #endif

@@ -68,7 +68,7 @@ static int unknown(const char *name)
 	const char *names[COMMAND_TABLE_SIZE + 1] = {"help"};
 	for (size_t i = 0; i < COMMAND_TABLE_SIZE; i++)
 		names[i + 1] = command_table[i]->name;
-	/* What a word means goes before how it is spelled: "pause" is not "prune". */
+	/* The meaning of a word takes precedence over its spelling: "pause" is not "prune". */
 	const char *meant = command_names_meaning(name);
 	if (!meant)
 		meant = suggest(name, names, COMMAND_TABLE_SIZE + 1);
@@ -81,7 +81,7 @@ static int unknown(const char *name)
 	return EXIT_USAGE;
 }
 
-/* argp writes argv[0] before its messages, so it is the whole of what was typed. */
+/* argp prints argv[0] before its messages, so argv[0] contains the full command. */
 static int run(const struct command *command, int argc, char **argv)
 {
 	char name[64];

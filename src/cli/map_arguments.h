@@ -11,10 +11,10 @@
 struct map_arguments {
 	struct map_options options;
 	struct pool_arguments pool;
-	bool takes_stdout; /* standard output is the output, the errors or the summary */
+	bool takes_stdout; /* standard output is used for the output, the errors or the summary */
 };
 
-/* Ends the program with a usage message where the arguments make no sense. */
+/* Ends the program with a usage message if the arguments are invalid. */
 void map_arguments_parse(struct map_arguments *a, int argc, char **argv);
 void map_arguments_finish(struct map_arguments *a);
 

@@ -66,7 +66,7 @@ static int exit_code(int r, const struct map_summary *s)
 		return s->failed + s->failed_before ? EXIT_WORK_FAILED : EXIT_DONE;
 	case -ECANCELED:
 		return EXIT_INTERRUPTED;
-	case -EBADMSG: /* the output is of another input, or of another program */
+	case -EBADMSG: /* the output belongs to another input or another program */
 	case -EBUSY:
 	case -EPERM:
 	case -EACCES:

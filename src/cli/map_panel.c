@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* A worker counts messages; the panel shows items where a GPU has one worker. */
+/* A worker counts messages; the panel shows items if a GPU has one worker. */
 static bool count_items(const struct map_progress *progress, int gpu, struct pool_panel_counts *ret)
 {
 	size_t workers = 0;

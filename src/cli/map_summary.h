@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The end of gpuq map, for people and for programs. */
+/* The results of gpuq map, as text and as JSON. */
 #ifndef CLI_MAP_SUMMARY_H
 #define CLI_MAP_SUMMARY_H
 

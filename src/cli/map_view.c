@@ -11,7 +11,7 @@
 #include "cli/map_publish.h"
 #include "cli/say.h"
 
-#define MOST_FAILURES 100 /* that are printed; all are in the output */
+#define MOST_FAILURES 100 /* printed failures; all are in the output */
 
 void map_view_start(struct map_view *v)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What gpuq-map shows during a run. */
+/* The output of gpuq-map during a run. */
 #ifndef CLI_MAP_VIEW_H
 #define CLI_MAP_VIEW_H
 
@@ -14,7 +14,7 @@ struct map_view {
 	unsigned long long failures;   /* printed so far */
 };
 
-/* Workers start after it: what they print goes above the panel, or through the filter. */
+/* Call before the workers start: their output goes above the panel, or through the filter. */
 void map_view_start(struct map_view *v);
 void map_view_end(struct map_view *v, const struct map_summary *summary);
 void map_view_progress(struct map_view *v, const struct map_progress *p);

@@ -10,12 +10,12 @@
 #include "cli/say.h"
 #include "queue/runner/verdicts.h"
 
-/* At most this many are named with their reasons. */
+/* At most this many jobs are named with their reasons. */
 #define MOST_TOLD 5
-/* Looking takes its time in a long queue: at most this part of the time is spent on it. */
+/* Checks are slow in a long queue: they take at most 1/PART of the time. */
 #define PART 20
 
-/* A job that cannot start may also be held, which is another thing. */
+/* A job that cannot start may later be held, which is a different obstacle. */
 static uint64_t key_of(const struct job *job)
 {
 	return job->id * 2 + (job->state == JOB_HELD);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What keeps jobs from starting, told to somebody who waits for them: each obstacle once, the first few in words.
+ * Reports what keeps jobs from starting to a user who waits for them: each obstacle once, and only the first few.
  * Start from {0}.
  */
 #ifndef CLI_OBSTACLES_H
@@ -13,18 +13,18 @@
 #include "queue/journal/follow.h"
 
 struct obstacles {
-	struct id_list told; /* a number for each obstacle that was told */
-	uint64_t next_ns;    /* not looked for before */
+	struct id_list told; /* a key for each reported obstacle */
+	uint64_t next_ns;    /* time of the next check */
 	bool told_more;
 };
 
 enum obstacles_found {
-	OBSTACLES_NONE, /* a job that is waited for may start, runs, or is not known of */
-	OBSTACLES_HELD, /* no job can go on before somebody releases one */
-	OBSTACLES_ALL,  /* the GPUs can never take any of them */
+	OBSTACLES_NONE, /* one of the jobs may start, is running, or is unknown */
+	OBSTACLES_HELD, /* no job can start before one of them is released */
+	OBSTACLES_ALL,  /* the GPUs can never run any of them */
 };
 
-/* ids: of jobs, of which those that are over do not count. */
+/* ids: of jobs; those that have ended are ignored. */
 int obstacles_tell(struct obstacles *o, struct follow *f, const struct id_list *ids, enum obstacles_found *ret,
 	struct gd_error *err);
 void obstacles_finish(struct obstacles *o);

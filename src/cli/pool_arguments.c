@@ -16,7 +16,7 @@
 void pool_arguments_prepare(char *name, char **argv)
 {
 	setlocale(LC_ALL, "");
-	setlocale(LC_NUMERIC, "C"); /* numbers are written so that they can be read again */
+	setlocale(LC_NUMERIC, "C"); /* numbers must be written so that programs can read them */
 	argp_program_version = "gpuq " GD_VERSION;
 	argp_err_exit_status = EXIT_USAGE;
 	output_check_at_exit();

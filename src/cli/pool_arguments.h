@@ -61,13 +61,13 @@ struct pool_arguments {
 	bool trust;
 	struct gd_setting *settings;
 	size_t num_settings, settings_capacity;
-	char **owned; /* keys of settings, cut off their values */
+	char **owned; /* keys of settings, without their values */
 	size_t num_owned, owned_capacity;
 };
 
-/* The beginning of main(): the locale, --version, exit codes; `name` is what messages call the program. */
+/* The beginning of main(): the locale, --version, exit codes; `name` is the program name for messages. */
 void pool_arguments_prepare(char *name, char **argv);
-/* trust is that of the environment; everything else is 0. */
+/* Takes trust from the environment; everything else is 0. */
 void pool_arguments_init(struct pool_arguments *a);
 /* Called by the command's argp parser. ARGP_ERR_UNKNOWN: not one of these options. Ends the program on a usage error.
  */
@@ -77,7 +77,7 @@ void pool_arguments_set(struct pool_arguments *a, const char *key, const char *v
 bool pool_arguments_has(const struct pool_arguments *a, const char *key);
 void pool_arguments_finish(struct pool_arguments *a);
 
-/* The integer of option `name`. Ends the program on a usage error. */
+/* The integer value of option `name`. Ends the program on a usage error. */
 int64_t pool_arguments_number(const char *name, const char *text, int64_t min, int64_t max, struct argp_state *state);
 
 #endif

@@ -14,9 +14,9 @@
 #include "view/panel/panel_guard.h"
 
 struct pool_panel {
-	int fd; /* the terminal, also while standard output leads elsewhere */
+	int fd; /* the terminal, even while standard output is redirected */
 	uint64_t start_ns;
-	uint64_t now_ns; /* of the current picture */
+	uint64_t now_ns; /* time of the current picture */
 	struct view_model *model;
 	struct panel *panel;
 	struct capture capture;
@@ -49,7 +49,7 @@ void pool_panel_begin(struct pool_panel *p, const struct view_work *work)
 	w.start_ns = p->start_ns;
 	w.time_ns = p->now_ns;
 	devices_read(&p->devices);
-	(void)view_put_work(p->model, &w); /* without memory the old totals stay */
+	(void)view_put_work(p->model, &w); /* if out of memory, the old totals stay */
 }
 
 void pool_panel_put_worker(
@@ -65,7 +65,7 @@ void pool_panel_put_worker(
 	}
 	devices_open(&p->devices, w->vendor);
 	devices_fill_row(&p->devices, &g);
-	(void)view_put_gpu(p->model, &g); /* without memory the old row stays */
+	(void)view_put_gpu(p->model, &g); /* if out of memory, the old row stays */
 }
 
 void pool_panel_draw(struct pool_panel *p)

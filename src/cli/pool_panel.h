@@ -3,7 +3,7 @@
  * The live panel of a command that runs a pool: gpuq launch and gpuq map.
  *
  * A picture is pool_panel_begin(), pool_panel_put_worker() for each worker, and pool_panel_draw(). Until the panel is
- * destroyed, what this process and its workers print on standard output and standard error appears above it.
+ * destroyed, the standard output and standard error of this process and its workers appear above it.
  */
 #ifndef CLI_POOL_PANEL_H
 #define CLI_POOL_PANEL_H
@@ -20,15 +20,15 @@ struct pool_panel_counts {
 	uint64_t completed, failed;
 };
 
-/* fd is a terminal. NULL: a panel is not possible. */
+/* fd must be a terminal. NULL: a panel is not possible. */
 struct pool_panel *pool_panel_create(int fd);
-/* Sets the totals, except start_ns and time_ns, which the panel knows. Takes new figures of the GPUs. */
+/* Sets the totals, except start_ns and time_ns, which the panel sets. Reads new figures of the GPUs. */
 void pool_panel_begin(struct pool_panel *p, const struct view_work *work);
-/* task NULL: the worker is idle. counts NULL: those of the worker's statistics. */
+/* task NULL: the worker is idle. counts NULL: use the worker's statistics. */
 void pool_panel_put_worker(struct pool_panel *p, const struct gd_worker_stats *w, const char *task,
 	const struct pool_panel_counts *counts);
 void pool_panel_draw(struct pool_panel *p);
-/* Whole lines, above the panel. */
+/* Prints whole lines above the panel. */
 void pool_panel_print(struct pool_panel *p, const char *lines, size_t size);
 /* Leaves the last picture on the terminal. NULL is fine. */
 void pool_panel_destroy(struct pool_panel *p);

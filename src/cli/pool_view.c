@@ -6,7 +6,7 @@
 #include "cli/pool_panel.h"
 #include "view/panel/panel.h"
 
-#define PIPE_SECONDS 5 /* between lines on a pipe */
+#define PIPE_SECONDS 5 /* between progress lines without a terminal */
 
 void pool_view_begin(struct pool_view *v, FILE *out)
 {
@@ -53,7 +53,7 @@ void pool_view_end(struct pool_view *v)
 {
 	bool shown = v->panel != NULL;
 	pool_panel_destroy(v->panel);
-	/* Tables of the summary follow the last state of the panel. */
+	/* Separate the tables of the summary from the last state of the panel. */
 	if (shown)
 		fputc('\n', v->out);
 	v->panel = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a command that runs a pool shows during the run: a panel, or, where a panel is not possible, a line now and
- * then. */
+/* The output of a command that runs a pool, during the run: a panel, or, if a panel is not possible, a line from time
+ * to time. */
 #ifndef CLI_POOL_VIEW_H
 #define CLI_POOL_VIEW_H
 
@@ -16,24 +16,24 @@ struct pool_panel;
 struct pool_view {
 	FILE *out;
 	bool live;                /* a panel is possible */
-	struct pool_panel *panel; /* NULL: none */
+	struct pool_panel *panel; /* NULL: no panel */
 	bool told_stop;           /* the message about Ctrl-C was printed */
-	double next_seconds;      /* of the run, when the next line of progress is due */
-	uint64_t shown_state;     /* of the last line of progress: how many files there were, and were over */
-	bool shown_rest;          /* and that none was left */
+	double next_seconds;      /* run time at which the next progress line is due */
+	uint64_t shown_state;     /* last progress line: total, done and failed files, added up */
+	bool shown_rest;          /* last progress line: no file was left */
 	struct run_file published;
 	struct text worker; /* the words of published.worker */
 	char *name;         /* published.name */
 };
 
 void pool_view_begin(struct pool_view *v, FILE *out);
-/* Workers run from here on. */
+/* Call before the workers start. */
 void pool_view_start(struct pool_view *v);
-/* The run appears in the views of other processes: what it is, what it reads (a path), its worker as words. */
+/* Publishes the run for the views of other processes: its kind, its input (a path), and its worker's command. */
 void pool_view_publish(struct pool_view *v, const char *kind, const char *name, const char *const *worker);
-/* Whether to print a line of progress, `seconds` after the beginning of the run; the next one is due later. */
+/* Whether to print a progress line, `seconds` after the beginning of the run; if so, schedules the next one. */
 bool pool_view_is_due(struct pool_view *v, double seconds);
-/* Whole lines, above the panel if there is one. */
+/* Prints whole lines, above the panel if there is one. */
 void pool_view_print(struct pool_view *v, const struct text *lines);
 void pool_view_end(struct pool_view *v);
 

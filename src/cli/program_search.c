@@ -14,7 +14,7 @@ bool program_search_in_path(const char *name)
 	const char *path = getenv("PATH");
 	cleanup_(freep) char *copy = strdup(path ? path : "/bin:/usr/bin");
 	if (!copy)
-		return true; /* nobody is told that a program is missing because there is no memory */
+		return true; /* no warning about a missing program if memory ran out */
 	char *rest = copy;
 	for (const char *directory; (directory = strsep(&rest, ":"));) {
 		cleanup_(text_finish) struct text file = {0};

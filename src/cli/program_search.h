@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Programs as the shell finds them, before a job waits for hours to learn that there is none. */
+/* Searches for programs as the shell does, so that a missing one is reported before a job has waited for hours. */
 #ifndef CLI_PROGRAM_SEARCH_H
 #define CLI_PROGRAM_SEARCH_H
 
 #include <stdbool.h>
 
-/* Whether PATH has an executable file of this name. */
+/* Whether PATH contains an executable file with this name. */
 bool program_search_in_path(const char *name);
 
-/* The same; a name with a slash is a file. */
+/* The same, but a name with a slash is a file. */
 bool program_search_finds(const char *name);
 
-/* Whether sh itself has this command: "cd", "if", "{". */
+/* Whether this is a command of sh itself: "cd", "if", "{". */
 bool program_search_is_builtin(const char *name);
 
 #endif

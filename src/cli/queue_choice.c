@@ -56,7 +56,7 @@ enum trust_choice queue_choice_trust(const struct queue_choice *q, bool named)
 	return named ? TRUST_NAMED : q->trust ? TRUST_ACCEPTED : TRUST_FOUND;
 }
 
-/* given: bits of the settings on the command line. */
+/* given: bits of the settings given on the command line. */
 static void debug_settings(const struct queue_choice *q, unsigned given)
 {
 	if (!debug_is_on())
@@ -113,7 +113,7 @@ static void choose(struct queue_choice *q, enum queue_source source, const char 
 	q->given_path = path;
 }
 
-/* Nobody named a queue. */
+/* Finds a queue if none was named. */
 static int search(struct queue_choice *q, struct gd_error *err)
 {
 	if (queue_place_is_here()) {
@@ -136,7 +136,7 @@ static int search(struct queue_choice *q, struct gd_error *err)
 	return r;
 }
 
-/* Where the personal queue has no directory yet, there is nothing to resolve. */
+/* If the personal queue does not exist yet, there is nothing to resolve. */
 static bool is_missing(const struct queue_choice *q)
 {
 	return q->source == QUEUE_SOURCE_PERSONAL && access(q->found_path, F_OK) < 0 && errno == ENOENT;
@@ -180,7 +180,7 @@ bool queue_choice_may_surprise(const struct queue_choice *q)
 	const char *slash = strrchr(q->journal_path, '/');
 	if (q->source == QUEUE_SOURCE_OPTION || q->source == QUEUE_SOURCE_HERE || q->source == QUEUE_SOURCE_CREATED)
 		return false;
-	/* Also a variable or the configuration may name ./jobs.jsonl. */
+	/* A variable or the configuration may also name ./jobs.jsonl. */
 	return !here || strcmp(slash, strrchr(QUEUE_PLACE_HERE, '/')) != 0 ||
 	       strncmp(here, q->journal_path, strlen(here)) != 0 || q->journal_path + strlen(here) != slash;
 }
@@ -246,7 +246,7 @@ int queue_choice_follow(const struct queue_choice *q, bool watch, struct follow 
 	return follow_open(q->journal_path, watch, ret, err);
 }
 
-/* Done here, and not by the first append, so that the user learns of it. */
+/* Done here, and not by the first append, to inform the user. */
 static int convert(struct journal *j, struct gd_error *err)
 {
 	int r = journal_lock(j, err);
@@ -275,7 +275,7 @@ int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct
 		r = convert(j, err);
 	if (r < 0)
 		return r;
-	/* The list of queues is a convenience: a queue is used without it, too. */
+	/* The list of queues is optional: a queue works without it. */
 	(void)queue_registry_add(j->path);
 	*ret = take_ptr(j);
 	return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which queue a command works on, and with which settings.
+ * Chooses the queue that a command works on, and its settings.
  *
  * Start from {0}; parse with queue_choice_argp as a child of the command's own argp;
  * then queue_choice_resolve() reads the configuration file and finds the journal:
@@ -26,7 +26,7 @@ enum queue_source {
 	QUEUE_SOURCE_CONFIGURATION,
 	QUEUE_SOURCE_HERE,
 	QUEUE_SOURCE_ABOVE,
-	QUEUE_SOURCE_CREATED, /* ./jobs.jsonl, which is not there yet */
+	QUEUE_SOURCE_CREATED, /* ./jobs.jsonl, which does not exist yet */
 	QUEUE_SOURCE_PERSONAL,
 };
 
@@ -37,35 +37,35 @@ struct queue_choice {
 	struct config config;       /* defaults < file < command line, after queue_choice_resolve() */
 	struct config command_line; /* filled while parsing */
 	char *config_path;          /* the configuration that was read; NULL: none */
-	bool configured;            /* queue_choice_configure() is done */
+	bool configured;            /* queue_choice_configure() was called */
 	/* Set by the command, before queue_choice_resolve(): */
-	bool adds;         /* it adds jobs: the directory of the personal queue is made */
-	bool only_here;    /* it does not look into parent directories */
-	bool creates_here; /* if no queue is found, it creates one in this directory */
+	bool adds;         /* it adds jobs: create the directory of the personal queue */
+	bool only_here;    /* do not search parent directories */
+	bool creates_here; /* if no queue is found, create one in this directory */
 	/* After queue_choice_resolve(): */
 	enum queue_source source;
 	char *journal_path;
-	const char *given_path; /* as it was given, by an option, a variable or the configuration, or found */
-	char *found_path;   /* what given_path points to, if the queue was found in a parent directory or is personal */
-	char *skipped_path; /* NULL, or the nearer journal of another user in a parent directory */
-	const char *objection; /* NULL, or how another user chose what given_path leads to */
+	const char *given_path; /* the path as given by an option, a variable or the configuration, or as found */
+	char *found_path;       /* memory of given_path, if the queue was found in a parent directory or is personal */
+	char *skipped_path;     /* NULL, or the nearer journal of another user in a parent directory */
+	const char *objection;  /* NULL, or how another user controls where given_path leads */
 };
 
 /* --jobs-file, --config, --trust. Its input is a struct queue_choice. */
 extern const struct argp queue_choice_argp;
 
-/* The first half of queue_choice_resolve(): the settings. Calling it before is allowed. */
+/* The first half of queue_choice_resolve(): the settings. May be called before. */
 int queue_choice_configure(struct queue_choice *q, struct gd_error *err);
 int queue_choice_resolve(struct queue_choice *q, struct gd_error *err);
-/* Whether the user may expect another queue: it is neither named on the command line nor ./jobs.jsonl. */
+/* Whether the user may expect another queue: this one is neither named on the command line nor ./jobs.jsonl. */
 bool queue_choice_may_surprise(const struct queue_choice *q);
 /* "personal queue", "queue of a parent directory"…, for messages. */
 const char *queue_choice_words(const struct queue_choice *q);
 /* How it was found: "--jobs-file", "found in this directory", the path of the configuration… */
 const char *queue_choice_source(const struct queue_choice *q);
-/* Tells where new jobs went if the user may expect another queue. */
+/* Reports where new jobs were added if the user may expect another queue. */
 void queue_choice_say_where_added(const struct queue_choice *q);
-/* Reads the journal, as follow_open() does; the error explains that there is no queue. */
+/* Reads the journal, as follow_open() does; the error explains if there is no queue. */
 int queue_choice_follow(const struct queue_choice *q, bool watch, struct follow *ret, struct gd_error *err);
 /* How an input file was chosen. named: on the command line. */
 enum trust_choice queue_choice_trust(const struct queue_choice *q, bool named);

@@ -23,7 +23,7 @@ bool queue_place_is_here(void)
 
 enum owner { OWNER_NONE, OWNER_USER, OWNER_OTHER };
 
-/* A link counts as a file of whoever made it. Whether others can write the file is checked when it is opened. */
+/* A link belongs to the user who created it. Whether others can write the file is checked when it is opened. */
 static enum owner look_at(const char *path)
 {
 	struct stat st;
@@ -38,7 +38,7 @@ static enum owner look_at(const char *path)
 	return st.st_uid == geteuid() ? OWNER_USER : OWNER_OTHER;
 }
 
-/* The directory above `dir`, in place; false if that is not below `home`. */
+/* Changes `dir` to its parent; false if that is not below `home`. */
 static bool go_up(char *dir, const char *home)
 {
 	size_t length = strcmp(home, "/") == 0 ? 0 : strlen(home);

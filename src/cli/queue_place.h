@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the queue is that nobody named: in this directory, in one above it, or the user's personal queue on this
- * machine. queue_choice.c decides; this module only looks.
+ * Finds the default queue: in this directory, in a parent directory, or the user's personal queue on this
+ * machine. queue_choice.c decides; this module only searches.
  */
 #ifndef CLI_QUEUE_PLACE_H
 #define CLI_QUEUE_PLACE_H
@@ -12,7 +12,7 @@
 
 #define QUEUE_PLACE_HERE "./jobs.jsonl"
 
-/* Whether something has the name of a journal in this directory, also a file of another user. */
+/* Whether this directory contains a file with the name of a journal, even one of another user. */
 bool queue_place_is_here(void);
 
 /*
@@ -22,8 +22,8 @@ bool queue_place_is_here(void);
 int queue_place_find_above(char **ret, char **ret_skipped);
 
 /*
- * The journal of the personal queue, $XDG_STATE_HOME/gpuq/HOST/jobs.jsonl. There is one per host, because a home can be
- * shared by several. make: makes its directory, for the user alone. Release with free().
+ * The journal of the personal queue, $XDG_STATE_HOME/gpuq/HOST/jobs.jsonl. There is one per host, because hosts can
+ * share a home directory. make: creates its directory, accessible only to the user. Release with free().
  */
 int queue_place_personal(bool make, char **ret, struct gd_error *err);
 

@@ -23,7 +23,7 @@ static int watch(struct queue_view *v, int fd)
 	return fd < 0 ? 0 : epoll_ctl(v->epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
 }
 
-/* The tick stands in for inotify where that tells nothing, and looks whether a runner has come or gone. */
+/* The timer replaces inotify on file systems without it, and checks whether a runner has started or ended. */
 static int open_descriptors(struct queue_view *v)
 {
 	struct itimerspec tick = {.it_interval.tv_sec = JOURNAL_LOOK_MS / 1000, .it_value.tv_nsec = 1};
@@ -34,7 +34,7 @@ static int open_descriptors(struct queue_view *v)
 	return watch(v, v->timer_fd);
 }
 
-/* The queue is there: v->follow is open. */
+/* The queue exists: v->follow is open. */
 static int attach_queue(struct queue_view *v)
 {
 	v->has_queue = true;
@@ -60,7 +60,7 @@ static int start_all(struct queue_view *v, struct gd_error *err)
 static int start_one(struct queue_view *v, struct gd_error *err)
 {
 	int r = queue_choice_follow(v->choice, true, &v->follow, err);
-	/* Without a queue there are launches to show, if some run; otherwise nothing. */
+	/* Without a queue, show active launches, if there are any. */
 	if (r == -ENOENT && (v->options.may_be_empty || view_num_runs(v->model) > 0)) {
 		v->follow = (struct follow){.watch_fd = -1, .dir_fd = -1, .reader.fd = -1};
 		r = 0;
@@ -82,7 +82,7 @@ static int start(struct queue_view *v, struct gd_error *err)
 	if (r < 0)
 		return error_set(err, r, "showing the queue: %s", error_words(r));
 	if (!v->whole)
-		(void)run_files_load(v->model); /* without them there is the queue */
+		(void)run_files_load(v->model); /* on failure, only the queue is shown */
 	r = v->options.all ? start_all(v, err) : start_one(v, err);
 	return r < 0 || v->options.no_gpus ? r : queue_view_choose_gpus(v, err);
 }
@@ -114,7 +114,7 @@ int queue_view_open(
 	return r;
 }
 
-/* Its directory, or the path of a journal with a name of its own. */
+/* The directory of the queue, or the path of the journal if that has another name than the default. */
 static char *name_queue(const char *path)
 {
 	cleanup_(text_finish) struct text room = {0};
@@ -186,7 +186,7 @@ int queue_view_fd(const struct queue_view *v)
 	return v->epoll_fd;
 }
 
-/* A queue that is made while launches are shown appears. */
+/* Shows a queue that was created while only launches were shown. */
 static int look_for_queue(struct queue_view *v, struct gd_error *err)
 {
 	struct follow follow;
@@ -222,11 +222,11 @@ int queue_view_update(struct queue_view *v, struct gd_error *err)
 			r = error_set(err, -ENOMEM, "reading samples of '%s': out of memory", v->follow.path);
 	}
 	if (tick && !v->whole)
-		(void)run_files_load(v->model); /* on failure those that were shown before stay */
+		(void)run_files_load(v->model); /* on failure, the old ones stay */
 	if (v->options.no_gpus)
 		return r;
 	if (tick)
-		/* One whose GPUs are not there shows none; the journal is worth showing all the same. */
+		/* If the GPUs are missing, none are shown; the journal still is. */
 		queue_view_choose_gpus(v, NULL);
 	int gpus = queue_view_read_gpus(v);
 	return r == 0 && gpus < 0 ? error_set(err, gpus, "looking at the GPUs: %s", error_words(gpus)) : r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What views may do to a queue. */
+/* Actions of views on a queue. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "queue/input/control.h"
 #include "queue/journal/environment.h"
 
-/* Others look on meanwhile: what hinders a runner later than this stands in its log. */
+/* The view is blocked meanwhile: later errors of the runner are in its log. */
 #define START_MS 500
 
 static const enum event events[VIEW_ACTIONS] = {
@@ -42,7 +42,7 @@ static void facts(void *context, struct view_facts *ret)
 		.paused = v->follow.jobs.paused};
 }
 
-/* The first refusal is the one that is told. */
+/* Only the first refusal is reported. */
 static void on_refused(void *context, size_t index, const struct gd_error *why)
 {
 	struct gd_error *first = context;
@@ -51,7 +51,7 @@ static void on_refused(void *context, size_t index, const struct gd_error *why)
 		*first = *why;
 }
 
-/* After the append: either a runner sees it, or we see that there is none. */
+/* Checks after the append: either a runner sees the event, or we see that there is no runner. */
 static int start_runner(struct queue_view *v, const struct journal *j, struct gd_error *err)
 {
 	pid_t holder = 0;
@@ -88,7 +88,7 @@ static int act(void *context, enum view_action action, const uint64_t *ids, size
 static int why(void *context, uint64_t id, struct text *t, struct gd_error *err)
 {
 	struct queue_view *v = context;
-	const struct queue_view *whole = v->whole ? v->whole : v; /* which has the GPUs */
+	const struct queue_view *whole = v->whole ? v->whole : v; /* the view that has the GPUs */
 	const struct job *job;
 	struct gd_gpu_list *gpus = NULL;
 	int r = find(v, id, &job, err);
@@ -127,7 +127,7 @@ static int open_log(void *context, uint64_t id, unsigned attempt, int *ret_fd, s
 	if (r < 0)
 		return r;
 	const struct job_attempt *a = job->attempts;
-	/* Counted as they come; the number in the journal is somebody's word. */
+	/* Count the attempts; the attempt number in the journal is not trusted. */
 	for (unsigned n = job->num_attempts; a && attempt && n > attempt; n--)
 		a = a->earlier;
 	if (!a || !a->log || attempt > job->num_attempts)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * All queues of this user on this machine in one model: a view for each of them, which writes its jobs there.
+ * All queues of this user on this machine in one model: each queue has its own view, which puts its jobs there.
  *
- * A queue keeps its number as long as it is shown, and no other queue gets it later: what somebody has selected
- * never becomes another job. The first number is a random one, so that a page that was open when an earlier server
- * ended has ids of no job, and not of another one.
+ * A queue keeps its number as long as it is shown, and the number is never reused: a selected job never turns into
+ * another job. The first number is random, so that the ids in a page that is still open from an earlier server
+ * match no job, instead of a wrong one.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 #include "cli/queue_view_parts.h"
 #include "queue/journal/queue_registry.h"
 
-#define FIND_NS (2 * NS_PER_S) /* how often to look for queues that have come or gone */
+#define FIND_NS (2 * NS_PER_S) /* how often to check for new and removed queues */
 
 /* ---- Which queues there are --------------------------------------------------------------- */
 
@@ -30,7 +30,7 @@ static void complain(struct queue_view *v, struct queue_part *part, const struct
 	part->failed = true;
 }
 
-/* One that could not be read is tried again each time. */
+/* A queue that could not be opened is retried at every check. */
 static void open_part(struct queue_view *v, struct queue_part *part)
 {
 	struct gd_error why = {0};
@@ -78,7 +78,7 @@ static int add_part(struct queue_view *v, const char *path)
 		free(copy);
 		return -ENOMEM;
 	}
-	/* Named as by --jobs-file; the settings are those of this command. */
+	/* As if named by --jobs-file, with the settings of this command. */
 	struct queue_part part = {.choice = *v->choice};
 	part.choice.source = QUEUE_SOURCE_OPTION;
 	part.choice.journal_path = copy;
@@ -89,7 +89,7 @@ static int add_part(struct queue_view *v, const char *path)
 	return 0;
 }
 
-/* Views point to the choices, which move when there are more of them. */
+/* Views point to the choices, which move when the array grows. */
 static void point_to_choices(struct queue_view *v)
 {
 	for (size_t i = 0; i < v->num_parts; i++)
@@ -140,7 +140,7 @@ static int put_what_follows(struct queue_view *v)
 
 int queue_view_update_all(struct queue_view *v, struct gd_error *err)
 {
-	/* Without a list, those that are shown stay. */
+	/* If the list cannot be read, the shown queues stay. */
 	if (clock_now_ns() >= v->find_ns)
 		(void)queue_view_find_all(v, NULL);
 	for (size_t i = 0; i < v->num_parts; i++) {
@@ -198,7 +198,7 @@ static void facts(void *context, struct view_facts *ret)
 	ret->paused = ret->paused && ret->num_queues > 0;
 }
 
-/* Those of the ids that are of one queue, as numbers in it. */
+/* Selects the ids that belong to one queue, as job numbers in that queue. */
 static size_t numbers_of(unsigned queue, const uint64_t *ids, size_t count, uint64_t *ret)
 {
 	size_t n = 0;
@@ -208,7 +208,7 @@ static size_t numbers_of(unsigned queue, const uint64_t *ids, size_t count, uint
 	return n;
 }
 
-/* The first error is returned if nothing could be done anywhere. */
+/* Returns the first error if no queue could do anything. */
 static int act(void *context, enum view_action action, const uint64_t *ids, size_t count, size_t *ret_done,
 	struct gd_error *err)
 {
@@ -259,7 +259,7 @@ static int open_log(void *context, uint64_t id, unsigned attempt, int *ret_fd, s
 
 void queue_view_init_all_actions(struct queue_view *v)
 {
-	v->last_queue = (unsigned)(clock_now_ns() * UINT64_C(0x9E3779B97F4A7C15) >> 44); /* of 20 bits */
+	v->last_queue = (unsigned)(clock_now_ns() * UINT64_C(0x9E3779B97F4A7C15) >> 44); /* 20 bits */
 	v->follow = (struct follow){.watch_fd = -1, .dir_fd = -1, .reader.fd = -1};
 	v->actions = (struct view_actions){
 		.context = v, .facts = facts, .act = act, .why = why, .environment = environment, .open_log = open_log};

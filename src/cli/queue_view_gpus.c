@@ -23,24 +23,24 @@
 
 void queue_view_close_gpus(struct queue_view *v)
 {
-	/* Closing its descriptor takes it out of the epoll set. */
+	/* Closing its descriptor removes it from the epoll set. */
 	gpu_probe_close(v->probe);
 	v->probe = NULL;
 	free(v->probe_spec);
 	v->probe_spec = NULL;
 }
 
-/* The rules that a probe depends on, as a string to compare; NULL if there is no memory. */
+/* The rules that a probe depends on, as a string to compare; NULL if out of memory. */
 static char *describe_probe(const struct runner_rules *rules)
 {
 	char *words;
 	return asprintf(&words, "%s %s", rules->machine, rules->gpus ? rules->gpus : "") < 0 ? NULL : words;
 }
 
-/* Takes `spec`, which describes it. */
+/* On success, takes ownership of `spec`. */
 static int open_probe(struct queue_view *v, bool of_runner, char **spec, struct gd_error *err)
 {
-	/* What this shell hides is not hidden from a runner that was started in another. */
+	/* The runner may have been started in a shell that hides other GPUs than this one. */
 	struct gpu_probe_options o = {.spec = v->rules.gpus,
 		.period_ms = v->options.sample_ms ? v->options.sample_ms : SAMPLE_MS,
 		.machine = of_runner ? v->rules.machine : NULL};
@@ -58,7 +58,7 @@ static int open_probe(struct queue_view *v, bool of_runner, char **spec, struct 
 	return 0;
 }
 
-/* Those of a runner on this machine, else our own. */
+/* The rules of a runner on this machine, else our own. */
 static int find_rules(struct queue_view *v, bool *ret_of_runner)
 {
 	const struct config *c = &v->choice->config;
@@ -84,7 +84,7 @@ static int find_rules(struct queue_view *v, bool *ret_of_runner)
 int queue_view_choose_gpus(struct queue_view *v, struct gd_error *err)
 {
 	bool of_runner, was_cluster = v->cluster;
-	/* --gpus asks for those of this machine. */
+	/* --gpus selects GPUs of this machine. */
 	if (!config_has(&v->choice->config, CONFIG_GPUS) && queue_view_read_nodes(v)) {
 		if (v->probe)
 			view_forget_gpus(v->model);
@@ -122,23 +122,23 @@ static bool is_on(const struct job *job, int gpu, const char *node)
 	return false;
 }
 
-/* What a job asked for on each of its GPUs, in bytes; -1: it did not say. */
+/* The memory that a job requested on each of its GPUs, in bytes; -1: not set. */
 static int64_t requested_bytes(const struct job *job)
 {
 	int64_t mb = job->need_mb > job->wish->mem_mb && job->need_mb > 0 ? job->need_mb : job->wish->mem_mb;
 	return mb < 0 ? -1 : mb << 20;
 }
 
-/* What jobs do and did on a GPU. */
+/* Current and past jobs of a GPU. */
 struct gpu_use {
-	const struct job *oldest; /* the one that runs longest; NULL: none runs */
-	unsigned queue;           /* of which it is */
+	const struct job *oldest; /* the oldest running job; NULL: none is running */
+	unsigned queue;           /* queue of that job */
 	int count;
 	int64_t reserved_bytes; /* -1 */
 	struct gpu_tally tally;
 };
 
-/* Of GPUs of one node with the same number, each has its share of the jobs. */
+/* GPUs of one node with the same number share the jobs among them. */
 static bool is_of_peer(const struct queue_view *part, const struct job *job, int gpu, const struct gpu_row *row)
 {
 	int before = 0;
@@ -216,7 +216,7 @@ static bool is_of_queue(const struct queue_view *v, pid_t pid, pid_t session)
 	return false;
 }
 
-/* Of a queue that is shown, or a launch or map of this user. */
+/* Belongs to a queue that is shown, or is a launch or map of this user. */
 static bool is_ours(const struct queue_view *v, pid_t pid, pid_t session)
 {
 	for (size_t i = 0; i < queue_view_num_parts(v); i++) {
@@ -232,7 +232,7 @@ static bool is_ours(const struct queue_view *v, pid_t pid, pid_t session)
 
 #define MOST_ANCESTORS 64
 
-/* Whether it, or a process above it, is ours; also of one that cannot be seen here, as in a container. */
+/* Whether the process or one of its ancestors is ours. Also true for one that is not visible, as in a container. */
 static bool may_be_ours(const struct queue_view *v, pid_t pid)
 {
 	struct process_info info;
@@ -245,7 +245,7 @@ static bool may_be_ours(const struct queue_view *v, pid_t pid)
 	return false;
 }
 
-/* Memory of processes that have nothing to do with this queue; -1: none is known of. */
+/* Memory of processes that do not belong to this queue; -1: none is known. */
 static int64_t foreign_bytes(const struct queue_view *v, const struct gd_gpu *gpu)
 {
 	int64_t bytes = -1;
@@ -302,7 +302,7 @@ int queue_view_put_gpus(struct queue_view *v)
 	if (v->cluster)
 		return queue_view_put_nodes(v);
 	if (!v->probe || gpu_probe_list(v->probe, &list, NULL) < 0)
-		return 0; /* those that were asked for are not there: nothing to show */
+		return 0; /* the selected GPUs do not exist: nothing to show */
 	int r = 0;
 	for (size_t i = 0; r == 0 && i < list->count; i++)
 		r = queue_view_put_row(v, list->gpus[i], &(struct gpu_row){.id = list->gpus[i]->index, .peers = 1});
@@ -310,7 +310,7 @@ int queue_view_put_gpus(struct queue_view *v)
 	return r;
 }
 
-/* Of one card, or of all (-1); of one that is split, the sum of its instances. */
+/* Puts samples of one card, or of all (-1). Of a split card, sums the memory of its instances. */
 static int put_samples(struct queue_view *v, int index)
 {
 	struct gd_gpu_list *list;
@@ -337,7 +337,7 @@ static int put_samples(struct queue_view *v, int index)
 	return r;
 }
 
-/* What the runner noted before anybody looked on. */
+/* Samples that the runner recorded before this view was opened. */
 static int put_noted(void *context, const struct sample *s)
 {
 	struct queue_view *v = context;
@@ -365,12 +365,12 @@ int queue_view_read_gpus(struct queue_view *v)
 	int r = 0, error = 0;
 	while (v->probe && (r = gpu_probe_read(v->probe, &news)) > 0) {
 		heard = true;
-		/* Cards tell of themselves one by one, simulated ones all at once. */
+		/* Real cards are reported one by one, simulated ones all at once. */
 		if (error == 0 && (news.kind == GPU_NEWS_CARD || gpu_probe_pid(v->probe) == 0))
 			error = put_samples(v, news.kind == GPU_NEWS_CARD ? news.index : -1);
 	}
 	if (r < 0)
-		queue_view_close_gpus(v); /* a driver crashed it: the tick starts another */
+		queue_view_close_gpus(v); /* a driver crashed it: the timer starts another */
 	if (error < 0 || !heard || !v->probe)
 		return error;
 	return queue_view_put_gpus(v);

@@ -13,7 +13,7 @@
 #include "queue/input/id_list.h"
 #include "queue/journal/job_line.h"
 
-/* A GPU number from the journal is somebody's word: no room is made for more than this. */
+/* A GPU number from the journal is not trusted: larger ones get no memory. */
 #define MAX_GPU 4095
 
 static_assert((int)VIEW_JOB_PENDING == (int)JOB_PENDING && (int)VIEW_JOB_HELD == (int)JOB_HELD &&
@@ -32,7 +32,7 @@ static bool is_plain(const char *s, size_t size)
 	return true;
 }
 
-/* Valid UTF-8 of bytes that may be anything; newlines and tabs stay. */
+/* Converts arbitrary bytes to valid UTF-8; newlines and tabs stay. */
 static const char *printable(struct text *room, const char *s, size_t size)
 {
 	if (!s || is_plain(s, size))
@@ -57,7 +57,8 @@ const char *queue_view_printable(struct text *room, const char *s)
 	return printable(room, s, s ? strlen(s) : 0);
 }
 
-/* What the runner has seen so far of a job that runs; the journal has the peak at its end. -1: not known. */
+/* The memory peak of a running job so far, from the runner's samples; the journal gets it when the job ends. -1:
+ * unknown. */
 static int64_t running_peak(const struct queue_view *v, uint64_t id)
 {
 	for (size_t i = 0; i < v->num_peaks; i++)
@@ -112,7 +113,7 @@ static void fill_delays_of(struct view_delay *end, const struct job_delay *d)
 			.kind = d->held ? VIEW_DELAY_HELD : VIEW_DELAY_OVER};
 }
 
-/* Oldest first, as for attempts. The time to begin is counted from the submission on, so it is the first. */
+/* Oldest first, as for attempts. The delay of --begin starts at the submission, so it is the first. */
 static int fill_delays(struct queue_view *v, const struct job *job)
 {
 	int64_t begin_ms = job->wish->begin_ms;
@@ -174,7 +175,7 @@ static int take_peaks(void *context, const struct sample *s)
 int queue_view_put_peaks(struct queue_view *v)
 {
 	int r = v->follow.dir_fd < 0 ? 0 : samples_read_last(v->follow.dir_fd, &v->samples_stamp, take_peaks, v);
-	/* Samples that cannot be read are missing, and nothing else. */
+	/* If samples cannot be read, only they are missing. */
 	if (r <= 0)
 		return r == -ENOMEM ? r : 0;
 	r = 0;
@@ -244,7 +245,7 @@ int queue_view_put_work(struct queue_view *v)
 	const struct view_model *m = v->model;
 	uint64_t timeouts = 0;
 	if (v->whole)
-		return 0; /* which counts all queues together */
+		return 0; /* the whole view counts all queues together */
 	for (size_t k = 0; k < queue_view_num_parts(v); k++) {
 		const struct queue_view *part = queue_view_part(v, k);
 		for (size_t i = 0; part && i < part->num_tallies; i++)
@@ -259,12 +260,12 @@ int queue_view_put_work(struct queue_view *v)
 		.timeouts = timeouts,
 		.running = view_job_count(m, VIEW_JOB_RUNNING),
 		.waiting = view_job_count(m, VIEW_JOB_PENDING) + view_job_count(m, VIEW_JOB_HELD),
-		/* No start_ns: what had ended before we looked says nothing of how fast it goes. */
+		/* No start_ns: jobs that ended before we started do not show the current speed. */
 		.time_ns = clock_now_ns()};
 	return view_put_work(v->model, &work);
 }
 
-/* Of one queue; several are paused each for itself. */
+/* Only for a single queue; several queues are paused independently. */
 static int put_pauses(struct queue_view *v)
 {
 	const struct job_delay *newest = v->follow.jobs.pauses;
@@ -277,7 +278,7 @@ static int put_pauses(struct queue_view *v)
 	return view_put_pauses(v->model, v->delays, n);
 }
 
-/* From the jobs as they are: on_change was not there when they were read, or told of them twice. */
+/* Uses the current jobs: on_change was not set when they were read, or reported them twice. */
 int queue_view_put_all(struct queue_view *v)
 {
 	const struct jobs *js = &v->follow.jobs;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* GPUs of the nodes of a cluster: what the coordinator of the queue has published. */
+/* GPUs of cluster nodes, as published by the coordinator of the queue. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,7 +58,7 @@ void queue_view_close_nodes(struct queue_view *v)
 	v->cluster_rows = 0;
 }
 
-/* A coordinator without pilots has published none: then it has no GPUs, and those of this machine are not its own. */
+/* A coordinator without pilots has published no GPUs: it has none, and does not use those of this machine. */
 static bool is_cluster(const struct queue_view *v, const struct scheduler *s)
 {
 	size_t count;
@@ -98,7 +98,8 @@ static bool is_busy(const struct queue_view *v, const struct ledger_node *node)
 	return false;
 }
 
-/* A node that is gone keeps its place until another one takes it; NULL: nothing to show. */
+/* The node at a position, NULL if it should not be shown. A node that is gone keeps its position until another takes
+ * it. */
 static const struct ledger_node *shown_node(const struct queue_view *v, size_t position)
 {
 	const struct ledger_node *node = scheduler_node_of(v->cluster, position);
@@ -117,7 +118,7 @@ static void find_peers(const struct queue_view *v, const struct gd_gpu *const *g
 	}
 }
 
-/* Which rows there are: others are to go. */
+/* A hash of the shown rows: when it changes, old rows are removed. */
 static uint64_t hash_rows(const struct queue_view *v, size_t count)
 {
 	uint64_t hash = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Between the parts of a queue_view; nobody else includes this. */
+/* Shared by the files of queue_view; no other file includes this. */
 #ifndef CLI_QUEUE_VIEW_PARTS_H
 #define CLI_QUEUE_VIEW_PARTS_H
 
@@ -10,31 +10,32 @@
 #include "queue/journal/samples.h"
 #include "queue/runner/verdicts.h"
 
-/* Ends on one GPU since the journal begins. */
+/* Ended attempts on one GPU since the beginning of the journal. */
 struct gpu_tally {
 	uint64_t completed, failed, timeouts;
 	int64_t last_duration_ms; /* -1 */
 };
 
-/* The same of a GPU of a node of a cluster. */
+/* The same for a GPU of a cluster node. */
 struct node_tally {
 	char node[65];
 	int gpu;
 	struct gpu_tally tally;
 };
 
-/* A row for a GPU: of this machine, or of a node. */
+/* A row for a GPU of this machine or of a node. */
 struct gpu_row {
 	int id;
 	const char *node; /* NULL: this machine */
-	int peer, peers;  /* pilots of one node may number their GPUs alike: which of so many it is; of one: 0, 1 */
+	int peer, peers;  /* pilots of one node may use the same GPU numbers: index and number of such GPUs; normally 0,
+			     1 */
 };
 
-/* One of all queues. */
+/* One of several queues. */
 struct queue_part {
-	struct queue_choice choice; /* journal_path is its own, all else that of the whole */
-	struct queue_view *view;    /* writes into the model of the whole; NULL: it cannot be read */
-	bool failed;                /* that was reported */
+	struct queue_choice choice; /* with its own journal_path; all other settings are those of the whole */
+	struct queue_view *view;    /* writes into the model of the whole; NULL: cannot be read */
+	bool failed;                /* the failure was reported */
 };
 
 struct queue_view {
@@ -42,68 +43,68 @@ struct queue_view {
 	struct queue_view_options options;
 	struct view_model *model;
 	struct view_actions actions;
-	/* With options.all: a view of each queue. This one has the model, the launches and the GPUs. */
-	struct queue_part *parts; /* by path */
+	/* With options.all: a view for each queue. The whole has the model, the launches and the GPUs. */
+	struct queue_part *parts; /* sorted by path */
 	size_t num_parts, parts_capacity;
 	unsigned last_queue;       /* number of the newest queue */
-	uint64_t find_ns;          /* when to look for queues again */
-	uint64_t jobs_version;     /* of the model: what work and GPUs tell of */
-	struct gd_error complaint; /* that the next update returns */
-	/* Of such a view; otherwise NULL, 0, NULL. */
+	uint64_t find_ns;          /* when to check for queues again */
+	uint64_t jobs_version;     /* of the model, when work and GPUs were last updated */
+	struct gd_error complaint; /* returned by the next update */
+	/* In a view of one of several queues; otherwise NULL, 0, NULL. */
 	struct queue_view *whole;
 	unsigned queue;   /* its number in the model */
 	char *queue_name; /* printable */
-	bool has_queue;   /* false: there is none yet, and follow is empty */
+	bool has_queue;   /* false: the queue does not exist yet, and follow is empty */
 	struct follow follow;
 	int epoll_fd, timer_fd;
-	char *log_dir; /* where logs go where nobody says otherwise */
+	char *log_dir; /* default directory for logs */
 	pid_t runner;
-	/* Of the journal since the last update: jobs that changed, each at least once. */
+	/* Since the last update of the journal: jobs that changed, each at least once. */
 	struct id_list changed;
 	struct id_list running;
-	int error; /* of on_change */
+	int error; /* error of on_change */
 	struct gpu_tally *tallies;
 	size_t num_tallies, tallies_capacity;
 	struct node_tally *node_tallies;
 	size_t num_node_tallies, node_tallies_capacity;
-	/* Room for one job on its way into the model. */
+	/* Buffers for one job that is put into the model. */
 	struct view_attempt *attempts;
 	size_t attempts_capacity;
 	struct view_delay *delays;
 	size_t delays_capacity;
-	/* Of jobs that run, as in the last sample. */
+	/* Memory peaks of running jobs, from the last sample. */
 	struct sample_peak *peaks;
 	size_t num_peaks, peaks_capacity;
 	struct samples_stamp samples_stamp;
 	struct text command, name;
 	/* The GPUs. */
-	struct gpu_probe *probe; /* NULL: not asked, or it has ended */
+	struct gpu_probe *probe; /* NULL: not started, or it has ended */
 	char *probe_spec;        /* see describe_probe() */
-	uint64_t probe_retry_ns; /* one that has ended is started anew, not at once */
+	uint64_t probe_retry_ns; /* a probe that has ended is restarted, but not before this */
 	struct runner_rules rules;
 	struct scheduler
-		*cluster;       /* what the coordinator has published last; NULL: the queue is not on a cluster now */
-	struct jobs no_jobs;    /* of `cluster` */
-	uint64_t cluster_rows;  /* a hash of the rows that are shown */
-	int64_t wall_offset_ns; /* wall clock − monotonic clock, taken once: times must not jitter */
+		*cluster;       /* last published state of the coordinator; NULL: the queue is not on a cluster now */
+	struct jobs no_jobs;    /* required by `cluster` */
+	uint64_t cluster_rows;  /* hash of the shown rows */
+	int64_t wall_offset_ns; /* wall clock − monotonic clock, read once: times must not jitter */
 };
 
 /* ---- queue_view.c ----------------------------------------------------------------- */
 
-/* A view of one of all queues. */
+/* Opens the view of one of several queues. */
 int queue_view_open_part(
 	struct queue_view *whole, const struct queue_choice *q, struct queue_view **ret, struct gd_error *err);
 
 /* ---- queue_view_all.c ------------------------------------------------------------- */
 
-/* Opens queues that have come and forgets those that are gone. Fails only if there is no list of queues. */
+/* Opens new queues and closes those that are gone. Fails only if the list of queues cannot be read. */
 int queue_view_find_all(struct queue_view *v, struct gd_error *err);
-/* What is new of each, and in the list of queues if that is due. */
+/* Updates each queue, and the list of queues if that is due. */
 int queue_view_update_all(struct queue_view *v, struct gd_error *err);
 void queue_view_close_all(struct queue_view *v);
 void queue_view_init_all_actions(struct queue_view *v);
 
-/* The views whose jobs are shown: one for each queue, or the view itself. NULL: a queue that cannot be read. */
+/* The views whose jobs are shown: one for each queue, or the view itself. NULL: the queue cannot be read. */
 static inline size_t queue_view_num_parts(const struct queue_view *v)
 {
 	return v->options.all ? v->num_parts : 1;
@@ -116,26 +117,26 @@ static inline const struct queue_view *queue_view_part(const struct queue_view *
 
 /* ---- queue_view_jobs.c ------------------------------------------------------------ */
 
-/* Everything of jobs anew: at the beginning, and after a prune. */
+/* Puts all jobs into the model: at the beginning, and after a prune. */
 int queue_view_put_all(struct queue_view *v);
-/* Those that changed. */
+/* Puts the jobs that changed. */
 int queue_view_put_changed(struct queue_view *v);
-/* The memory that running jobs have used, if the runner has noted it again. */
+/* Puts the memory peaks of running jobs, if the runner has published new ones. */
 int queue_view_put_peaks(struct queue_view *v);
-/* The counts. */
+/* Puts the counts. */
 int queue_view_put_work(struct queue_view *v);
-/* Valid UTF-8 of a string that may have any bytes, for the model; in `room` if that differs. */
+/* Converts a string with arbitrary bytes to valid UTF-8; stored in `room` if it differs. */
 const char *queue_view_printable(struct text *room, const char *s);
-/* A jobs.on_change. */
+/* For jobs.on_change. */
 void queue_view_on_change(void *context, struct job *job, int old_state);
 
 /* ---- queue_view_gpus.c ------------------------------------------------------------ */
 
-/* Which GPUs: --gpus, else the runner's, else those of the configuration. Starts the probe where that is news. */
+/* Chooses the GPUs: --gpus, else the runner's, else those of the configuration. Starts a probe if they have changed. */
 int queue_view_choose_gpus(struct queue_view *v, struct gd_error *err);
-/* The history that the runner kept. */
+/* Puts the history that the runner recorded. */
 int queue_view_put_noted(struct queue_view *v);
-/* News of the probe, and what the jobs do on the GPUs, into the model. */
+/* Puts new figures of the probe, and the use of the GPUs by jobs, into the model. */
 int queue_view_read_gpus(struct queue_view *v);
 int queue_view_put_gpus(struct queue_view *v);
 void queue_view_close_gpus(struct queue_view *v);
@@ -143,14 +144,14 @@ int queue_view_put_row(struct queue_view *v, const struct gd_gpu *gpu, const str
 
 /* ---- queue_view_nodes.c ----------------------------------------------------------- */
 
-/* Reads what the coordinator has published. True: the queue is on a cluster, and its GPUs are those of the nodes. */
+/* Reads the coordinator's published state. True: the queue is on a cluster, and its GPUs are those of the nodes. */
 bool queue_view_read_nodes(struct queue_view *v);
 int queue_view_put_nodes(struct queue_view *v);
 void queue_view_close_nodes(struct queue_view *v);
-/* An attempt on a node has ended. */
+/* Counts an ended attempt on a node. */
 int queue_view_tally_node(struct queue_view *v, const char *node, int gpu, const struct job_attempt *a);
 const struct gpu_tally *queue_view_node_tally(const struct queue_view *v, const char *node, int gpu);
-/* The node that the job runs on, or ran on last; NULL: none of a cluster. */
+/* The node that the job runs on, or ran on last; NULL: not on a cluster. */
 const char *queue_view_node(const struct job *job);
 
 /* ---- queue_view_actions.c --------------------------------------------------------------- */
