@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Claimants say which processes are their jobs'. A PID of another user is not believed: it could be one of ours. */
+/* Claims name the root process of their jobs. PIDs of other users are ignored: they could be ours. */
 static pid_t root_of(const struct claim_other *c)
 {
 	char path[32];

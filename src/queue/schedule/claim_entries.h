@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Claims of other queues, as the ledger wants them. */
+/* Converts claims of other queues into ledger entries. */
 #ifndef QUEUE_SCHEDULE_CLAIM_ENTRIES_H
 #define QUEUE_SCHEDULE_CLAIM_ENTRIES_H
 
@@ -8,7 +8,7 @@
 #include "queue/schedule/gpu_users.h"
 #include "queue/schedule/ledger.h"
 
-/* What a ledger_job points into. */
+/* Memory that a ledger_job points to. */
 struct claim_entry {
 	int gpus[CLAIM_MAX_GPUS];
 	size_t num_gpus;
@@ -16,7 +16,7 @@ struct claim_entry {
 	struct ledger_claimant claimant;
 };
 
-/* Those that are about these GPUs and count (claim_proof.h); room for list->count of each. Returns how many. */
+/* The claims on these GPUs that count (claim_proof.h); space for list->count of each. Returns how many. */
 size_t claim_entries(const struct claims_list *list, const struct gd_gpu_list *gpus, const struct claim_proofs *proofs,
 	struct claim_entry *entries, struct ledger_job *jobs);
 

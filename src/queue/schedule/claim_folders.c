@@ -21,7 +21,7 @@
 
 #define MAX_ENTRIES 65536
 #define MAX_FOLDERS 4096
-/* Users have one; a second one if somebody took the name of the first. */
+/* Users have one folder, or a second one if another user took the name of the first. */
 #define MAX_FOLDERS_OF_USER 16
 #define SETTLE_MS           100
 #define OPEN_FLAGS          (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -36,7 +36,8 @@ uint64_t claim_random(void)
 
 /* ---- The shared directory ------------------------------------------------------ */
 
-/* Made under another name and renamed once all users may write in it, so that nobody finds it half made. */
+/* Creates it under a temporary name and renames it once all users may write in it, so that no process finds it half
+ * done. */
 static int make_shared(const char *path)
 {
 	size_t room = strlen(path) + 32;
@@ -67,10 +68,10 @@ int claim_folders_open(const char *dir, int *ret_fd, struct gd_error *err)
 	cleanup_(freep) char *path = strdup(given ? given : usual);
 	if (!path)
 		return error_set(err, -ENOMEM, "out of memory");
-	/* With a slash at its end a symbolic link would be followed. */
+	/* With a trailing slash, a symbolic link would be followed. */
 	for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
 		path[n - 1] = '\0';
-	/* /tmp itself may be a symbolic link of the administrator's. */
+	/* /tmp itself may be a symbolic link created by the administrator. */
 	int flags = given ? OPEN_FLAGS : OPEN_FLAGS & ~O_NOFOLLOW;
 	cleanup_(closep) int fd = open(path, flags);
 	if (fd < 0 && errno == ENOENT && given) {
@@ -145,12 +146,12 @@ static int add_folder(struct claim_folders *f, size_t *capacity, int dir_fd, con
 	return r;
 }
 
-/* The folders of users who have a process; those of others hold no claim that is alive. */
+/* The folders of users who have a process; other folders hold no live claim. */
 static int add_by_process(struct claim_folders *f, size_t *capacity, int dir_fd)
 {
 	cleanup_(closedirp) DIR *proc = opendir("/proc");
 	const struct dirent *entry;
-	uid_t last = (uid_t)-1; /* neighbors are often of one user */
+	uid_t last = (uid_t)-1; /* neighbors often belong to the same user */
 	int r = 0;
 	while (r == 0 && proc && (entry = readdir(proc))) {
 		struct stat st;
@@ -165,7 +166,7 @@ static int add_by_process(struct claim_folders *f, size_t *capacity, int dir_fd)
 	return r;
 }
 
-/* Keeps each folder once, and the first MAX_FOLDERS_OF_USER of each user: every look at the claims opens them all. */
+/* Removes duplicates, and keeps the first MAX_FOLDERS_OF_USER of each user: reading claims opens all folders. */
 static void keep_few(struct claim_folders *f)
 {
 	size_t kept = 0, of_user = 0;
@@ -180,7 +181,7 @@ static void keep_few(struct claim_folders *f)
 	f->count = kept;
 }
 
-/* 1: there was more than we are willing to read. */
+/* 1: more entries than the limit. */
 static int add_by_name(struct claim_folders *f, size_t *capacity, int dir_fd)
 {
 	int fd = openat(dir_fd, ".", OPEN_FLAGS);
@@ -206,7 +207,7 @@ static int add_by_name(struct claim_folders *f, size_t *capacity, int dir_fd)
 	return 1;
 }
 
-/* File systems stamp with a clock of some milliseconds: a change soon after another may not change the time. */
+/* File timestamps have a resolution of some milliseconds: two changes in quick succession may have the same time. */
 static bool is_older(const struct timespec *mtime, int64_t ms)
 {
 	struct timespec now;
@@ -227,7 +228,7 @@ int claim_folders_update(int dir_fd, struct claim_folders *f)
 	fresh.is_current = is_older(&st.st_mtim, SETTLE_MS);
 	int r = add_by_name(&fresh, &capacity, dir_fd);
 	if (r > 0) {
-		/* Users may begin processes without a change of the directory. */
+		/* Users may start processes without a change of the directory. */
 		fresh.is_current = false;
 		r = add_by_process(&fresh, &capacity, dir_fd);
 	}
@@ -263,7 +264,7 @@ int claim_folder_open(int dir_fd, const struct claim_folder *folder, int *ret_fd
 	return 0;
 }
 
-/* Makes the folder, or takes one of ours that has this name. -EPERM: another user's. */
+/* Creates the folder, or uses our existing folder of this name. -EPERM: it belongs to another user. */
 static int make_own(int dir_fd, const char *name, int *ret_fd)
 {
 	struct stat st;
@@ -276,7 +277,7 @@ static int make_own(int dir_fd, const char *name, int *ret_fd)
 		return -errno;
 	if (st.st_uid != geteuid())
 		return -EPERM;
-	/* Whatever the umask is, and whatever an earlier version or a tool did to it. */
+	/* Regardless of the umask, and of changes by an earlier version or a tool. */
 	if ((st.st_mode & 07777) != 0755 && fchmod(fd, 0755) < 0)
 		return -errno;
 	*ret_fd = take_fd(&fd);
@@ -284,9 +285,9 @@ static int make_own(int dir_fd, const char *name, int *ret_fd)
 }
 
 /*
- * Finds a folder that another process of ours has made since somebody else has the usual name. Reads the whole
- * directory, however full it is, but only once per process: otherwise each runner and keeper would make a folder of its
- * own.
+ * Finds a folder that another process of this user has created because another user took the usual
+ * name. Reads the whole directory, even if it is full, but only once per process: otherwise each
+ * runner and keeper would create its own folder.
  */
 static bool find_own(int dir_fd, int *ret_fd)
 {
@@ -318,7 +319,7 @@ int claim_folder_open_own(int dir_fd, int *ret_fd)
 	char name[CLAIM_FOLDER_ROOM];
 	snprintf(name, sizeof(name), CLAIM_FOLDER_PREFIX "%u", (unsigned)geteuid());
 	int r = -ENOENT;
-	/* A sweeper may remove it between mkdir and open. */
+	/* A /tmp cleaner may remove it between mkdir and open. */
 	for (int tries = 0; tries < 3 && r == -ENOENT; tries++)
 		r = make_own(dir_fd, name, ret_fd);
 	return r == -EPERM ? open_own_elsewhere(dir_fd, ret_fd) : r;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where claims lie: one folder for each user in a directory that all users share.
+ * Where claims are stored: one folder for each user in a directory that all users share.
  *
- * A user's folder is "gpuq-claims-UID". It counts only if it belongs to that user and nobody else can write in it, and
- * what lies in it counts only if it belongs to the same user. A folder that somebody else made under this name is
- * ignored by all, and its user takes "gpuq-claims-UID-RANDOM" instead. So another user cannot take, hide or change
- * claims, as long as the shared directory is sticky and belongs to nobody who tampers.
+ * A user's folder is "gpuq-claims-UID". It counts only if it belongs to that user and no other user
+ * can write in it, and files in it count only if they belong to the same user. A folder that another
+ * user created under this name is ignored, and the user uses "gpuq-claims-UID-RANDOM" instead. So
+ * another user cannot take, hide or change claims, as long as the shared directory is sticky and its
+ * owner is trusted.
  *
- * The shared directory is $GPUQ_CLAIMS_DIR, else CLAIM_FOLDERS_SYSTEM if root has made it, else CLAIM_FOLDERS_DEFAULT.
+ * The shared directory is $GPUQ_CLAIMS_DIR, else CLAIM_FOLDERS_SYSTEM if root has created it, else
+ * CLAIM_FOLDERS_DEFAULT.
  */
 #ifndef QUEUE_SCHEDULE_CLAIM_FOLDERS_H
 #define QUEUE_SCHEDULE_CLAIM_FOLDERS_H
@@ -32,20 +34,20 @@ struct claim_folder {
 
 /* Start from {0}. */
 struct claim_folders {
-	struct claim_folder *folders; /* in order of their owners */
+	struct claim_folder *folders; /* ordered by owner */
 	size_t count;
 	bool is_current;       /* until the directory changes */
-	struct timespec mtime; /* of the directory */
+	struct timespec mtime; /* mtime of the directory */
 };
 
-/* Opens the shared directory; a missing one is made if `dir` or $GPUQ_CLAIMS_DIR names it. -EPERM: not sticky, or such
- * a directory is of another user. */
+/* Opens the shared directory; creates a missing one if `dir` or $GPUQ_CLAIMS_DIR names it. -EPERM: it is not sticky,
+ * or such a directory belongs to another user. */
 int claim_folders_open(const char *dir, int *ret_fd, struct gd_error *err);
 
 /*
- * All folders that count; reads the directory only if it has changed since the last call. In a directory that somebody
- * has filled with more than 65,536 entries, or 4,096 folders, only those of users with a process on this machine are
- * found. Of each user at most 16 folders count.
+ * All folders that count; reads the directory only if it has changed since the last call. If the
+ * directory has more than 65,536 entries, or 4,096 folders, only the folders of users with a process
+ * on this machine are found. At most 16 folders per user count.
  */
 int claim_folders_update(int dir_fd, struct claim_folders *f);
 void claim_folders_finish(struct claim_folders *f);
@@ -53,10 +55,10 @@ void claim_folders_finish(struct claim_folders *f);
 /* Opens a folder and checks it again: -EPERM if it does not count. */
 int claim_folder_open(int dir_fd, const struct claim_folder *folder, int *ret_fd);
 
-/* Opens this user's folder, and makes it if it is missing. */
+/* Opens this user's folder; creates it if it is missing. */
 int claim_folder_open_own(int dir_fd, int *ret_fd);
 
-/* For names and waiting times, not for secrets. */
+/* For names and delays, not for secrets. */
 uint64_t claim_random(void);
 
 #endif

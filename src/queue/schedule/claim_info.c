@@ -8,10 +8,10 @@
 #include "queue/schedule/claims.h"
 
 /*
- * A claim's file: "gpuq-claim 1", then a line per field, "name value", at last
- * "sum" and the checksum of all before it, for the file is rewritten in place and
- * may be read half old, half new. Filled up with newlines: so an update has the
- * same length. Unknown names are left for later versions; all else is refused.
+ * A claim's file: "gpuq-claim 1", then a line per field, "name value", and finally "sum" with the
+ * checksum of everything before it, because the file is rewritten in place and may be read half old,
+ * half new. It is padded with newlines, so that an update has the same length. Unknown names are
+ * ignored, for later versions; anything else is rejected.
  */
 #define HEADER "gpuq-claim 1"
 #define BLOCK  512
@@ -24,7 +24,8 @@ static uint64_t checksum(const char *data, size_t size)
 	return sum;
 }
 
-/* What a key may be made of: it stands between spaces, and in other people's terminals. */
+/* Whether a string has only characters allowed in a key: keys are separated by spaces, and shown in other users'
+ * terminals. */
 static bool is_word(const char *s, size_t room)
 {
 	size_t n = strnlen(s, room);
@@ -113,7 +114,7 @@ static int set_field(struct claim_info *info, const char *name, const char *valu
 	return r;
 }
 
-/* The next line, which has its end: a file that was cut has none. */
+/* Takes the next line, which must end with a newline: the last line of a truncated file does not. */
 static int take_line(const char **data, size_t *size, char *line, size_t room)
 {
 	const char *nl = memchr(*data, '\n', *size);

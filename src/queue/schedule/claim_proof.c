@@ -14,7 +14,7 @@
 /* A user with subordinate ids could claim under thousands of ids. */
 #define MAX_PROOFS 16384
 
-/* Memory is in use from this part of the card on; drivers and displays use a little always. */
+/* Memory counts as in use from this fraction of the GPU on; drivers and displays always use a little. */
 #define IN_USE_PART 16
 
 int claim_gpu_position(const struct gd_gpu_list *gpus, const char *key)
@@ -39,7 +39,7 @@ static int compare(const void *a, const void *b)
 	return strcmp(x->gpu, y->gpu);
 }
 
-/* The position of the record, or where it belongs. */
+/* The position of the record, or where to insert it. */
 static size_t place_of(const struct claim_proofs *p, uid_t user, const char *gpu, bool *ret_found)
 {
 	struct claim_proof key = {.user = user};
@@ -56,7 +56,7 @@ static struct claim_proof *find(const struct claim_proofs *p, uid_t user, const 
 	return found ? &p->proofs[at] : NULL;
 }
 
-/* A record for this user and GPU, a new one if there is none; NULL: no room. */
+/* The record for this user and GPU, created if missing; NULL: no space. */
 static struct claim_proof *find_or_add(struct claim_proofs *p, uid_t user, const char *gpu)
 {
 	bool found;
@@ -93,7 +93,7 @@ static void see_claim(struct claim_proof *proof, uint64_t now_ns)
 	proof->seen_ns = now_ns;
 }
 
-/* Users with a process on the GPU have given their proof. */
+/* Users with a process on the GPU have provided their proof. */
 static void see_processes(struct claim_proofs *p, uint64_t now_ns, const struct gd_gpu *gpu)
 {
 	char key[CLAIM_KEY_ROOM], path[32];
@@ -114,7 +114,7 @@ static bool is_in_use(const struct gd_gpu *gpu)
 	return (gpu->known & both) == both && gpu->memory_used_bytes >= gpu->memory_total_bytes / IN_USE_PART;
 }
 
-/* One record for each other user and GPU. */
+/* Updates one record for each other user and GPU. */
 static int see_claims(struct claim_proofs *p, uint64_t now_ns, const struct claims_list *claims,
 	const struct gd_gpu_list *gpus, bool foreign_pids)
 {
@@ -173,7 +173,7 @@ bool claim_proofs_count(const struct claim_proofs *p, uint64_t now_ns, uid_t use
 	if (is_believed(user))
 		return true;
 	const struct claim_proof *proof = find(p, user, gpu);
-	/* A claim that cannot be recorded any more does not count: it would count without end. */
+	/* If the table is full, a claim without a record does not count: its time would never run out. */
 	if (!proof)
 		return p->count < MAX_PROOFS;
 	return proof->in_use || proof->spent_ns + time_since(proof->seen_ns, now_ns) < CLAIM_PROOF_NS;

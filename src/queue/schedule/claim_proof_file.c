@@ -20,11 +20,11 @@
 #define NAME_IN_CLAIMS ".proofs"
 #define HEADER         "gpuq-proofs 2"
 #define OPEN_FLAGS     (O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
-/* 4096 records; more are not kept. */
+/* 4096 records; further records are not kept. */
 #define MAX_BYTES (4096 * 160)
 
-/* "1000 GPU-… SPENT SEEN PROVED"; lines that are cut or old are ignored. A time in the future, from before the
- * clock was set back, counts as now. */
+/* "1000 GPU-… SPENT SEEN PROVED"; truncated or old lines are ignored. A time in the future, from before the clock was
+ * set back, counts as now. */
 static int merge_line(struct claim_proofs *p, uint64_t now_ns, const char *line)
 {
 	struct claim_proof proof = {0};
@@ -99,7 +99,7 @@ static int open_in_state(const char *host, int flags, int *ret_fd)
 	int r = state_dir_open(flags & O_CREAT, &dir_fd);
 	if (r < 0)
 		return r;
-	/* Homes can be shared by machines, which see different users and GPUs. */
+	/* Machines can share a home directory, but have different users and GPUs. */
 	snprintf(name, sizeof(name), "claims-%s", host);
 	for (char *slash = name; (slash = strchr(slash, '/'));)
 		*slash = '_';

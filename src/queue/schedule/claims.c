@@ -20,16 +20,16 @@
 
 #define LARGEST_CLAIM CLAIM_TEXT_ROOM
 #define NAME_ROOM     (CLAIM_MAX_QUEUE + 48)
-/* Files that are examined for one user, and claims that are listed; a user with more hides only claims of his own. */
+/* Limits of files examined and claims listed for one user; a user with more hides only their own claims. */
 #define MAX_FILES       1024
 #define MAX_CLAIMS      256
 #define MAX_FILES_OF_US 65536
-/* Locked files of one user without a claim in them, and further tries to read those: all cost time with each look. */
+/* Limits of one user's locked files without a valid claim, and of retries to read them: these cost time. */
 #define MAX_BROKEN  64
 #define MAX_RETRIES 256
 #define MAX_TRIES   16
 
-/* One that this process holds. */
+/* A claim that this process holds. */
 struct claim {
 	struct claims *claims;
 	struct claim *next;
@@ -44,7 +44,7 @@ struct claims {
 	int own_fd; /* this user's folder; -1: not needed yet */
 	struct claim_folders folders;
 	struct claim *own;
-	bool swept; /* all files have been looked at once */
+	bool swept; /* all files have been examined once */
 };
 
 unsigned claims_backoff_ms(unsigned attempt)
@@ -80,7 +80,7 @@ void claims_close(struct claims *c)
 	free(c);
 }
 
-/* ---- Our own ----------------------------------------------------------------- */
+/* ---- Our own claims ---------------------------------------------------------- */
 
 static int lock_file(int fd)
 {
@@ -89,8 +89,8 @@ static int lock_file(int fd)
 }
 
 /*
- * Complete and locked under a name that begins with a dot, which nobody lists;
- * then renamed to `name`, where a claim of ours may stand that it replaces.
+ * Writes and locks the file under a name that begins with a dot, which readers skip; then renames it
+ * to `name`, replacing a claim of ours, if any.
  */
 static int write_claim(const struct claims *c, const char *name, const struct claim_info *info, struct claim *ret)
 {
@@ -104,7 +104,7 @@ static int write_claim(const struct claims *c, const char *name, const struct cl
 	if (fd < 0)
 		return -errno;
 	struct stat st;
-	/* Readable for all only once it is locked: till then nobody else could have put a lock on it. */
+	/* Readable by others only once it is locked: before that, no other user could have locked it. */
 	int r = lock_file(fd);
 	if (r == 0)
 		r = file_write_all(fd, text, (size_t)size);
@@ -122,8 +122,8 @@ static int write_claim(const struct claims *c, const char *name, const struct cl
 }
 
 /*
- * A sweeper of our own user may take a file that is not locked yet for a dead one: then again. What sweeps /tmp may
- * have removed the whole folder.
+ * Retries: another process of our user may have removed the file as dead before it was locked, or a
+ * /tmp cleaner may have removed the whole folder.
  */
 static int write_claim_again(struct claims *c, const char *name, const struct claim_info *info, struct claim *ret)
 {
@@ -157,7 +157,7 @@ int claims_announce(struct claims *c, const struct claim_info *info, struct clai
 	return 0;
 }
 
-/* Whether the claim still stands at its name, with room for a text of that size. */
+/* Whether the claim's file still exists under its name and has this size. */
 static bool is_in_place(const struct claim *claim, int size)
 {
 	struct stat st;
@@ -166,8 +166,8 @@ static bool is_in_place(const struct claim *claim, int size)
 }
 
 /*
- * In place: a rename during somebody's readdir() could hide the claim from him
- * for once. Who reads it half written looks again.
+ * Writes in place: a rename during another process's readdir() could hide the claim from it once. A
+ * reader of a half-written claim retries.
  */
 int claim_update(struct claim *claim, const struct claim_info *info)
 {
@@ -198,7 +198,7 @@ void claim_release(struct claim *claim)
 	free(claim);
 }
 
-/* ---- Those of others ----------------------------------------------------------- */
+/* ---- Claims of others ---------------------------------------------------------- */
 
 static bool is_own(const struct claims *c, const struct stat *st)
 {
@@ -208,7 +208,7 @@ static bool is_own(const struct claims *c, const struct stat *st)
 	return false;
 }
 
-/* As write_claim() and claims_announce() name files: ".0123456789abcdef", "queue-4711-0123456789abcdef". */
+/* File names as in write_claim() and claims_announce(): ".0123456789abcdef", "queue-4711-0123456789abcdef". */
 static bool is_claim_name(const char *name)
 {
 	size_t n = strlen(name);
@@ -216,7 +216,7 @@ static bool is_claim_name(const char *name)
 	return strspn(number, "0123456789abcdef") == 16 && (number[-1] == '-' || n == 17);
 }
 
-/* Removes a dead claim of our user, under its lock: whoever is just making it will notice. */
+/* Removes a dead claim of our user, under its lock: a process that is just creating it will notice. */
 static void sweep(int dir_fd, const char *name)
 {
 	if (!is_claim_name(name))
@@ -230,13 +230,13 @@ static void sweep(int dir_fd, const char *name)
 		unlinkat(dir_fd, name, 0);
 }
 
-/* PID of whoever has the write lock, 0 if it cannot be told; -ESRCH if nobody has. */
+/* PID of the holder of the write lock, 0 if it is unknown; -ESRCH if the lock is free. */
 static int64_t lock_holder(int fd)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	if (fcntl(fd, F_GETLK, &lock) < 0)
 		return -errno;
-	/* A read lock anybody can take who can read. */
+	/* Anyone who can read the file can take a read lock. */
 	if (lock.l_type != F_WRLCK)
 		return -ESRCH;
 	return lock.l_pid > 0 ? lock.l_pid : 0;
@@ -245,13 +245,13 @@ static int64_t lock_holder(int fd)
 /* The claims of one user, while they are read. */
 struct user_claims {
 	uid_t owner;
-	size_t first;   /* in the list */
+	size_t first;   /* index of the user's first claim in the list */
 	size_t files;   /* examined so far */
 	size_t broken;  /* locked, but not a claim */
-	size_t retries; /* for all files together */
+	size_t retries; /* of all files together */
 };
 
-/* Again where it was just being rewritten. */
+/* Retries while the file is being rewritten. */
 static bool read_info(int fd, struct user_claims *user, struct claim_info *ret)
 {
 	char text[LARGEST_CLAIM];
@@ -268,7 +268,7 @@ static bool read_info(int fd, struct user_claims *user, struct claim_info *ret)
 	return false;
 }
 
-/* Whether the file is a claim that its owner, who is the folder's, holds. */
+/* Whether the file is a claim held by its owner, who also owns the folder. */
 static bool read_other(
 	const struct claims *c, int dir_fd, const char *name, struct user_claims *user, struct claim_other *ret)
 {
@@ -290,14 +290,15 @@ static bool read_other(
 	return true;
 }
 
-/* A file of ours that by its name is of this queue: examined only the first time, to sweep. */
+/* Whether the name is one of our own files for this queue: these are examined only the first time, to remove dead
+ * ones. */
 static bool is_of_queue(const struct claims *c, const char *name, const char *queue)
 {
 	size_t n = queue ? strlen(queue) : 0;
 	return c->swept && n > 0 && strncmp(name, queue, n) == 0 && name[n] == '-';
 }
 
-/* While a job is handed over, both its runner and its keeper claim for it: the keeper's, which has a PID, is kept. */
+/* While a job is handed over, its runner and its keeper both claim: keep the keeper's claim, which has a PID. */
 static bool is_listed(struct claims_list *list, const struct user_claims *user, const struct claim_other *other)
 {
 	for (size_t i = user->first; i < list->count; i++) {
@@ -349,7 +350,7 @@ int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
 		int fd;
 		if (i == 0 || folders->folders[i].owner != user.owner)
 			user = (struct user_claims){.owner = folders->folders[i].owner, .first = list.count};
-		/* Gone, or no longer what it was. */
+		/* The folder is gone, or no longer valid. */
 		if (claim_folder_open(c->shared_fd, &folders->folders[i], &fd) < 0)
 			continue;
 		cleanup_(closedirp) DIR *dir = fdopendir(fd);

@@ -7,20 +7,20 @@
 
 #include "base/cleanup.h"
 
-/* Of a normal distribution, 80 % lie within this many standard deviations of its middle. */
+/* 80 % of a normal distribution lie within this many standard deviations of the mean. */
 #define Z80 1.2816
 
 /*
- * When a slot is free: the sum of the durations of the jobs that it has before. Two errors add up: durations differ
- * from run to run, independently (their variances are added), and the estimate itself may be wrong, which is the same
- * error for all jobs of a kind (these are added as they are).
+ * When a slot becomes free: the sum of the durations of its earlier jobs. Two errors accumulate:
+ * durations vary from run to run, independently (add the variances), and the estimate itself may be
+ * wrong, with the same error for all jobs of a kind (add the errors themselves).
  */
 struct moment {
 	bool unknown; /* after a job without data: sorts last */
 	double ms, variance, bias;
 };
 
-/* Newton's: gpuq does not link libm. */
+/* Newton's method: gpuq does not link libm. */
 static double square_root(double x)
 {
 	double root = x > 1 ? x : 1;
@@ -62,7 +62,7 @@ static struct expected_start start_at(const struct moment *m, bool at_most)
 		.high_ms = m->ms + spread};
 }
 
-/* Replaces the first `count` of the sorted slots, which all get the same moment, and keeps the order. */
+/* Replaces the first `count` of the sorted slots, which all get the same moment, and keeps the slots sorted. */
 static void occupy(struct moment *slots, unsigned num_slots, unsigned count, struct moment until)
 {
 	unsigned at = count;
@@ -80,7 +80,7 @@ static struct expected_start place(struct moment *slots, unsigned num_slots, con
 		return start_at(&now, false);
 	if (job->slots > num_slots)
 		return (struct expected_start){0};
-	/* Sorted: the last of those that it takes is free last. */
+	/* Sorted: the last of the slots that the job takes becomes free last. */
 	struct moment begin = slots[job->slots - 1];
 	bool at_most = slots[num_slots - 1].unknown && !(begin.ms <= 0);
 	struct expected_start start = start_at(&begin, at_most);

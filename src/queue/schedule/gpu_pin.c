@@ -29,7 +29,7 @@ static bool is_uuid(const char *item)
 	       !item[strspn(item, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-/")];
 }
 
-/* Whether a name is among those of a list with commas. */
+/* Whether a name is in a comma-separated list. */
 static bool has_name(const char *list, const char *name)
 {
 	size_t length = strlen(name);
@@ -105,7 +105,7 @@ size_t gpu_pin_count(const char *pin)
 	return count;
 }
 
-/* The GPUs of one name: an index, or the beginning of a UUID, of which one that fits exactly is preferred. */
+/* The GPUs of one name: an index, or the beginning of a UUID; an exact match is preferred. */
 static int resolve_name(const char *name, const struct gd_gpu *const *gpus, size_t num_gpus, bool *allowed)
 {
 	bool uuid = is_uuid(name);

@@ -3,8 +3,9 @@
  * The GPUs that a job is pinned to with --gpu: "3", "0,1", "0-3", "GPU-uuid", "MIG-uuid" (the beginning of a UUID is
  * enough).
  *
- * A pin is kept as text, in one spelling: ranges written out, no blanks, no GPU twice. It names at least one GPU,
- * and the job needs as many GPUs as the pin names. Pure: whether the GPUs exist is known only to gpu_pin_resolve().
+ * A pin is kept as text in a normalized form: ranges expanded, no blanks, no GPU twice. It names at
+ * least one GPU, and the job needs as many GPUs as the pin names. Pure: only gpu_pin_resolve() checks
+ * whether the GPUs exist.
  */
 #ifndef QUEUE_SCHEDULE_GPU_PIN_H
 #define QUEUE_SCHEDULE_GPU_PIN_H
@@ -16,16 +17,17 @@
 
 #define GPU_PIN_MAX 1024
 
-/* -EINVAL with a message that says what was expected. *ret is released with free(). */
+/* -EINVAL with a message that describes the expected format. *ret is released with free(). */
 int gpu_pin_parse(const char *text, char **ret, struct gd_error *err);
 
 /* How many GPUs a pin names. */
 size_t gpu_pin_count(const char *pin);
 
 /*
- * Sets allowed[i] for each GPU that the pin names; an index that belongs to a card with MIG instances names these,
- * too. -ENODEV if one of the names is not among the GPUs, -ENOTUNIQ if several cards have a UUID that begins so; then
- * ret_name (of at least GPU_PIN_NAME bytes, or NULL) is that name, and `allowed` is set all the same.
+ * Sets allowed[i] for each GPU that the pin names; the index of a GPU with MIG instances also names
+ * these. -ENODEV if one of the names is not among the GPUs, -ENOTUNIQ if a UUID prefix matches several
+ * GPUs; then ret_name (of at least GPU_PIN_NAME bytes, or NULL) is that name, and `allowed` is set
+ * anyway.
  */
 #define GPU_PIN_NAME 100
 int gpu_pin_resolve(

@@ -5,7 +5,7 @@
 
 #include "base/process.h"
 
-/* The first PID namespace, in which the driver's PIDs are ours. */
+/* The initial PID namespace, in which the driver's PIDs are ours. */
 #define FIRST_PIDNS "4026531836"
 
 #define MOST_ANCESTORS 64

@@ -27,7 +27,7 @@ static uint64_t most(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* Saturates: claims are other people's numbers. */
+/* Saturates: claims come from other users. */
 static uint64_t plus(uint64_t a, uint64_t b)
 {
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
@@ -93,7 +93,7 @@ static int compare_owners(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Whose each PID is, in order of PID. */
+/* The owner of each PID, ordered by PID. */
 static int list_owners(struct ledger *l, const struct ledger_input *in)
 {
 	size_t total = 0;
@@ -172,7 +172,7 @@ static void observe(struct ledger *l, struct ledger_account *a, const struct led
 	}
 }
 
-/* Figures of one job on one GPU; free_bytes follows in close_account(). */
+/* Adds the figures of one job on one GPU; close_account() computes free_bytes later. */
 static void enter(struct ledger_account *a, const struct ledger_job *job, uint64_t observed)
 {
 	uint64_t promised = ledger_bytes_on(a->gpu, job->promised_bytes, job->by_card);
@@ -207,7 +207,7 @@ static void enter(struct ledger_account *a, const struct ledger_job *job, uint64
 	consider_job(a, job, held);
 }
 
-/* What a job of ours has of the machine itself. */
+/* Adds what a job of ours was promised of the machine itself. */
 static void enter_host(struct ledger *l, const struct ledger_job *job)
 {
 	if (l->cluster && job->node >= 0 && (size_t)job->node < l->num_nodes) {
@@ -307,7 +307,7 @@ bool ledger_watch(struct ledger_watch *w, uint64_t now_ns, bool known, uint64_t 
 		w->seen = true;
 		w->since_ns = now_ns;
 	}
-	/* 2 %: allocators that cache creep up by some MB for hours. */
+	/* 2 %: caching allocators grow by some MB for hours. */
 	if (known && bytes > w->bytes + w->bytes / 50) {
 		w->bytes = bytes;
 		w->since_ns = now_ns;

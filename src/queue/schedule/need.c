@@ -15,7 +15,7 @@ static size_t count_large(const struct gd_gpu *const *gpus, size_t num_gpus, uin
 	return n;
 }
 
-/* A job without --mem. */
+/* For a job without --mem. */
 static void set_threshold(const struct job_wish *w, const struct need_rules *rules, struct placement_need *need)
 {
 	int64_t mb = w->min_free_mem_mb >= 0 ? w->min_free_mem_mb : rules->min_free_mem_mb;
@@ -42,7 +42,7 @@ void wish_need(const struct job_wish *w, int64_t learned_mb, const struct need_r
 		learned += MARGIN_BYTES(learned);
 	if (learned > need.memory_bytes)
 		need.memory_bytes = learned;
-	/* A job without a GPU has no memory there; without --cpus it counts as one CPU. */
+	/* A job without a GPU needs no GPU memory; without --cpus it counts as one CPU. */
 	if (need.num_gpus == 0) {
 		need.memory_bytes = 0;
 		need.declared = need.alone = need.by_card = false;

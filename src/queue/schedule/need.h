@@ -6,18 +6,18 @@
 #include "queue/journal/job.h"
 #include "queue/schedule/placement.h"
 
-/* What the runner's settings say about jobs that do not say it themselves. */
+/* The runner's defaults for jobs without their own settings. */
 struct need_rules {
-	int64_t min_free_mem_mb; /* -1: nobody set it; the default threshold, and undeclared jobs do not share */
-	int jobs_per_gpu;        /* from 2 on undeclared jobs share */
+	int64_t min_free_mem_mb; /* -1: not set; the default threshold applies, and undeclared jobs do not share */
+	int jobs_per_gpu;        /* from 2 on, undeclared jobs share */
 };
 
 /*
- * Memory: --mem, else min_free_mem_mb (the job's, else the runner's), else the default threshold. learned_mb > 0:
- * what an attempt that ran out of GPU memory was seen to use. It only raises the need; and by a margin where
- * `gpus` (or NULL) has cards that are large enough, because the same room would not do again.
- * Only a job with --mem, and without --exclusive, shares GPUs with any other. A job without --mem shares if
- * min_free_mem_mb was set or jobs_per_gpu is at least 2.
+ * Memory: --mem, else min_free_mem_mb (the job's, else the runner's), else the default threshold.
+ * learned_mb > 0: the observed usage of an attempt that ran out of GPU memory. It only raises the
+ * need, plus a margin if `gpus` (or NULL) has GPUs that are large enough, because the same amount
+ * would not suffice again. Only a job with --mem and without --exclusive shares GPUs with any other
+ * job. A job without --mem shares if min_free_mem_mb was set or jobs_per_gpu is at least 2.
  */
 void wish_need(const struct job_wish *wish, int64_t learned_mb, const struct need_rules *rules,
 	const struct gd_gpu *const *gpus, size_t num_gpus, struct placement_need *ret);

@@ -10,7 +10,7 @@
 
 #define NONE UINT32_MAX
 
-/* Jobs with equal needs, as a heap: jobs[0] goes first. A node of its kind's tree. */
+/* Jobs with equal needs, as a heap: jobs[0] is first. A node in the tree of its kind. */
 struct class
 {
 	struct placement_need need;
@@ -18,26 +18,26 @@ struct class
 	size_t capacity;
 	uint32_t count;
 	uint32_t kind;
-	uint32_t left, right;     /* needing less, more; or `left` is the next free one */
-	uint32_t weight;          /* random, the greatest on top: that keeps the tree flat */
-	struct pending_job *best; /* which goes first of this class and those below */
+	uint32_t left, right;     /* children that need less, more; in a free class `left` is the next free class */
+	uint32_t weight;          /* random, the greatest at the root: keeps the tree flat */
+	struct pending_job *best; /* the first job of this class and the classes below */
 };
 
-/* Classes that differ in memory only, as a tree by it. */
+/* Classes that differ only in memory, as a tree ordered by memory. */
 struct kind {
-	struct placement_need need; /* its memory does not count */
+	struct placement_need need; /* memory is ignored */
 	uint32_t root;
 	bool limited;              /* in this pass… */
-	uint64_t limit;            /* …those that need at least so much are left out */
-	bool known;                /* whether `first` holds */
-	struct pending_job *first; /* of those that are not left out; NULL: none */
+	uint64_t limit;            /* …classes that need at least this much are skipped */
+	bool known;                /* whether `first` is valid */
+	struct pending_job *first; /* first job that is not skipped; NULL: none */
 };
 
 struct pending {
 	struct class *classes;
 	size_t classes_capacity;
 	uint32_t num_classes, free_class;
-	struct kind *kinds; /* few: all that needs have besides memory */
+	struct kind *kinds; /* few: one for each combination of needs besides memory */
 	size_t kinds_capacity;
 	uint32_t num_kinds;
 	uint32_t random;
@@ -103,7 +103,7 @@ static void put_job(struct class *c, uint32_t i, struct pending_job *job)
 	job->position = i + 1;
 }
 
-/* Puts `job` where it belongs, given that place i is empty. */
+/* Puts `job` at its position, given that position i is empty. */
 static void settle_job(struct class *c, uint32_t i, struct pending_job *job)
 {
 	for (; i > 0 && goes_first(job, c->jobs[(i - 1) / 2]); i = (i - 1) / 2)
@@ -133,7 +133,7 @@ static void update(struct pending *p, uint32_t node)
 	c->best = first_of(c->count ? c->jobs[0] : NULL, first_of(best_of(p, c->left), best_of(p, c->right)));
 }
 
-/* From top to the class that needs `bytes`: its first job has changed. */
+/* Updates the path from the root to the class that needs `bytes`, whose first job has changed. */
 static void update_path(struct pending *p, uint32_t node, uint64_t bytes)
 {
 	struct class *c = &p->classes[node];
@@ -142,7 +142,7 @@ static void update_path(struct pending *p, uint32_t node, uint64_t bytes)
 	update(p, node);
 }
 
-/* Those that need less than `bytes`, and the others. */
+/* Splits into classes that need less than `bytes`, and the rest. */
 static void split(struct pending *p, uint32_t node, uint64_t bytes, uint32_t *ret_less, uint32_t *ret_rest)
 {
 	if (node == NONE) {
@@ -160,7 +160,7 @@ static void split(struct pending *p, uint32_t node, uint64_t bytes, uint32_t *re
 	update(p, node);
 }
 
-/* All of `less` need less than those of `more`. */
+/* All classes in `less` need less than those in `more`. */
 static uint32_t merge(struct pending *p, uint32_t less, uint32_t more)
 {
 	if (less == NONE || more == NONE)
@@ -228,7 +228,7 @@ static int find_kind(struct pending *p, const struct placement_need *need, uint3
 			*ret = i;
 			return 0;
 		}
-		/* One without classes is used again. */
+		/* Reuse a kind without classes. */
 		if (p->kinds[i].root == NONE && !p->kinds[i].limited)
 			number = i;
 	}
@@ -249,7 +249,7 @@ static uint32_t next_random(struct pending *p)
 	return p->random;
 }
 
-/* An empty one, not yet in the tree. */
+/* An empty class, not yet in the tree. */
 static int new_class(struct pending *p, uint32_t kind, uint64_t bytes, uint32_t *ret)
 {
 	uint32_t number = p->free_class;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Jobs that wait for a GPU, in the order in which they are to start: higher
- * priority first, then lower order (job ids).
+ * Jobs that wait for a GPU, in the order in which they should start: higher priority first, then lower
+ * order (job IDs).
  *
- * Where one does not fit, none does that needs at least as much and is else of the
- * same kind, so a pass over a million waiting jobs asks a few of them:
+ * If a job does not fit, no job of the same kind fits that needs at least as much memory, so a pass
+ * over a million waiting jobs checks only a few of them:
  *
  *     pending_rewind(p);
  *     while ((j = pending_peek(p)))
@@ -24,28 +24,28 @@ struct pending;
 int pending_create(struct pending **ret);
 void pending_destroy(struct pending *p);
 
-/* order and priority are filled in. The need is copied, except for its pin. 0 or -ENOMEM. */
+/* Fill in order and priority first. The need is copied, except for its pin. 0 or -ENOMEM. */
 int pending_add(struct pending *p, struct pending_job *job, const struct placement_need *need);
 
-/* Started, cancelled, held: any job that waits, at any time. */
+/* For a job that was started, cancelled or held: any waiting job, at any time. */
 void pending_remove(struct pending *p, struct pending_job *job);
 
 size_t pending_count(const struct pending *p);
 
-/* Its need, valid while it waits. */
+/* The job's need, valid while it waits. */
 const struct placement_need *pending_need(const struct pending *p, const struct pending_job *job);
 
-/* Calls `tell` for each need that jobs wait with, and how many do. */
+/* Calls `tell` for each distinct need of waiting jobs, with the number of these jobs. */
 void pending_each_need(const struct pending *p,
 	void (*tell)(void *context, const struct placement_need *need, size_t num_jobs), void *context);
 
-/* A pass: what was skipped is looked at again. */
+/* Begins a new pass: skipped jobs are considered again. */
 void pending_rewind(struct pending *p);
-/* The first job that has not been left out, or NULL. */
+/* The first job that has not been skipped, or NULL. */
 struct pending_job *pending_peek(struct pending *p);
 /*
- * Leaves out, until the next pass, the job of pending_peek() and all that differ from it
- * in memory alone and need at least its memory, or at least from_bytes, if that is less.
+ * Skips, until the next pass, the job of pending_peek() and all jobs that differ from it only in
+ * memory and need at least its memory, or at least from_bytes if that is less.
  */
 void pending_skip(struct pending *p, uint64_t from_bytes);
 

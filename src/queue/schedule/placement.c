@@ -29,7 +29,7 @@ static bool is_pinned(const char *pin, const struct gd_gpu *gpu)
 	return gpu_pin_resolve(pin, &gpu, 1, &allowed, NULL) != -ENOMEM && allowed;
 }
 
-/* What does not change by jobs ending. */
+/* Checks properties that do not change when jobs end. */
 static enum placement_reason judge_card(const struct ledger_account *a, const struct placement_need *need)
 {
 	if (a->note->quarantined)
@@ -82,7 +82,7 @@ static uint64_t left_of(uint64_t total, uint64_t used, uint64_t kept)
 	return rest > kept ? rest - kept : 0;
 }
 
-/* What a node answers, beside its GPUs. */
+/* Whether the node can take the job, apart from its GPUs. */
 static enum placement_reason judge_node(const struct ledger *l, int node, uint64_t job,
 	const struct placement_need *need, const struct placement_reservation *r, bool drained)
 {
@@ -119,7 +119,7 @@ static struct placement_verdict verdict_of(const struct ledger *l, size_t gpu, u
 	return v;
 }
 
-/* Whether waiting is of any use. */
+/* Whether waiting is useless. */
 static bool is_final(const struct ledger *l, size_t gpu, enum placement_reason reason)
 {
 	return reason == PLACEMENT_QUARANTINED || reason == PLACEMENT_TOO_SMALL || reason == PLACEMENT_SPLIT ||
@@ -147,7 +147,7 @@ enum placement_host placement_judge_host(
 	return PLACEMENT_HOST_FITS;
 }
 
-/* For a job on GPUs: of the node where these are kept. For one without: of the first node that is large enough. */
+/* For a job with GPUs: on the node of its reserved GPUs. For a job without: on the first node that is large enough. */
 static void reserve_node(
 	struct placement_reservation *r, const struct ledger *l, uint64_t job, const struct placement_need *need)
 {
@@ -177,7 +177,7 @@ void placement_reserve_host(
 	}
 	enum placement_host host = placement_judge_host(l, job, need, NULL);
 	bool lacks = host == PLACEMENT_HOST_MEMORY || host == PLACEMENT_HOST_CPUS;
-	/* When the GPUs that are kept for it are free, it must not wait for CPUs that others have got meanwhile. */
+	/* When its reserved GPUs become free, the job must not wait for CPUs that other jobs have taken meanwhile. */
 	bool follows = r->active && r->job == job && host == PLACEMENT_HOST_FITS && (need->cpus || need->host_bytes);
 	if (r->host_active || !(lacks || follows))
 		return;
@@ -189,10 +189,10 @@ void placement_reserve_host(
 
 /* ---- Choosing ------------------------------------------------------------ */
 
-/* Most jobs want one GPU, most boxes have eight: no allocation for them. */
+/* Most jobs use one GPU, most machines have eight: no allocation for them. */
 #define FEW 64
 
-/* A GPU in the contest, and what speaks for it. */
+/* A candidate GPU and its ranking criteria. */
 struct candidate {
 	int gpu;
 	enum gd_vendor vendor;
@@ -202,7 +202,7 @@ struct candidate {
 	uint64_t free_bytes;
 };
 
-/* Most free first. */
+/* Most free memory first. */
 static int compare_free(const void *x, const void *y)
 {
 	const struct candidate *a = x, *b = y;
@@ -232,7 +232,7 @@ static size_t count_vendor(const struct candidate *c, size_t count, enum gd_vend
 	return n;
 }
 
-/* The first `want` of one vendor, the one whose best comes first; false if no vendor has so many. */
+/* The first `want` candidates of one vendor, the vendor with the best candidate; false if no vendor has enough. */
 static bool pick(const struct candidate *c, size_t count, size_t want, int *ret_gpus)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -246,7 +246,7 @@ static bool pick(const struct candidate *c, size_t count, size_t want, int *ret_
 	return false;
 }
 
-/* The same, but those of the vendor that are close to each other, if more than one is wanted. */
+/* The same, but picks GPUs of the vendor that are close to each other, if more than one is wanted. */
 static bool pick_close(const struct ledger *l, const struct candidate *c, size_t count, size_t want, int *ret_gpus)
 {
 	int few[FEW];
@@ -263,12 +263,12 @@ static bool pick_close(const struct ledger *l, const struct candidate *c, size_t
 	return true;
 }
 
-/* The same in a cluster: on the node of the first candidate whose node has enough. c is reordered. */
+/* The same in a cluster: on the node of the first candidate whose node has enough GPUs. Reorders c. */
 static bool pick_on_node(
 	const struct ledger *l, struct candidate *c, size_t count, size_t want, bool close, int *ret_gpus)
 {
 	for (size_t begin = 0; begin < count;) {
-		/* Those of the node of the first one come to the front, in their order. */
+		/* Move the candidates on the first one's node to the front, in their order. */
 		int node = ledger_node_of(l, (size_t)c[begin].gpu);
 		size_t end = begin;
 		for (size_t i = begin; i < count; i++) {
@@ -371,7 +371,7 @@ int placement_choose(const struct ledger *l, uint64_t job, const struct placemen
 	return placement_is_possible(l, need) ? -EAGAIN : -ENODEV;
 }
 
-/* The most memory with which a job would get this GPU; 0 also where it would not with any. */
+/* The most memory with which a job would get this GPU; also 0 if the job would not get it with any amount. */
 static uint64_t room_on(
 	const struct ledger *l, size_t gpu, struct placement_need need, const struct placement_reservation *r)
 {
@@ -388,10 +388,10 @@ uint64_t placement_beyond(
 {
 	uint64_t most = 0;
 	if (need->num_gpus == 0)
-		return 0; /* all of this kind wait for the machine */
+		return 0; /* all jobs of this kind wait for the machine */
 	if (!r || !r->active)
 		return need->memory_bytes;
-	/* Where several are wanted, and of one vendor, less may be too much; that is asked then. */
+	/* For a job with several GPUs of one vendor, even less may be too much; such jobs are checked then. */
 	for (size_t g = 0; g < l->num_gpus; g++) {
 		uint64_t room = room_on(l, g, *need, r);
 		most = room > most ? room : most;
@@ -437,7 +437,7 @@ int placement_reserve(
 	}
 	if (count > 1)
 		qsort(c, count, sizeof(*c), compare_ready);
-	/* A job for which nothing can be kept leaves alone what is draining for another. */
+	/* A job for which nothing can be reserved leaves GPUs alone that are draining for another job. */
 	r->active = pick_here(l, c, count, need->num_gpus, false, r->gpus);
 	if (r->active) {
 		r->num_gpus = need->num_gpus;

@@ -38,7 +38,7 @@ const char *placement_reason_name(enum placement_reason reason)
 	return names[reason];
 }
 
-/* One line for people, and what it is about. */
+/* One output line, and its subject. */
 struct placement_line {
 	struct text *t;
 	const struct ledger_account *account;
@@ -57,7 +57,7 @@ static void say_pid(const struct placement_line *w, int64_t pid)
 		text_appendf(w->t, " (%s)", who);
 }
 
-/* The journal, for the user's own queues; others are named by their hash. */
+/* The user's own queues are named by their journal, other queues by their hash. */
 static void say_queue(const struct placement_line *w, const struct ledger_claimant *c)
 {
 	cleanup_(freep) char *path = NULL;
@@ -109,7 +109,7 @@ static void say_holder(const struct placement_line *w, const char *before)
 	}
 }
 
-/* "needs 12.0 GiB, 9.1 GiB free": in MiB where both would read the same. */
+/* "needs 12.0 GiB, 9.1 GiB free", or in MiB if both would look the same. */
 static void say_sizes(const struct placement_line *w, uint64_t have, const char *what)
 {
 	char need_text[UNITS_ROOM], have_text[UNITS_ROOM];

@@ -32,7 +32,7 @@ bool process_owner_describe(void *context, int64_t pid, char *buf, size_t size)
 	cleanup_(closep) int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (pid <= 0 || dir < 0 || fstat(dir, &st) < 0 || file_read_small(dir, "comm", name, sizeof(name)) < 0)
 		return false;
-	/* A process names itself, with any bytes. */
+	/* A process chooses its own name, with any bytes. */
 	display_quote(name, quote);
 	snprintf(buf, size, "%s, %s", process_owner_user(st.st_uid, user, sizeof(user)), quote);
 	return true;

@@ -7,16 +7,16 @@
 
 #include "base/hash.h"
 
-/* A table of sets: a kind is looked for in the WAYS places of its set only. */
+/* A set-associative table: a kind is searched only in the WAYS entries of its set. */
 #define WAYS 8
 #define SETS (RUN_TIMES_KINDS / WAYS)
 
-/* Longer commands are compared by their beginning. */
+/* Only the beginning of a longer command is compared. */
 #define KEY_BYTES 4096
 
 struct run_kind {
 	uint64_t key;   /* 0: free */
-	uint64_t stamp; /* when it was last added to */
+	uint64_t stamp; /* time of the last addition */
 	unsigned count; /* samples ever added */
 	float ms[RUN_TIMES_SAMPLES];
 };
@@ -43,7 +43,7 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* Where the number at `i` ends: 12, 0.5, 3e-4. */
+/* The end of the number at `i`: 12, 0.5, 3e-4. */
 static size_t skip_number(const char *s, size_t size, size_t i)
 {
 	while (i < size && is_digit(s[i]))
@@ -139,7 +139,7 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Interpolated between the two samples around it. */
+/* Interpolated between the two nearest samples. */
 static double quantile(const float *sorted, unsigned count, double q)
 {
 	double at = q * (count - 1);
@@ -171,7 +171,7 @@ struct duration_estimate run_times_remaining(const struct run_times *d, const st
 	e.median_ms = quantile(left, e.samples, 0.5);
 	e.low_ms = quantile(left, e.samples, 0.1);
 	e.high_ms = quantile(left, e.samples, 0.9);
-	/* One run says nothing of the spread. */
+	/* One run has no spread. */
 	if (e.samples == 1) {
 		e.low_ms = e.median_ms / 2;
 		e.high_ms = e.median_ms * 2;

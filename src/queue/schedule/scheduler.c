@@ -85,7 +85,7 @@ struct job *scheduler_dependency(
 	struct job *open = NULL;
 	for (uint64_t i = 1; job->after && i <= job->after[0]; i++) {
 		struct job *dep = jobs_find(jobs, job->after[i]);
-		/* Nobody knows whether it is over: it may still run. */
+		/* It is unknown whether the job has ended: it may still run. */
 		if (!dep && number_set_has(&jobs->lost_ids, job->after[i])) {
 			*ret_failed = job->after[i];
 			*ret_how = "was lost from the journal; see 'gpuq verify'";
@@ -107,7 +107,7 @@ struct job *scheduler_dependency(
 	return open;
 }
 
-/* Puts the job into a list: that of its dependency, or of those whose dependencies are all completed. */
+/* Puts the job into a list: that of its dependency, or that of jobs whose dependencies have all completed. */
 void scheduler_link(struct job **list, struct job *job)
 {
 	job->next_dependent = *list;
@@ -171,7 +171,7 @@ struct job *scheduler_release(struct scheduler *s, struct job *job)
 	return first;
 }
 
-/* ---- Jobs that wait ------------------------------------------------------------------- */
+/* ---- Waiting jobs --------------------------------------------------------------------- */
 
 void scheduler_job_need(struct scheduler *s, const struct job *job, struct placement_need *ret)
 {
@@ -190,7 +190,7 @@ int scheduler_add(struct scheduler *s, struct job *job, char ret_words[SCHEDULER
 	uint64_t failed = 0;
 	const char *how = NULL;
 	struct placement_need need;
-	/* Listed twice it would be handed out twice. */
+	/* A job that is listed twice would be handed out twice. */
 	if (job->wait.position || job->blocked || job->sleeping || job->late || scheduler_has(s, job->id))
 		return 0;
 	struct job *dep = scheduler_dependency(s->jobs, job, &failed, &how);

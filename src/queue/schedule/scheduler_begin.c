@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Jobs whose time to begin has not come: a list for each time, the times ascending. */
+/* Jobs whose begin time has not come: a list for each time, the times ascending. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ void scheduler_unsleep(struct scheduler *s, struct job *job)
 	s->num_sleeping--;
 }
 
-/* Takes the first time out of the list. */
+/* Removes the first time from the list. */
 static void drop_first(struct scheduler *s)
 {
 	free(s->begins[0]);

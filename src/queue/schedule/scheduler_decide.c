@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The placement pass: the only one. */
+/* The placement pass. There is no other. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ int scheduler_refresh(struct scheduler *s)
 	return 0;
 }
 
-/* Hands the job out: it holds its GPUs from here on. */
+/* Hands out the job: it holds its GPUs from here on. */
 static int take(
 	struct scheduler *s, struct pending_job *p, const struct placement_need *need, struct scheduler_start *ret)
 {
@@ -45,7 +45,7 @@ static int take(
 	h->job = job;
 	s->generation++;
 	scheduler_unlist(s, job);
-	s->pass_stale = false; /* the pass goes on */
+	s->pass_stale = false; /* the pass continues */
 	s->pass_started = true;
 	ledger_add(&s->ledger, &(struct ledger_job){.id = h->id,
 				       .declared = need->declared,
@@ -60,11 +60,11 @@ static int take(
 	return 1;
 }
 
-/* From how much memory on jobs of this kind need not be asked in this pass. */
+/* Jobs of this kind that need at least this much memory are skipped in this pass. */
 static uint64_t skip_from(const struct scheduler *s, uint64_t id, struct placement_need need, bool never)
 {
 	if (placement_judge_host(&s->ledger, id, &need, &s->reservation) != PLACEMENT_HOST_FITS)
-		return 0; /* all of its kind need as much of the machine */
+		return 0; /* all jobs of its kind need as much of the machine */
 	if (!never)
 		return placement_beyond(&s->ledger, &need, &s->reservation);
 	uint64_t bytes = need.memory_bytes;
@@ -120,7 +120,7 @@ int scheduler_decide(struct scheduler *s, uint64_t now_ns, struct scheduler_star
 			return 1;
 		r = e == -ENOMEM ? e : pass_over(s, p->order, &need, e == -ENODEV);
 	}
-	/* The next call looks at all jobs again. */
+	/* The next call considers all jobs again. */
 	if (r < 0)
 		s->pass_stale = true;
 	return r;
@@ -131,7 +131,7 @@ bool scheduler_is_hopeful(const struct scheduler *s)
 	return s->hopeful;
 }
 
-/* ---- Claims that came in between ------------------------------------------------------ */
+/* ---- Claims that arrived meanwhile ------------------------------------------------------ */
 
 bool scheduler_still_fits(struct scheduler *s, uint64_t id)
 {

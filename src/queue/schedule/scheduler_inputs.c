@@ -51,7 +51,7 @@ static void put_node(struct text *t, const struct ledger_node *n)
 	json_close(t, '}');
 }
 
-/* Of a cluster alone: which node each GPU belongs to, from 1; 0: none. */
+/* Only for a cluster: the node of each GPU, from 1; 0: none. */
 static void put_nodes(struct text *t, const struct scheduler *s)
 {
 	if (!s->cluster)
@@ -78,7 +78,7 @@ static void put_gpu(struct text *t, const struct gd_gpu *g, const struct ledger_
 	json_put_int(t, "exclusive", g->exclusive);
 	json_put_int(t, "numa", g->numa_node);
 	json_put_int(t, "number", g->vendor_index);
-	/* As two numbers: JSON readers of others lose bits beyond 53. */
+	/* As two numbers: other JSON readers lose bits beyond 53. */
 	json_put_int(t, "links", (int64_t)(g->links & UINT32_MAX));
 	json_put_int(t, "links_high", (int64_t)(g->links >> 32));
 	json_put_string(t, "uuid", g->uuid);
@@ -155,7 +155,7 @@ void scheduler_inputs_write(const struct scheduler *s, const char *key, struct t
 	for (size_t i = 0; i < s->num_claims; i++)
 		put_claim(t, &s->claims[i].entry);
 	json_close(t, ']');
-	/* The job it was for keeps the GPUs that are draining. */
+	/* The job with the reservation keeps the draining GPUs. */
 	json_open(t, "reservation", '{');
 	put_bytes(t, "id", s->reservation.job);
 	put_numbers(t, "gpus", s->reservation.gpus, s->reservation.num_gpus);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a scheduler knows besides the jobs of the journal, as text: settings, GPUs, who holds them, claims, the
- * reservation. A process that loads it into a scheduler of its own, and adds the waiting jobs of the same journal,
- * gets the same decisions. One JSON object.
+ * What a scheduler knows besides the jobs of the journal, as text: settings, GPUs, their holders,
+ * claims, the reservation. A process that loads it into its own scheduler, and adds the waiting jobs
+ * of the same journal, gets the same decisions. One JSON object.
  */
 #ifndef QUEUE_SCHEDULE_SCHEDULER_INPUTS_H
 #define QUEUE_SCHEDULE_SCHEDULER_INPUTS_H
@@ -10,12 +10,13 @@
 #include "base/json_read.h"
 #include "queue/schedule/scheduler.h"
 
-/* Appends the object under this key, or as an item or a text of its own (NULL). Check text_error(). */
+/* Appends the object under this key, or without a key (NULL) as an array item or a text of its own. Check
+ * text_error(). */
 void scheduler_inputs_write(const struct scheduler *s, const char *key, struct text *t);
 
 /*
- * Into a scheduler without GPUs. The text is another process's: -EBADMSG if it makes no sense, or has more than
- * 4096 GPUs or nodes.
+ * Reads into a scheduler without GPUs. The text comes from another process: -EBADMSG if it is invalid,
+ * or has more than 4096 GPUs or nodes.
  */
 int scheduler_inputs_read(struct scheduler *s, const struct json_value *object);
 

@@ -9,7 +9,7 @@
 #include "queue/schedule/scheduler_inputs.h"
 #include "queue/schedule/scheduler_private.h"
 
-/* All members that numbers, flags and words can have, whatever the object. */
+/* All possible number, flag and string members of any of the objects. */
 struct fields {
 	int64_t id, bytes, num_gpus, cpus, host_bytes, user, pid, known, health, vendor, index, mig, split, numa,
 		number, links, links_high;
@@ -65,7 +65,7 @@ static int set_number(struct fields *f, const struct json_value *key, const stru
 			f->has_baseline = f->has_baseline || numbers[i].at == &f->baseline;
 			return 0;
 		}
-	return 0; /* of a later version */
+	return 0; /* from a later version */
 }
 
 static int set_flag(struct fields *f, const struct json_value *key, const struct json_value *value)
@@ -82,7 +82,7 @@ static int set_flag(struct fields *f, const struct json_value *key, const struct
 	return 0;
 }
 
-/* Strings, arrays and objects, to be looked at later. */
+/* Strings, arrays and objects, to be parsed later. */
 static int set_part(struct fields *f, const struct json_value *key, const struct json_value *value)
 {
 	const struct {
@@ -232,7 +232,7 @@ static int read_gpu(const struct json_value *v, struct sampled_gpu *ret, struct 
 	return r < 0 ? r : read_processes(&f.processes, ret);
 }
 
-/* Of all nodes of a cluster. */
+/* Limit for all nodes of a cluster together. */
 #define MOST_GPUS 4096
 
 static int read_gpus(struct scheduler *s, const struct json_value *array)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Jobs that would not be over before the allocation of the runner ends. They are set aside until jobs like them turn
- * out to be shorter than thought: time only passes, so nothing else lets them start in this allocation.
+ * Jobs that would not end before the runner's allocation does. They are set aside until similar jobs
+ * turn out to be shorter than estimated: the remaining time only shrinks, so nothing else lets them
+ * start in this allocation.
  */
 #include <stdlib.h>
 
@@ -12,9 +13,9 @@
 #include "queue/schedule/run_times.h"
 #include "queue/schedule/scheduler_private.h"
 
-/* A job that takes longer never fits, and is not distinguished from one of which nothing is known. */
+/* A job that takes longer never fits, and is treated like a job of unknown duration. */
 #define MOST_MS ((int64_t)1 << 50)
-/* How often jobs are grouped again by the time that they take, while more becomes known about it. */
+/* How often jobs are regrouped by their duration while estimates change. */
 #define REGROUP_MS 5000
 
 struct past_run {
@@ -30,8 +31,8 @@ static int compare_ends(const void *a, const void *b)
 	return (x->job->id > y->job->id) - (x->job->id < y->job->id);
 }
 
-/* In the order in which they ended, as scheduler_end() adds later ones: every reader of the journal estimates the same.
- */
+/* In the order in which they ended, as scheduler_end() adds later ones: all readers of the journal get the same
+ * estimates. */
 static struct run_times *read_past(const struct jobs *js)
 {
 	cleanup_(freep) struct past_run *runs = NULL;
@@ -52,7 +53,7 @@ static struct run_times *read_past(const struct jobs *js)
 	return times;
 }
 
-/* What similar commands took, at most the job's timeout; otherwise the timeout; 0: neither is known. */
+/* The duration of similar commands, at most the job's timeout; otherwise the timeout; 0: neither is known. */
 static int64_t expected_ms(struct scheduler *s, const struct job *job)
 {
 	int64_t timeout_ms = job->wish->timeout_ms >= 0 ? job->wish->timeout_ms : s->settings.timeout_ms;
@@ -65,7 +66,7 @@ static int64_t expected_ms(struct scheduler *s, const struct job *job)
 	return e.samples == 0 || (timeout_ms > 0 && timeout_ms < took_ms) ? timeout_ms : took_ms;
 }
 
-/* Four bits of it are kept, rounded up: few times in all, and none is more than an eighth too long. */
+/* Keeps four bits, rounded up: few distinct times, each at most an eighth too long. */
 static int64_t round_up(int64_t ms)
 {
 	int shift = 0;
@@ -97,7 +98,7 @@ bool scheduler_is_late(struct scheduler *s, const struct job *job)
 void scheduler_set_aside(struct scheduler *s, struct job *job)
 {
 	scheduler_unlist(s, job);
-	s->pass_stale = false; /* the pass goes on */
+	s->pass_stale = false; /* the pass continues */
 	scheduler_link(&s->late, job);
 	job->late = true;
 	s->num_late++;
@@ -128,7 +129,7 @@ void scheduler_late_completed(struct scheduler *s, const struct job *job)
 		s->regroup = true;
 }
 
-/* Puts waiting jobs whose time is thought to be another one now in front of the list `due`. */
+/* Puts waiting jobs whose estimated duration has changed in front of the list `due`. */
 static struct job *take_regrouped(struct scheduler *s, struct job *due)
 {
 	if (!s->regroup || (s->wall_ms < s->regroup_ms && s->wall_ms + REGROUP_MS > s->regroup_ms))
@@ -155,7 +156,7 @@ static bool is_kept_in_vain(struct scheduler *s, bool active, uint64_t id)
 struct job *scheduler_take_timely(struct scheduler *s, struct job *due)
 {
 	const struct placement_reservation *r = &s->reservation;
-	/* Time has passed: what is kept for a job that cannot start any more is free for others. */
+	/* Time has passed: what is reserved for a job that can no longer start is free for others. */
 	if (s->settings.end_ms &&
 		(is_kept_in_vain(s, r->active, r->job) || is_kept_in_vain(s, r->host_active, r->host_job)))
 		s->pass_stale = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the scheduler knows of the machine: its GPUs, who holds them, and the claims of other queues. */
+/* What the scheduler knows about the machine: its GPUs, their holders, and the claims of other queues. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ void scheduler_let_go(struct scheduler *s, struct holder *h)
 	size_t at = 0;
 	while (s->holders[at] != h)
 		at++;
-	/* In their order: decisions depend on nothing but events. */
+	/* Preserve the order: decisions must depend on events only. */
 	memmove(&s->holders[at], &s->holders[at + 1], (--s->num_holders - at) * sizeof(*s->holders));
 	free(h->pids);
 	free(h);
@@ -87,7 +87,7 @@ void scheduler_end(struct scheduler *s, uint64_t id)
 	h->job = NULL;
 	scheduler_late_completed(s, s->times ? jobs_find(s->jobs, id) : NULL);
 	scheduler_touch(s);
-	/* Nothing of it is part of the last sample. */
+	/* The last sample does not include the job. */
 	if (h->num_pids == 0)
 		scheduler_let_go(s, h);
 }
@@ -215,7 +215,7 @@ static void watch_baselines(struct scheduler *s)
 	}
 }
 
-/* The most memory that the job is seen to have on one of its GPUs. */
+/* Tracks the highest observed memory of the job on one of its GPUs. */
 static void watch_holder(struct scheduler *s, struct holder *h, uint64_t now_ns)
 {
 	bool any_seen = false;
@@ -347,7 +347,7 @@ void scheduler_set_node(struct scheduler *s, uint64_t id, int node)
 	scheduler_touch(s);
 }
 
-/* A GPU that was sampled before its node was named is of none. */
+/* A GPU that was sampled before its node was set has no node. */
 static int pad_nodes(struct scheduler *s)
 {
 	if (s->num_gpu_nodes >= s->num_gpus)

@@ -12,10 +12,10 @@ struct pending;
 struct holder {
 	uint64_t id;
 	struct placement_need need; /* without its pin */
-	struct job *job;            /* as long as it was handed out and nothing else is known; NULL: adopted */
-	bool ended;                 /* since the last sample */
+	struct job *job;            /* while it is handed out and nothing else is known; NULL: adopted */
+	bool ended;                 /* ended since the last sample */
 	bool stuck;
-	bool unknown; /* a record of it was lost: the journal may not know the job at all */
+	bool unknown; /* a record of it was lost: the journal may not have the job at all */
 	char stuck_words[JOB_STUCK_ROOM];
 	struct ledger_watch watch;
 	int node; /* in a cluster; -1: not known */
@@ -48,19 +48,19 @@ struct scheduler {
 	struct begin_time **begins; /* ascending, see scheduler_begin.c */
 	size_t num_begins, begins_capacity;
 	size_t num_sleeping;
-	struct job *late; /* jobs that do not fit before the end, a list as `dependents` */
+	struct job *late; /* jobs that do not fit before the end, a list like `dependents` */
 	size_t num_late;
-	bool late_stale;         /* jobs like some of them took less than was thought */
+	bool late_stale;         /* jobs similar to some of them took less time than estimated */
 	struct run_times *times; /* NULL: not needed yet */
-	int64_t wall_ms;         /* of the last scheduler_set_time() */
-	struct job *ready;       /* jobs with dependencies, all of them completed: a list, as `dependents` */
+	int64_t wall_ms;         /* from the last scheduler_set_time() */
+	struct job *ready;       /* jobs whose dependencies have all completed: a list, like `dependents` */
 
 	struct sampled_gpu *gpus;
 	const struct gd_gpu **gpu_pointers;
 	struct ledger_note *notes;
 	size_t num_gpus;
 	bool cluster;       /* scheduler_set_nodes() was called */
-	bool regroup;       /* in a cluster: jobs took another time than was thought */
+	bool regroup;       /* in a cluster: durations differed from the estimates */
 	int64_t regroup_ms; /* not before this time */
 	struct ledger_node *nodes;
 	size_t num_nodes;
@@ -74,58 +74,58 @@ struct scheduler {
 	struct ledger ledger;
 	struct placement_reservation reservation;
 	uint64_t generation; /* see scheduler_generation() */
-	bool ledger_stale;   /* an event changed what it was built from */
-	bool pass_stale;     /* the next decision looks at all waiting jobs again */
-	bool pass_started;   /* a job in this pass: another pass follows, until one starts nothing */
+	bool ledger_stale;   /* an event changed the ledger's inputs */
+	bool pass_stale;     /* the next decision considers all waiting jobs again */
+	bool pass_started;   /* a job was started in this pass: another pass follows, until one starts nothing */
 	bool hopeful;
 	unsigned refusals;
 	uint64_t not_before_ns;
-	struct ledger_job *entries; /* scratch of the ledger */
+	struct ledger_job *entries; /* scratch memory of the ledger */
 	size_t entries_capacity;
 	int chosen[SCHEDULER_MAX_GPUS];
-	struct placement_verdict *verdicts; /* of the last scheduler_verdict() */
+	struct placement_verdict *verdicts; /* from the last scheduler_verdict() */
 };
 
-/* An event changed what the ledger is built from. */
+/* An event changed the ledger's inputs. */
 static inline void scheduler_touch(struct scheduler *s)
 {
 	s->ledger_stale = true;
 	s->generation++;
 }
 
-/* Puts a job into a list of jobs that wait for the same thing, linked by next_dependent; takes it out of its list. */
+/* Puts a job into a list of jobs that wait for the same thing, linked by next_dependent; removes it from its list. */
 void scheduler_link(struct job **list, struct job *job);
 void scheduler_unlink(struct job *job);
-/* scheduler_begin.c: a job whose time has not come. */
+/* scheduler_begin.c: a job whose begin time has not come. */
 int scheduler_sleep(struct scheduler *s, struct job *job);
 void scheduler_unsleep(struct scheduler *s, struct job *job);
-/* Without touching the jobs. */
+/* Does not access the jobs. */
 void scheduler_forget_begins(struct scheduler *s);
-/* In a cluster: when the job would be over if it started now; 0: not known. */
+/* In a cluster: when the job would end if it started now; 0: not known. */
 int64_t scheduler_over_ms(struct scheduler *s, const struct job *job);
 /* For struct placement_need. */
 int64_t scheduler_time_ms(struct scheduler *s, const struct job *job);
-/* Takes a late job out of the index, and forgets that. */
+/* Moves a late job from the index to the list of late jobs; removes it from that list. */
 void scheduler_set_aside(struct scheduler *s, struct job *job);
 void scheduler_unset_aside(struct scheduler *s, struct job *job);
-/* A job, or NULL, has ended: what it took counts for similar ones. */
+/* A job, or NULL, has ended: its duration is used for estimates. */
 void scheduler_late_completed(struct scheduler *s, const struct job *job);
-/* Puts late jobs that fit after all in front of the list `due`, and returns it. */
+/* Puts late jobs that now fit in front of the list `due`, and returns it. */
 struct job *scheduler_take_timely(struct scheduler *s, struct job *due);
 void scheduler_say_late(struct text *t, const struct scheduler *s);
 struct holder *scheduler_find(const struct scheduler *s, uint64_t id);
-/* Adds a job that holds GPUs. NULL: no memory. */
+/* Adds a job that holds GPUs. NULL: out of memory. */
 struct holder *scheduler_hold(
 	struct scheduler *s, uint64_t id, const struct placement_need *need, const int *gpus, size_t num_gpus);
-/* Takes a job that waits for GPUs out of the index. */
+/* Removes a job that waits for GPUs from the index. */
 void scheduler_unlist(struct scheduler *s, struct job *job);
 void scheduler_let_go(struct scheduler *s, struct holder *h);
-/* The ledger as of now, without one job (or NULL). 0 or -ENOMEM. */
+/* Builds the current ledger, without one job (or NULL). 0 or -ENOMEM. */
 int scheduler_build_ledger(struct scheduler *s, const struct holder *but);
-/* Builds the ledger and begins a pass, where these are stale. */
+/* Builds the ledger and begins a pass, if these are stale. */
 int scheduler_refresh(struct scheduler *s);
 void scheduler_job_need(struct scheduler *s, const struct job *job, struct placement_need *ret);
-/* The first dependency that is not completed; NULL: none, or *ret_failed will never be completed. */
+/* The first dependency that has not completed; NULL: none, or *ret_failed will never complete. */
 struct job *scheduler_dependency(
 	const struct jobs *jobs, const struct job *job, uint64_t *ret_failed, const char **ret_how);
 

@@ -116,7 +116,7 @@ static void say_host(struct text *t, const struct scheduler *s, const struct sch
 			l->cpus > l->cpus_promised ? l->cpus - l->cpus_promised : 0, l->cpus);
 }
 
-/* Whether GPUs that the job is pinned to are not there. */
+/* Whether GPUs that the job is pinned to do not exist. */
 static bool lacks_pinned(const struct scheduler_verdict *v)
 {
 	size_t there = 0;
@@ -165,7 +165,7 @@ static void say_count(struct text *t, const struct scheduler *s, const struct sc
 			s->num_gpus);
 }
 
-/* A job that no node takes, whatever its GPUs. */
+/* For a job that no node takes, whatever its GPUs. */
 static void say_nodes(struct text *t, const struct scheduler *s)
 {
 	text_append_string(t, has_usable_node(s) ? "no node has the main memory, the CPUs or the time for it now"
@@ -200,7 +200,7 @@ void scheduler_verdict_lines(struct text *t, const struct scheduler *s, const st
 		say_host(t, s, v);
 		text_append_char(t, '\n');
 	}
-	/* Then no GPU helps. */
+	/* No GPU would help. */
 	if (v->host == PLACEMENT_HOST_TOO_SMALL)
 		return;
 	if (v->nodes_wait && (v->need.num_gpus == 0 || !has_usable_node(s))) {
@@ -232,7 +232,7 @@ static const struct placement_verdict *first_with(const struct scheduler_verdict
 	return NULL;
 }
 
-/* Memory: what the GPU with the most of it has. */
+/* The memory of the GPU with the most. */
 static void say_most(struct text *t, const struct scheduler *s, const struct scheduler_verdict *v, bool free)
 {
 	enum placement_reason reason = free ? PLACEMENT_MEMORY : PLACEMENT_TOO_SMALL;

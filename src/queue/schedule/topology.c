@@ -29,12 +29,12 @@ unsigned topology_score(const struct gd_gpu *const *gpus, const int *set, size_t
 	return score;
 }
 
-/* Candidates are numbered by their place in the list; a set is a sorted array of these numbers. */
+/* Candidates are numbered by their position in the list; a set is a sorted array of these numbers. */
 struct choice {
 	const struct gd_gpu *const *gpus;
 	const int *candidates;
 	size_t num_candidates, count;
-	int *best; /* positions, as the caller wants them */
+	int *best; /* positions in `gpus`, for the caller */
 	unsigned best_score;
 	bool found;
 };
@@ -47,7 +47,7 @@ static unsigned score_with(const struct choice *c, const int *set, size_t size, 
 	return score;
 }
 
-/* Only better ones: the first of equally good sets stays. */
+/* Accepts only better sets: the first of equally good sets stays. */
 static void offer(struct choice *c, const int *set, unsigned score)
 {
 	if (c->found && score <= c->best_score)
@@ -71,7 +71,7 @@ static void try_all(struct choice *c, size_t first, int *set, size_t size, unsig
 	}
 }
 
-/* Beginning with one candidate, always the one that fits best to those already taken. */
+/* Starts with one candidate and repeatedly adds the one with the best score to the set. */
 #define GREEDY_CANDIDATES 256
 static void try_greedy(struct choice *c, size_t seed)
 {
@@ -99,7 +99,7 @@ static void try_greedy(struct choice *c, size_t seed)
 	offer(c, set, score);
 }
 
-/* Whether any set can be better than another. */
+/* Whether one set can be better than another. */
 static bool matters(const struct choice *c)
 {
 	unsigned first = topology_pair(c->gpus[c->candidates[0]], c->gpus[c->candidates[1]]);
