@@ -15,8 +15,7 @@
 
 /* Interval at which processes that must die are killed again. */
 #define KILL_AGAIN_MS 50
-/* A process that lives this long after the first SIGKILL is stuck in the kernel, and is killed less often from then on.
- */
+/* A process that lives this long after the first SIGKILL is stuck in the kernel, and is then killed less often. */
 #define STUCK_MS       10000
 #define STUCK_AGAIN_MS 1000
 

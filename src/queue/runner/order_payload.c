@@ -50,8 +50,7 @@ static void append_cpus(const struct gd_gpu *const *gpus, size_t num_gpus, struc
 	o->num_env++;
 }
 
-/* A job that was added by an array job has inherited its environment: a job without an index must unset the variable.
- */
+/* A job added by an array job has inherited its environment: without an index of its own, unset the variable. */
 static void append_index(const struct job *job, struct keeper_order *o, struct text *t)
 {
 	text_append_string(t, "GPUQ_ARRAY_INDEX");

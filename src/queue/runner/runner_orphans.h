@@ -14,7 +14,7 @@ void runner_orphans_open(struct runner *r);
 void runner_orphans_reap(struct runner *r);
 /*
  * At the end, with all sockets closed: waits for the nursery and reaps it, if no job continues below
- * it. The process that would inherit the nursery, such as PID 1 of a container, may not reap it.
+ * it. The process that would inherit the nursery, such as PID 1 of a container, may never reap it.
  */
 void runner_orphans_close(struct runner *r);
 
