@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "pool/channel.h"
 
-/* Keeps the compiler from leaving out what it was computed from. */
+/* Keeps the compiler from optimizing away the computation of the value. */
 static void needed(uint64_t value)
 {
 	__asm__ volatile("" : : "r"(value) : "memory");

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* What the dispatcher is measured against: its rings without it, a futex without rings, memcpy without either. */
+/* Baselines for the dispatcher's benchmark: bare rings, a bare futex, and memcpy. */
 #ifndef BENCH_BARE_H
 #define BENCH_BARE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Tasks per second, there and back, over bare pairs of rings to forked processes. */
+/* Round trips per second over bare pairs of rings to forked processes. */
 double bare_rings(int workers, size_t payload, uint64_t tasks);
 
 /* Median and 99th percentile of a round trip between two processes by futex, in microseconds. */
@@ -16,13 +16,12 @@ void bare_futex(int rounds, double *ret_p50, double *ret_p99);
 double bare_memcpy(size_t block);
 
 /*
- * Puts this process on the which-th of the processors it may use; -1: on any of
- * them again. A round trip between two processors takes ten times as long as on
- * one: what is compared must not leave that to the scheduler.
+ * Pins this process to the which-th of its allowed processors; -1: unpins it. A round trip between two processors takes
+ * ten times as long as on one, so comparisons must not leave the choice to the scheduler.
  */
 void pin(int which);
 
-/* In place; for the percentiles here and there. */
+/* Sorts the values in place. */
 double percentile(double *values, size_t count, double fraction);
 
 #endif

@@ -9,12 +9,12 @@
 #include "usage.h"
 
 #define PAIRS_MAX       25
-#define GOAL_THROUGHPUT 0.5 /* of the rings', at least, with 1 and 2 workers */
-#define GOAL_CPU        2.5 /* of the rings', at most, with any number of workers */
+#define GOAL_THROUGHPUT 0.5 /* at least this fraction of the rings' throughput, with 1 and 2 workers */
+#define GOAL_CPU        2.5 /* at most this multiple of the rings' CPU time, with any number of workers */
 
 enum figure { RATE, CPU, SWITCHES, NUM_FIGURES };
 
-/* By figure: the medians of the runs, and of the quotients of each pair. */
+/* For each figure: the median of the runs, and the median of the ratios of each pair. */
 struct medians {
 	double pool[NUM_FIGURES];
 	double rings[NUM_FIGURES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The pool beside its bare rings: throughput, processor time and context switches per task, and whether they meet the
- * goals. */
+/* Compares the pool with its bare rings: throughput, processor time and context switches per task, and whether they
+ * meet the goals. */
 #ifndef BENCH_COMPARE_H
 #define BENCH_COMPARE_H
 
@@ -10,8 +10,8 @@
 struct comparison {
 	size_t payload; /* bytes of each task */
 	uint64_t tasks; /* in each run */
-	int pairs;      /* runs of the pool, each followed by one of the rings */
-	/* One whole run through the pool: starts the workers, ends with them. */
+	int pairs;      /* runs of the pool, each followed by a run of the rings */
+	/* One whole run of the pool, including start and end of the workers. */
 	void (*run_pool)(void *context, int workers);
 	void *context;
 };

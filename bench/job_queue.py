@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The job queue beside xargs and Python's json, in one run.
+"""Compares the job queue with xargs and Python's json, in one run.
 
     bench/job_queue.py GPUQ [--jobs N] [--json]
 
 Prints jobs per second of `gpuq run` with two at a time, journal, logs and keepers included,
-and of `xargs -P2`, GNU parallel, nq and task-spooler where they are installed; the time from
+and of `xargs -P2`, GNU parallel, nq and task-spooler if they are installed; the time from
 a job's end to its successor's start; how long enqueuing and `status` take, and how much
 memory the runner has per queued job.
 """
@@ -46,12 +46,13 @@ def used(*command, **options):
 
 class Folders:
     """
-    New folders in which files are made at the usual speed; all are removed at the very end.
+    New folders in which files are created at the usual speed; all are removed at the very end.
 
     ext4 without a journal does not reuse an inode for 60 to 300 seconds after it was freed: recently_deleted() in
-    fs/ext4/ialloc.c. To make a file it scans all such inodes of the block group, which takes 0.1 to 1.7 ms instead of
-    0.02 once thousands were removed: by an earlier run of this benchmark, or by others on the machine. gpuq makes a log
-    for each job and xargs makes none, so that would be measured instead of the queue.
+    fs/ext4/ialloc.c. To create a file it scans all such inodes of the block group, which takes 0.1
+    to 1.7 ms instead of 0.02 after thousands were removed, by an earlier run of this benchmark or
+    by other processes. gpuq creates a log for each job and xargs does not, so the benchmark would
+    measure this instead of the queue.
     """
 
     def __init__(self):
@@ -73,7 +74,7 @@ class Folders:
             os.close(fd)
 
     def new(self):
-        """With a random name: ext4 chooses the block group by its hash, and the next run must get others."""
+        """Has a random name: ext4 chooses the block group by its hash, and the next run must get other groups."""
         return pathlib.Path(tempfile.mkdtemp(dir=self.top.name))
 
     def remove(self):
@@ -81,7 +82,7 @@ class Folders:
 
 
 def new_file_us(directory, files=200):
-    """Microseconds to make an empty file, as each job's log is: the median."""
+    """Median time in microseconds to create an empty file, as for each job's log."""
     taken = []
     for n in range(files):
         start = time.perf_counter()
@@ -91,7 +92,7 @@ def new_file_us(directory, files=200):
 
 
 def jobs_per_second(gpuq, jobs, folders, rounds=5):
-    """Of both, the medians of some rounds in turn; the median of the quotients, by the clock and of processor time."""
+    """The medians of both over alternating rounds, and the median of their ratios, of wall clock and processor time."""
     ours, xargs, creating = [], [], []
     for _ in range(rounds):
         path = folders.new()
@@ -106,7 +107,7 @@ def jobs_per_second(gpuq, jobs, folders, rounds=5):
 
 
 def successor_latency(journal):
-    """Milliseconds from each end to the next start on the same GPU: the median. Times there have milliseconds."""
+    """Median milliseconds from each end to the next start on the same GPU. The journal has millisecond precision."""
     gpu_of, ended, waits = {}, {}, []
     for line in journal.open():
         event = json.loads(line)
@@ -127,12 +128,12 @@ def lines(jobs):
 
 
 def parallel(jobs, directory):
-    """GNU parallel, with a journal of its own."""
+    """GNU parallel, with its own job log."""
     return timed("parallel", "-j2", "--joblog", directory / "log", "true", "{}", input=lines(jobs))
 
 
 def nq(jobs, directory):
-    """Two queues, for each runs one job at a time."""
+    """Two queues, because each runs one job at a time."""
     queues = [{**os.environ, "NQDIR": f"{directory}/{n}"} for n in range(2)]
     start = time.perf_counter()
     adding = [subprocess.Popen(["xargs", "-I{}", "nq", "-q", "true", "{}"], env=queue, stdin=subprocess.PIPE,
@@ -159,7 +160,7 @@ def tsp(jobs, directory):
     return taken
 
 
-# What is asked of the queue: how many times the jobs per second of each.
+# The goals: how many times the jobs per second of each alternative.
 OTHERS = {"GNU parallel --joblog": ("parallel", parallel, 3.5), "nq": ("nq", nq, 2.5), "task-spooler": ("tsp", tsp, 1.8)}
 
 
@@ -181,7 +182,7 @@ def finished_journal(path, jobs, build):
 
 
 def status_beside_python(gpuq, folders, jobs=100_000, rounds=5):
-    """Processor time of both, the least of some rounds in turn."""
+    """Processor time of both, the minimum of alternating rounds."""
     program = "import json, sys\nfor line in open(sys.argv[1], 'rb'): json.loads(line)"
     path = folders.new() / "jobs.jsonl"
     finished_journal(path, jobs, pathlib.Path(gpuq).parent)
@@ -196,7 +197,7 @@ def resident(pid):
 
 
 def runner_memory(gpuq, directory):
-    """Of a runner that has read the queue: it has then done a job that needs no GPU."""
+    """Memory of a runner that has read the queue, which is certain once it has run a job without a GPU."""
     runner = subprocess.Popen([gpuq, "run", "--keep", "--quiet", "--gpus", "sim:1"], cwd=directory, stdout=subprocess.DEVNULL)
     job = subprocess.run([gpuq, "add", "--no-start", "--num-gpus", "0", "true"], cwd=directory, check=True,
                          capture_output=True, text=True).stdout.strip()
@@ -208,7 +209,7 @@ def runner_memory(gpuq, directory):
 
 
 def enqueue(gpuq, jobs, folders):
-    """Seconds for all, for one more, for one in an empty queue; bytes of the runner per job beyond its command."""
+    """Seconds for all jobs, for one more, for one in an empty queue; bytes of the runner per job beyond its command."""
     os.environ["GPUQ_JOBS_FILE"] = "./jobs.jsonl"
     directory = folders.new()
     first = min(timed(gpuq, "add", "--no-start", "true", cwd=directory) for _ in range(5))
@@ -216,7 +217,7 @@ def enqueue(gpuq, jobs, folders):
     directory = folders.new()
     commands = [f"python train.py --seed {n}\n" for n in range(jobs)]
     text = "".join(commands).encode()
-    # More than the GPU has: they stay in the queue.
+    # More memory than the GPU has, so the jobs stay in the queue.
     many = timed(gpuq, "add", "--no-start", "--mem", "900G", "-", input=text, cwd=directory)
     one = min(timed(gpuq, "add", "--no-start", "--mem", "900G", "true", cwd=directory) for _ in range(5))
     full = runner_memory(gpuq, directory)

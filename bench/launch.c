@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpuq launch: what it costs per file, how long it takes to find files, and how even it is.
+ * gpuq launch: cost per file, time to find files, and balance between GPUs.
  *
  *     launch NOOP_WORKER.so
  *
- * $GPUQ_WORKER names the helper gpuq-worker of this build, unless it is set: it lies in the folder above.
- * The files are made in /dev/shm, or in $TMPDIR where that is not to be had, and removed.
+ * $GPUQ_WORKER names the helper gpuq-worker of this build, by default the one in the parent folder. The files are
+ * created in /dev/shm, or in $TMPDIR if that is not available, and removed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@
 #define TAIL_FILES  500
 #define TAIL_GPUS   4
 #define TAIL_SLOW   3    /* this GPU has half the speed of the others */
-#define TAIL_MEAN_S 0.02 /* of work per file */
+#define TAIL_MEAN_S 0.02 /* mean work per file */
 
 static char scratch[64];
 
@@ -81,7 +81,7 @@ static void put_file(const char *path, off_t size)
 	close(fd);
 }
 
-/* Empty files, a folder for every PER_FOLDER of them; or takes them away again. */
+/* Creates empty files, one folder for every PER_FOLDER of them; or removes them. */
 static void each_file(const char *folder, int count, bool put)
 {
 	char name[64];
@@ -211,7 +211,7 @@ static double put_tail(void)
 	return total;
 }
 
-/* What it takes where each GPU has its share beforehand. */
+/* The time needed if each GPU gets a fixed share in advance. */
 static double time_of_shares(enum gd_balance balance)
 {
 	struct gd_files *files;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpuq map beside a bare pipe: the same program in C, which reads its items as JSON and answers with a number for each,
- * in messages of 64 items. On the bare pipe nobody reads an input, checks an answer or writes an output.
+ * Compares gpuq map with a bare pipe: the same program in C, which reads its items as JSON and answers with a number
+ * for each, in messages of 64 items. On the bare pipe, no input is read, no answer is checked and no output is written.
  */
 #include <err.h>
 #include <errno.h>
@@ -97,7 +97,7 @@ static size_t count_lines(const char *data, size_t size)
 	return lines;
 }
 
-/* Seconds for so many messages. */
+/* Seconds for this number of messages. */
 static double measure_bare(const char *own, const struct text *message, size_t messages)
 {
 	static char buf[1 << 16];

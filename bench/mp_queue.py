@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """The work of build/bench/pool, done with Python's multiprocessing.Queue.
 
-Workers take payloads from one shared queue and give each back through another,
-as hand-made pools do: a thread feeds, the main thread takes the results.
+Workers take payloads from one shared queue and return each through another, as handwritten pools
+do: a thread feeds, the main thread takes the results.
 """
 import argparse
 import json

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A plug-in that does nothing: what is left is what gpuq launch itself costs. */
+/* A plug-in that does nothing, to measure the cost of gpuq launch itself. */
 #include <gpu_dispatch_launch.h>
 
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)

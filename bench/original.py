@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The Python library that gpu_dispatch replaces, written again from its documents, to compare with.
+"""The Python library that gpu_dispatch replaces, rewritten from its documents, for comparison.
 
 Not its source: a reimplementation of what its design document and its implementation plan describe.
 Worker processes are spawned, take tasks from one multiprocessing.Queue and answer through another; a
@@ -102,7 +102,7 @@ def _worker_main(worker: Any, gpu_id: int, seed: int, tasks: Any, results: Any,
 
 
 class Dispatcher:
-    """Tasks of a generator through one process per GPU."""
+    """Runs tasks of a generator in one process per GPU."""
 
     def __init__(self, worker_cls: type, gpu_ids: list[int], queue_size: int = 1024) -> None:
         self.worker_cls = worker_cls

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the dispatcher costs: tasks per second and round trips through the public
- * API with real callbacks, beside the same traffic over its bare rings, a bare
- * futex and memcpy, all in one run, for only ratios mean something on a busy machine.
+ * The cost of the dispatcher: tasks per second and round trips through the public API with real callbacks, compared
+ * with the same traffic over its bare rings, a bare futex and memcpy. All in one run, because on a busy machine only
+ * ratios are meaningful.
  */
 #include <err.h>
 #include <getopt.h>
@@ -101,7 +101,7 @@ static struct gd_callbacks callbacks(struct bench *b)
 		.size = sizeof(struct gd_callbacks), .context = b, .on_success = count, .on_error = fail};
 }
 
-/* A whole run; returns tasks per second, and how long it took until the first one began. */
+/* A whole run; returns tasks per second, and the time until the first task began. */
 static double throughput(struct bench *b, bool is_inline, double *ret_startup_ms)
 {
 	char spec[32];
@@ -240,7 +240,7 @@ static void print_text(const struct bench *b, const struct figures *f)
 	printf("  first task after %10.2f ms; at most %ld kB of memory\n", f->startup_ms, f->max_rss_kb);
 }
 
-/* Not getrusage(): its figure outlives an exec, and would be that of whoever started us. */
+/* Not getrusage(): its value survives exec and could be that of the parent process. */
 static long peak_memory_kb(void)
 {
 	char line[256];

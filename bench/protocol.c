@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a file costs that nothing is done with: by a hook in the worker, by a
- * persistent program over the protocol (in C, and in Python), and by a command for each.
+ * The overhead per file: with a hook in the worker, with a persistent program over the protocol (in C and in Python),
+ * and with one command per file.
  */
 #include <err.h>
 #include <stdbool.h>
@@ -18,14 +18,14 @@
 struct bench {
 	uint64_t files;
 	uint64_t sent;
-	uint64_t first_ns; /* the end of the first one: setup is over */
+	uint64_t first_ns; /* the end of the first task: setup is done */
 	uint64_t last_ns;
 	uint64_t ended;
 };
 
 /* ---- The other side ----------------------------------------------------- */
 
-/* A program as short as they can be: it looks for the id and for nothing else. */
+/* A minimal program: it parses only the id. */
 static int speak(void)
 {
 	static char line[1 << 16];

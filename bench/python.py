@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""gpu_dispatch's Python package beside what people use instead.
+"""Compares gpu_dispatch's Python package with its alternatives.
 
     PYTHONPATH=… python3 bench/python.py [--runs 5] [--workers 2] [--json] [WORKLOAD …]
 
 Each figure is measured in a fresh process; the contestants of a workload take turns. The table shows
-medians, and the median of the quotients of runs that followed each other. Rates are taken from the first
-result to the last (mp.Pool: after a first round, because its results come in chunks), so that the start of
-the processes does not count, except where it is the subject.
+medians, and the median of the ratios of consecutive runs. Rates are taken from the first
+result to the last (mp.Pool: after a first round, because its results come in chunks), so the start
+of the processes does not count, unless it is what is measured.
 
 "original" is bench/original.py: a reimplementation of the library that gpu_dispatch replaces, from its
 documents. "Pool" is multiprocessing.Pool.imap_unordered() with the best of several chunk sizes, all
@@ -49,7 +49,7 @@ class Echo(_Base):
 
 
 class PlainEcho:
-    """The same for the original."""
+    """The same worker for the original."""
 
     def setup(self, gpu_id: int, seed: int) -> None:
         pass
@@ -61,7 +61,7 @@ class PlainEcho:
         pass
 
 
-# ---- What the tasks are ------------------------------------------------------
+# ---- The tasks ------------------------------------------------------
 
 
 def items_bytes(count: int) -> Iterator[Any]:
@@ -78,7 +78,7 @@ def items_arrays(count: int) -> Iterator[Any]:
     import numpy
 
     for number in range(count):
-        yield numpy.full(1 << 20, number & 255, numpy.uint8)   # each its own: pickle would send a repeated one once
+        yield numpy.full(1 << 20, number & 255, numpy.uint8)   # a new array each: pickle would send a repeated one once
 
 
 ITEMS: dict[str, Callable[[int], Iterator[Any]]] = {
@@ -89,7 +89,7 @@ ITEMS: dict[str, Callable[[int], Iterator[Any]]] = {
 
 
 class Meter:
-    """Counts results; the rate is that between the first and the last one."""
+    """Counts results; the rate is measured between the first and the last one."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -135,7 +135,7 @@ def rate_mp_pool(chunk: int) -> Callable[[Iterable[Any], int], Figures]:
         import multiprocessing
 
         with multiprocessing.get_context("spawn").Pool(workers) as pool:
-            pool.map(echo, range(workers * 8), 1)   # all are there
+            pool.map(echo, range(workers * 8), 1)   # all workers have started
             begin = time.perf_counter()
             count = sum(1 for _ in pool.imap_unordered(echo, items, chunk))
             return {"per_s": count / (time.perf_counter() - begin)}
@@ -273,7 +273,7 @@ def import_time(workers: int) -> Figures:
 
 
 def memory(workers: int) -> Figures:
-    """How far the peak of memory grows from a million items to ten million."""
+    """Growth of peak memory from a million items to ten million."""
     code = f"""
 import resource, sys
 sys.path.insert(0, {str(HERE)!r})

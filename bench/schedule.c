@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an event costs the scheduler while a million jobs wait: a job ends, one is added, one is cancelled, a sample
+ * The scheduler's cost per event while a million jobs wait: a job ends, one is added, one is cancelled, a sample
  * comes; each with the decision that follows. Medians and the 99th percentile, in microseconds.
  */
 #include <stdio.h>
@@ -48,7 +48,7 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Jobs that run, oldest first. */
+/* Running jobs, oldest first. */
 static uint64_t running[GPUS * 64];
 static size_t num_running;
 

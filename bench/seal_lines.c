@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Seals the lines of standard input as those of a journal, for benchmarks that write large ones. */
+/* Seals the lines of standard input like those of a journal, for benchmarks that write large ones. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -16,7 +16,7 @@ struct figures {
 	uint64_t seeds, steps, starts, compared, refusals, restarts, parked, late;
 };
 
-/* In one seed of three other users soon come to rest, while most jobs still wait: only then is a wait bounded. */
+/* In one seed of three, other users soon become inactive while most jobs still wait: only then is a wait bounded. */
 static void run_seed(uint64_t seed, unsigned steps, struct figures *f)
 {
 	static struct world w;
@@ -37,7 +37,7 @@ static void run_seed(uint64_t seed, unsigned steps, struct figures *f)
 	world_finish(&w);
 }
 
-/* ---- Next to a simple queue ------------------------------------------------------------ */
+/* ---- Comparison with a simple queue ------------------------------------------------------------ */
 
 static void compare_seed(uint64_t seed, double *makespan, double *wait, struct fifo_result *fifo)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A machine, other users and a workload, made from a seed, that drive the scheduler as the runner does.
+ * A machine, other users and a workload, generated from a seed, that drive the scheduler as the runner does.
  *
  * The world knows the truth (which job has how much memory on which GPU) and computes from it, without the scheduler's
  * ledger, whether each decision was allowed. A violation is printed with the seed and the step, and ends the program.
@@ -16,9 +16,9 @@
 #define WORLD_JOBS   96
 #define WORLD_CLAIMS 4
 #define WORLD_KINDS  4
-#define WORLD_RUNS   16 /* that count for the duration of the next one */
+#define WORLD_RUNS   16 /* runs that are used to estimate the duration of the next one */
 
-/* What the world knows of a job. */
+/* The world's knowledge of a job. */
 struct world_job {
 	uint64_t id;
 	struct job_spec spec;
@@ -27,12 +27,12 @@ struct world_job {
 	char command[24], keeper[8];
 	unsigned kind; /* jobs of one kind have similar commands and take about as long */
 	int64_t duration_ms;
-	uint64_t bytes; /* what it really takes on each GPU */
+	uint64_t bytes; /* memory that it really uses on each GPU */
 	bool fails;
 	/* While it runs. */
 	bool live;
 	bool stuck;
-	bool parked; /* a lease whose keeper cannot be reached: the runner tries it again later */
+	bool parked; /* a lease whose keeper cannot be reached: the runner retries later */
 	unsigned attempts;
 	int gpus[WORLD_GPUS];
 	size_t num_gpus;
@@ -44,7 +44,7 @@ struct world_job {
 struct world {
 	uint64_t seed, random;
 	bool plain; /* no claims, failures or other users */
-	bool calm;  /* other users do nothing any more */
+	bool calm;  /* other users are inactive */
 	int64_t now_ms;
 	unsigned step;
 	struct scheduler_settings settings;
@@ -65,10 +65,10 @@ struct world {
 	struct jobs fold, other_fold;
 	struct scheduler *scheduler;
 	struct text lines; /* to be applied */
-	/* What completed jobs of each kind took, the last WORLD_RUNS of num_runs. */
+	/* Durations of completed jobs of each kind: the last WORLD_RUNS of num_runs. */
 	int64_t run_ms[WORLD_KINDS][WORLD_RUNS];
 	size_t num_runs[WORLD_KINDS];
-	/* The first job in the order that waits, and when all that ran in its way must be over. */
+	/* The first waiting job in the order, and when all jobs that blocked it must have ended. */
 	uint64_t first;
 	int64_t first_by_ms;
 	/* Figures. */
@@ -82,31 +82,31 @@ void world_init(struct world *w, uint64_t seed, bool plain);
 void world_finish(struct world *w);
 /* One step: time passes, something happens, jobs start. Returns whether anything can still happen. */
 void world_step(struct world *w);
-/* Nothing bad happens any more: all jobs that can ever start must end. */
+/* Runs without further faults: all jobs that can ever start must end. */
 void world_drain(struct world *w);
 uint32_t world_random(struct world *w, uint32_t below);
-/* The scheduler's words on a job, for a message that ends the program. */
+/* The scheduler's explanation for a job, for a fatal message. */
 const char *world_explain(struct world *w, uint64_t id);
 bool world_chance(struct world *w, uint32_t percent);
-/* The driver's next sample goes to the scheduler. */
+/* Passes the driver's next sample to the scheduler. */
 void world_sample(struct world *w);
 
-/* ---- simulate_runner.c: what a runner does around its decisions ---- */
+/* ---- simulate_runner.c: the runner's work around its decisions ---- */
 /* Applies the lines that were written. */
 void world_apply(struct world *w);
 void world_start_runner(struct world *w);
-/* The allocation has ended with all that ran in it, and another runner begins. */
+/* The allocation has ended with all its jobs, and another runner starts. */
 void world_restart(struct world *w);
-/* When an allocation that begins now ends. */
+/* The end of an allocation that starts now. */
 int64_t world_next_end(struct world *w);
-/* The clock has moved: jobs may begin, an allocation may be over, leases are tried again. */
+/* The clock has moved: jobs may begin, an allocation may have ended, leases are retried. */
 void world_pass_time(struct world *w);
 /* Whether the lease cannot be started now, so that it is put aside. */
 bool world_park(struct world *w, struct job *job);
 bool world_has_parked(const struct world *w);
 void world_forget_scheduler(struct jobs *js);
 
-/* ---- simulate_jobs.c: what jobs are added ---- */
+/* ---- simulate_jobs.c: generation of jobs ---- */
 void world_add_job(struct world *w);
 void world_end_job(struct world *w, struct world_job *j, enum job_state state);
 void world_interrupt_job(struct world *w, struct world_job *j);
@@ -115,7 +115,7 @@ struct world_job *world_find(struct world *w, uint64_t id);
 /* ---- simulate_checks.c: is each decision allowed? ---- */
 void check_start(struct world *w, const struct scheduler_start *start);
 void check_state(struct world *w);
-/* Loads the published inputs as `gpuq why` does; ret_starts: what it says will start. */
+/* Loads the published inputs as `gpuq why` does; ret_starts: the jobs that it predicts to start. */
 struct predicted {
 	size_t count;
 	struct {

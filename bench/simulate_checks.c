@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The invariants, from what the world knows and without the scheduler's own ledger. */
+/* The invariants, checked against the state of the world, without the scheduler's own ledger. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +44,7 @@ static bool is_on(const struct world_job *j, size_t gpu)
 
 /* ---- One GPU for one job -------------------------------------------------------------- */
 
-/* As of the last sample: what our jobs were promised or have, what others have, what was promised to others. */
+/* As of the last sample: memory promised to or used by our jobs, used by others, and promised to others. */
 static void check_memory(const struct world *w, const struct world_job *j, size_t gpu)
 {
 	const struct gd_gpu *g = &w->gpus[gpu];
@@ -114,7 +114,7 @@ static bool goes_first(const struct job *a, const struct job *b)
 	return a->priority != b->priority ? a->priority > b->priority : a->id < b->id;
 }
 
-/* Whether a job that needs the same, or less memory, waits and comes first. */
+/* Whether a job with the same needs, or less memory, is waiting and comes first. */
 static bool is_like(const struct world *w, const struct world_job *a, const struct world_job *b)
 {
 	if (a->spec.num_gpus != b->spec.num_gpus || a->spec.cpus != b->spec.cpus ||
@@ -149,7 +149,7 @@ static void check_dependencies(struct world *w, const struct job *job)
 	}
 }
 
-/* The first job that does not fit is not overtaken on the GPUs that are kept for it. */
+/* The first job that does not fit is not overtaken on the GPUs that are reserved for it. */
 static void check_reservation(struct world *w, const struct scheduler_start *start)
 {
 	const struct placement_reservation *r = scheduler_reservation(w->scheduler);
@@ -178,7 +178,7 @@ static bool is_drainable(const struct world *w, const struct world_job *j, size_
 	return true;
 }
 
-/* Nobody starves: when a job is overtaken that only waits for jobs of the queue, GPUs are kept for it. */
+/* No job starves: when a job that only waits for jobs of the queue is overtaken, GPUs are reserved for it. */
 static void check_first(struct world *w, const struct scheduler_start *start)
 {
 	const struct placement_reservation *r = scheduler_reservation(w->scheduler);
@@ -211,7 +211,7 @@ static int compare_ms(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* What the job is expected to take at most: nine of ten earlier runs of its kind, and its timeout; 0: not known. */
+/* The job's longest expected duration: that of nine of ten earlier runs of its kind, and its timeout; 0: unknown. */
 static int64_t longest_ms(const struct world *w, const struct world_job *j)
 {
 	int64_t runs[WORLD_RUNS], ms;
@@ -226,7 +226,7 @@ static int64_t longest_ms(const struct world *w, const struct world_job *j)
 	return timeout_ms > 0 && timeout_ms < ms ? timeout_ms : ms;
 }
 
-/* How much too late the job would end, in milliseconds; below 0: in time. */
+/* How late the job would end, in milliseconds; negative: in time. */
 static int64_t lateness_ms(const struct world *w, const struct world_job *j)
 {
 	int64_t ms = longest_ms(w, j);
@@ -246,7 +246,7 @@ static void check_time(const struct world *w, const struct world_job *j)
 		world_fail(w, "lease %llu starts %s", ID(j), j->parked ? "and cannot be reached" : "twice");
 }
 
-/* A job is said to be late if it is, and does not sleep when its time has come. */
+/* A job is reported late if it is, and is not delayed after its begin time. */
 static void check_waiting(struct world *w, const struct world_job *j)
 {
 	const struct job *job = jobs_find(&w->fold, j->id);
@@ -282,7 +282,7 @@ void check_start(struct world *w, const struct scheduler_start *start)
 	check_order(w, job);
 	check_reservation(w, start);
 	check_first(w, start);
-	/* A job that is tried again, or whose time has come, may come before the first: it is not overtaking. */
+	/* A retried job, or one whose begin time has come, may come before the first: this is not overtaking. */
 	if (w->first && goes_first(job, jobs_find(&w->fold, w->first)))
 		w->first = 0;
 	for (size_t i = 0; i < start->num_gpus; i++) {
@@ -302,8 +302,8 @@ void check_start(struct world *w, const struct scheduler_start *start)
 /* ---- Between decisions ---------------------------------------------------------------- */
 
 /*
- * Without other users, the first job in the order starts as soon as the jobs are over that ran when it became first:
- * whatever starts later is not in its way.
+ * Without other users, the first job in the order starts as soon as the jobs that ran when it became first have ended:
+ * jobs that start later do not block it.
  */
 static void check_patience(struct world *w)
 {
@@ -351,7 +351,7 @@ void check_state(struct world *w)
 
 /* ---- An observer ---------------------------------------------------------------------- */
 
-/* "starts" is said of the jobs that start, and of no others. */
+/* Exactly the jobs that start are predicted as "starts". */
 static void check_verdicts(struct world *w, struct scheduler *other, const struct predicted *p)
 {
 	for (size_t i = 0; i < w->other_fold.count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a simple queue does with the same jobs: in their order, whole GPUs, nobody overtakes. */
+/* A simple queue with the same jobs: in order, whole GPUs, no overtaking. */
 #include "simulate.h"
 
 struct fifo_result fifo_run(const struct world *w)

@@ -16,7 +16,7 @@ static void set_memory(struct world *w, struct world_job *j)
 	uint64_t most = 4 + world_random(w, 20);
 	if (world_random(w, 100) < 60) {
 		j->spec.mem_mb = (int64_t)(1 + world_random(w, (uint32_t)most)) * 1024;
-		/* Most keep their word. */
+		/* Most jobs use what they declared. */
 		uint64_t declared = (uint64_t)j->spec.mem_mb * UNITS_MB;
 		j->bytes = world_random(w, 10) ? declared * (50 + world_random(w, 51)) / 100 : declared + UNITS_GB;
 		return;

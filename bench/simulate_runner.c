@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a runner does around its decisions: it follows the journal, the clock, its allocation and leases. */
+/* The runner's work around its decisions: following the journal, the clock, its allocation and leases. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void enqueue(struct world *w, struct job *job)
 		record_write_fail(&w->lines, job->id, words, NULL);
 }
 
-/* As runner_on_change(). */
+/* Like runner_on_change(). */
 static void on_change(void *context, struct job *job, int old)
 {
 	struct world *w = context;
@@ -114,7 +114,7 @@ int64_t world_next_end(struct world *w)
 
 /* ---- Time ----------------------------------------------------------------------------- */
 
-/* As runner_begin_look(). */
+/* Like runner_begin_look(). */
 static void look_at_clock(struct world *w)
 {
 	for (struct job *next, *job = scheduler_set_time(w->scheduler, w->now_ms); job; job = next) {
@@ -154,7 +154,7 @@ bool world_has_parked(const struct world *w)
 	return false;
 }
 
-/* As runner_lease_grant() and put_back(), when the lease's keeper cannot be reached. */
+/* Like runner_lease_grant() and put_back(), when the lease's keeper cannot be reached. */
 bool world_park(struct world *w, struct job *job)
 {
 	if (!job->lease || w->calm || !world_chance(w, 30))

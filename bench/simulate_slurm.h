@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A cluster, made from a seed, around the pure cores of src/slurm: nodes with clocks of their own, a network, a shared
- * file system, a slurmctld that forgets, coordinators that are killed, stopped and replaced.
+ * A cluster, generated from a seed, around the pure cores of src/slurm: nodes with their own clocks, a network, a
+ * shared file system, a slurmctld that loses state, coordinators that are killed, stopped and replaced.
  *
- * The world knows which process of which attempt lives at which moment, and checks each begin and each line of the
+ * The world knows which process of which attempt is alive at any time, and checks each begin and each line of the
  * journal against that. A violation is printed with the seed and the time, and ends the program.
  */
 #ifndef BENCH_SIMULATE_SLURM_H
@@ -33,9 +33,9 @@ struct sim_attempt {
 	uint64_t exited_at;
 	uint64_t over_at;             /* when it ends by itself */
 	enum attempt_outcome planned; /* how it ends by itself */
-	enum attempt_outcome actual;  /* how it ended: what the journal must say */
+	enum attempt_outcome actual;  /* how it ended: what the journal must contain */
 	bool handles_term;            /* exits 0 at once when it is told to end */
-	bool near_term;               /* it ended by itself, but so close to the pilot's end that this cannot be told */
+	bool near_term;               /* it ended by itself, but too close to the pilot's end to tell */
 	bool in_outbox;               /* its end is synced to the outbox */
 	bool stopped;                 /* PILOT_STOP or PILOT_END_ALL */
 	uint64_t stop_at;
@@ -75,7 +75,7 @@ struct sim_node {
 	bool up;
 	double rate;
 	uint64_t boot_at; /* true time */
-	uint64_t up_at;   /* of the next boot */
+	uint64_t up_at;   /* time of the next boot */
 	int64_t wall_ms;  /* error of its wall clock */
 	uint64_t cut_until, nfs_until;
 	bool slurmd;
@@ -97,8 +97,8 @@ struct sim_message {
 struct sim_link {
 	bool used;
 	int pilot, coordinator;
-	uint64_t coordinator_epoch; /* a later coordinator in the same place is another one */
-	uint64_t number;            /* the coordinator's; the pilot's is `connection` */
+	uint64_t coordinator_epoch; /* a later coordinator in the same slot is a different one */
+	uint64_t number;            /* the coordinator's number; the pilot's is `connection` */
 	uint64_t connection;
 	uint64_t connected_at; /* 0: the pilot knows that it is connected */
 	bool open[2];          /* to receive, by direction */
@@ -117,7 +117,7 @@ struct sim_record {
 	uint64_t epoch;
 };
 
-/* An answer to a coordinator that is under way. */
+/* A pending answer to a coordinator. */
 struct sim_answer {
 	struct sim_answer *next;
 	uint64_t at;
@@ -174,8 +174,8 @@ struct sim_world {
 	struct sim_link links[SIM_LINKS];
 	uint64_t link_numbers;
 	struct sim_coordinator coordinators[SIM_COORDINATORS];
-	int current;         /* the one whose address pilots find */
-	uint64_t restart_at; /* 0: not waited for */
+	int current;         /* the coordinator whose address pilots find */
+	uint64_t restart_at; /* 0: none is pending */
 	uint64_t epoch;      /* of the last `coordinator` record: the fence */
 	struct sim_record *journal;
 	size_t num_records, synced, records_capacity;
@@ -186,21 +186,21 @@ struct sim_world {
 	uint64_t faults, begins, losses, voids, proofs[PROOF_SLURM + 1], restarts;
 };
 
-/* What the journal says of a job. */
+/* The state of a job according to the journal. */
 struct sim_fold {
 	bool final, held, running;
 	enum attempt_outcome outcome;
 	uint32_t last; /* the highest attempt */
 	unsigned finals, losses;
-	int pilot; /* of the attempt that runs */
+	int pilot; /* of the running attempt */
 };
 
 /* An invariant was broken: a mutant is caught. */
 _Noreturn void sim_fail(const struct sim_world *w, const char *format, ...) GD_PRINTF(2, 3);
-/* The simulator is too small, or jobs do not end: a failure with a mutant, too. */
+/* The simulator's limits are too small, or jobs do not end: a failure even with a mutant. */
 _Noreturn void sim_wrong(const struct sim_world *w, const char *format, ...) GD_PRINTF(2, 3);
 uint32_t sim_random(struct sim_world *w, uint32_t below);
-/* True once in `n` times. */
+/* True with probability 1/n. */
 bool sim_chance(struct sim_world *w, uint32_t n);
 uint64_t sim_seconds(struct sim_world *w, uint32_t min, uint32_t max);
 void sim_say(const struct sim_world *w, const char *format, ...) GD_PRINTF(2, 3);
@@ -228,7 +228,7 @@ uint64_t sim_node_clock(const struct sim_world *w, int node);
 int64_t sim_node_wall_ms(const struct sim_world *w, int node, uint64_t at);
 int sim_pilot_start(struct sim_world *w, int node, uint64_t slurm_job);
 void sim_pilot_event(struct sim_world *w, int pilot, const struct pilot_event *e);
-/* Everything of it dies now. */
+/* Kills all its processes. */
 void sim_pilot_kill(struct sim_world *w, int pilot, bool power);
 void sim_pilot_term(struct sim_world *w, int pilot);
 void sim_pilots_step(struct sim_world *w);

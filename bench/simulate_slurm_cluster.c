@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Slurm as it is: it gives up nodes whose processes live on, saves its state late, and forgets. */
+/* Slurm with its real weaknesses: it marks nodes down whose processes are still running, saves its state late, and
+ * loses jobs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "simulate_slurm.h"
 
-/* A node whose slurmd does not answer for so long is down. */
+/* A node whose slurmd does not answer for this long is down. */
 #define NODE_DOWN_NS (35 * NS_PER_S)
 #define KILL_WAIT_NS (30 * NS_PER_S)
 
@@ -83,7 +84,7 @@ static void completing_step(struct sim_world *w, struct sim_slurm_job *j)
 	const struct sim_node *n = &w->nodes[j->node];
 	struct sim_pilot *p = &w->pilots[j->pilot];
 	if (!is_responding(w, n)) {
-		j->state = SIM_TERMINAL; /* slurmctld has given up the node: its processes may live on */
+		j->state = SIM_TERMINAL; /* slurmctld has marked the node down: its processes may still run */
 		return;
 	}
 	if (!has_slurmd(n))
@@ -97,7 +98,7 @@ static void completing_step(struct sim_world *w, struct sim_slurm_job *j)
 		j->state = SIM_TERMINAL;
 }
 
-/* A job that is listed as over, or not known, but has processes: slurmd ends them when it is asked at last. */
+/* A job that is listed as ended, or unknown, but has processes: slurmd ends them once it is contacted. */
 static void clean_step(struct sim_world *w, int node)
 {
 	const struct sim_node *n = &w->nodes[node];
@@ -125,7 +126,7 @@ static void job_step(struct sim_world *w, struct sim_slurm_job *j)
 	else if (j->state == SIM_RUNNING && !p->alive && has_slurmd(n))
 		j->state = SIM_TERMINAL;
 	else if (j->state == SIM_PENDING && sim_chance(w, 400)) {
-		/* Requeued in spite of --no-requeue: the same job, another process. */
+		/* Requeued despite --no-requeue: the same job, another process. */
 		int node = (int)sim_random(w, SIM_NODES);
 		if (!has_slurmd(&w->nodes[node]) || w->num_pilots > SIM_PILOTS - 8)
 			return;
@@ -186,7 +187,7 @@ void sim_cluster_step(struct sim_world *w)
 
 /* ---- Faults ---------------------------------------------------------------------------- */
 
-/* A pilot that has work, most of the time: other faults show nothing. */
+/* Usually a pilot that has work: faults of idle pilots test nothing. */
 static int some_pilot(struct sim_world *w)
 {
 	int alive[SIM_PILOTS], count = 0;
@@ -220,7 +221,7 @@ static void kill_slurmd(struct sim_world *w, int node)
 	n->slurmd_back_at = w->now + sim_seconds(w, 5, 200);
 }
 
-/* slurmctld comes back with the state that it had saved last. */
+/* slurmctld restarts with its last saved state. */
 static void restart_ctld(struct sim_world *w)
 {
 	sim_say(w, "slurmctld comes back with an old state");
@@ -244,7 +245,7 @@ static void coordinator_fault(struct sim_world *w)
 	case 2:
 		c->paused_until = w->now + sim_seconds(w, 1, 150);
 		break;
-	default: /* --takeover, while the old one is stopped and comes back later */
+	default: /* --takeover, while the old coordinator is stopped and resumes later */
 		c->paused_until = w->now + sim_seconds(w, 1, 100);
 		w->restart_at = w->now + sim_seconds(w, 1, 30);
 	}

@@ -61,7 +61,7 @@ static void check_end(const struct sim_world *w, const struct sim_record *r)
 	for (size_t i = 0; i < w->num_records; i++)
 		if (w->journal[i].kind != WRITE_START && w->journal[i].id.job == r->id.job &&
 			w->journal[i].id.attempt == n)
-			return; /* a later end counts for nothing */
+			return; /* a later end is ignored */
 	if (r->kind == WRITE_VOID && a->begun)
 		sim_fail(w, "job %llu attempt %u is void, but it was begun", job, n);
 	if (a->alive)

@@ -101,7 +101,7 @@ void sim_link_open(struct sim_world *w, int pilot, uint64_t connection)
 			l = &w->links[i];
 	if (!l)
 		sim_wrong(w, "too many connections");
-	/* The address that the pilot read may be an old one. */
+	/* The pilot may have read an old address. */
 	int c = w->current;
 	if (!w->calm && sim_chance(w, 6))
 		c = 1 - c;
@@ -147,7 +147,7 @@ void sim_link_send_to_pilot(struct sim_world *w, int coordinator, uint64_t numbe
 		put(w, l, TO_PILOT, sim_frame_copy(f));
 }
 
-/* What was sent before still arrives. */
+/* Frames sent before still arrive. */
 void sim_link_close_by_pilot(struct sim_world *w, int pilot, uint64_t connection)
 {
 	struct sim_link *l = of_pilot(w, pilot, connection);
@@ -218,7 +218,7 @@ static void flow(struct sim_world *w, struct sim_link *l, enum sim_direction d)
 {
 	const struct sim_coordinator *c = &w->coordinators[l->coordinator];
 	while (l->used && l->first[d] && w->now >= l->first[d]->at && !is_cut(w, l)) {
-		/* A stopped coordinator reads nothing; a stopped pilot has a queue of its own. */
+		/* A stopped coordinator reads nothing; a stopped pilot has its own queue. */
 		if (d == TO_COORDINATOR && c->alive && w->now < c->paused_until)
 			return;
 		struct sim_message *m = l->first[d];

@@ -43,7 +43,7 @@ static void begin_job(struct sim_world *w, int pilot, struct attempt_id id)
 			w->journal[i].kind != WRITE_START)
 			sim_fail(w, "job %llu attempt %u begins although it has an end", (unsigned long long)id.job,
 				id.attempt);
-	/* Some are over at once, many outlast two leases. */
+	/* Some end at once, many outlast two leases. */
 	uint64_t lasts = sim_chance(w, 4) ? sim_seconds(w, 1, 8) : sim_seconds(w, 20, 200);
 	*a = (struct sim_attempt){.begun = true,
 		.alive = true,
@@ -65,7 +65,7 @@ static void exit_job(struct sim_world *w, struct attempt_id id, enum attempt_out
 	a->near_term = p->term || a->stopped;
 	a->exited_at = w->now;
 	bool ok = !signal && (actual != OUTCOME_FAILED);
-	/* What its keeper sees: exit 0 is completed, whatever the reason. */
+	/* The keeper's view: exit code 0 is completed, whatever the reason. */
 	enum attempt_outcome seen = ok ? OUTCOME_COMPLETED : OUTCOME_FAILED;
 	if (ours)
 		seen = a->mode == CANCEL_INTERRUPT ? OUTCOME_INTERRUPTED : OUTCOME_CANCELLED;
@@ -86,7 +86,7 @@ static void exit_job(struct sim_world *w, struct attempt_id id, enum attempt_out
 static void job_step(struct sim_world *w, struct attempt_id id, struct sim_attempt *a)
 {
 	if (a->told_by_slurm && w->now >= a->term_at) {
-		/* Told by Slurm itself, before the pilot knows of it: not our signal. */
+		/* Slurm sent the signal directly, before the pilot knew of it: not our signal. */
 		a->told_by_slurm = false;
 		if (a->handles_term || sim_chance(w, 2))
 			exit_job(w, id, OUTCOME_INTERRUPTED, a->handles_term ? 0 : 15, false);
@@ -117,7 +117,8 @@ static void stop_job(struct sim_world *w, struct attempt_id id, enum cancel_mode
 
 /* ---- Actions --------------------------------------------------------------------------- */
 
-/* It ended so shortly before that the pilot cannot know whether that was the reason; or while the pilot was stopped. */
+/* The attempt ended so recently that the pilot cannot know whether its own end was the cause; or while the pilot was
+ * stopped. */
 static bool is_recent(const struct sim_world *w, int pilot, const struct sim_attempt *a)
 {
 	const struct sim_pilot *p = &w->pilots[pilot];
@@ -266,7 +267,7 @@ void sim_pilot_kill(struct sim_world *w, int pilot, bool power)
 				a->actual = OUTCOME_INTERRUPTED;
 			}
 		}
-	/* What was written and not synced is lost with the node, and perhaps without it. */
+	/* Unsynced lines are lost with the node, and maybe without it. */
 	while (p->num_outbox && !p->outbox[p->num_outbox - 1].synced && (power || sim_chance(w, 2)))
 		p->num_outbox--;
 	if (!power)
@@ -277,7 +278,7 @@ void sim_pilot_kill(struct sim_world *w, int pilot, bool power)
 				w->links[i].open[TO_PILOT] = false;
 }
 
-/* scancel, preemption or the walltime: the jobs may be told a moment before the pilot is. */
+/* scancel, preemption or the walltime: the jobs may be signaled a moment before the pilot is. */
 void sim_pilot_term(struct sim_world *w, int pilot)
 {
 	struct sim_pilot *p = &w->pilots[pilot];

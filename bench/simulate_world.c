@@ -254,7 +254,7 @@ static void begin(struct world *w, const struct scheduler_start *start)
 	world_apply(w);
 }
 
-/* As runner_place(): each start announces a claim, and looks again whether there is room. */
+/* Like runner_place(): each start announces a claim, then checks again whether the memory suffices. */
 static bool claim_fails(struct world *w, const struct scheduler_start *start)
 {
 	if (w->plain || w->calm || start->num_gpus == 0 || !world_chance(w, 30))

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A queue on eight nodes with eight GPUs each beside one `gpuq run` and beside steps of srun, in one run. Root only.
+"""Compares a queue on eight nodes with eight GPUs each with one `gpuq run` and with srun steps, in one run. Root only.
 
     GD_BUILD=BUILD bench/slurm.py [--jobs N] [--rounds N] [--json]
 
-Nodes, network and Slurm are those of the tests (tests/slurm/datacenter.py): all on this machine, which the two sides share with the jobs.
+Nodes, network and Slurm are those of the tests (tests/slurm/datacenter.py): all on this machine,
+which the two sides share with the jobs.
 """
 import argparse
 import json
@@ -23,7 +24,7 @@ import processes  # noqa: E402
 import traces  # noqa: E402
 
 LIMIT = 600
-STEPS = 128  # of srun
+STEPS = 128  # srun steps
 WATCHED_S = 20
 GOALS = {"of one machine": ("at least", 0.7), "of srun steps": ("at least", 15), "successor, of one machine": ("at most", 3),
          "CPU of an idle coordinator, %": ("at most", 2)}
@@ -58,7 +59,8 @@ class Bench:
         return traces.read_journal(self.center.real / directory.name / "jobs.jsonl")
 
     def on_nodes(self, directory):
-        """Seconds from the first start of a job to the last end: pilots that wait in Slurm's queue are not part of it."""
+        """Seconds from the first start of a job to the last end: time that pilots wait in Slurm's
+        queue is not included."""
         process = self.start_coordinator(directory)
         assert process.wait(LIMIT) == 0, directory
         return span(self.events(directory))
@@ -111,7 +113,7 @@ def srun_steps(bench):
 
 
 def gaps(directory):
-    """Milliseconds from the last instruction of a job to the first of the next one on the same GPU: the median."""
+    """Median milliseconds from the last instruction of a job to the first of the next one on the same GPU."""
     found, last = [], {}
     for trace in traces.read_traces(directory):
         for gpu in trace.gpus:
@@ -135,13 +137,13 @@ def successor(bench, jobs=384, ms=1500):
 
 
 def idle_cpu(bench, jobs):
-    """Percent of a core: 64 pilots whose jobs go on, and so many jobs that wait."""
+    """Percent of a core, with 64 pilots whose jobs keep running and this many waiting jobs."""
     directory = bench.queue()
     bench.add_numbered(directory, jobs, "sleep", "1{n}00")
     process = bench.start_coordinator(directory, gpus=1, nodes=64)
     journal = bench.center.real / directory.name / "jobs.jsonl"
     processes.until(lambda: journal.read_bytes().count(b'"event":"start"') == 64, LIMIT, lambda: f"64 pilots: {bench.center.squeue()}")
-    # Slurm's listing and the first minute are over.
+    # Slurm's listing and the first minute have passed.
     time.sleep(5)
     before, begin = cpu_s(process.pid), time.monotonic()
     time.sleep(WATCHED_S)

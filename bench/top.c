@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How long gpuq top takes for a screen when a job has changed among many; one JSON object. */
+/* How long gpuq top takes to draw a screen after one of many jobs has changed. Prints one JSON object. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ static int by_value(const void *a, const void *b)
 static int put(struct view_model *m, uint64_t id, enum view_job_state state)
 {
 	static const int gpus[] = {0, 1, 2, 3, 4, 5, 6, 7};
-	static int64_t changes; /* what is put as it was is no change */
+	static int64_t changes; /* each change must differ from the last */
 	char command[64];
 	struct view_attempt a = {.start_ms = (int64_t)id * 1000,
 		.end_ms = (int64_t)id * 1000 + 500,
@@ -38,7 +38,7 @@ static int put(struct view_model *m, uint64_t id, enum view_job_state state)
 	return view_put_job(m, &j);
 }
 
-/* Milliseconds: the slowest of nine in ten. */
+/* Milliseconds: the 90th percentile. */
 static double measure(struct view_model *m, enum view_order order, const char *filter, uint64_t jobs)
 {
 	struct top t;

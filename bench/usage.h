@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a run took: time on the clock, time on the processors, context switches. */
+/* The cost of a run: wall clock time, processor time, context switches. */
 #ifndef BENCH_USAGE_H
 #define BENCH_USAGE_H
 
@@ -8,12 +8,12 @@
 struct usage {
 	double wall_ns;
 	double cpu_ns;   /* of this process and of its children */
-	double switches; /* of the same, voluntary or not */
+	double switches; /* likewise, voluntary and involuntary */
 };
 
 /*
- * The totals so far. Children count from the moment they have been waited for,
- * with everything that they had waited for themselves: measure whole runs.
+ * The totals so far. Children count only after they have been waited for, including their own waited-for children, so
+ * measure whole runs.
  */
 struct usage usage_now(void);
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""gpuq report and gpuq top with 100,000 jobs in the journal.
+"""Measures gpuq report and gpuq top with 100,000 jobs in the journal.
 
     bench/views.py BUILD [--jobs N] [--json]
 
-The report beside `gpuq status` of the same journal; the screen of top when one job has changed.
+Compares the report with `gpuq status` of the same journal, and measures the screen of top after one job has changed.
 """
 import argparse
 import json

@@ -4,9 +4,9 @@
 
     bench/web.py GPUQ [--jobs 100000] [--viewers 10] [--seconds 8] [--json]
 
-The first usable page beside what reading the journal takes `gpuq status`; then a
-job is added some times a second, and it is measured how long it takes to each of
-the pages, and what processor time that costs.
+Compares the time to the first usable page with the time `gpuq status` takes to read the journal.
+Then adds a job several times a second, and measures how long each page takes to show it and how
+much processor time that costs.
 """
 import argparse
 import http.client
@@ -24,7 +24,7 @@ from sealed_lines import sealed_lines
 
 
 def write_journal(path, jobs, build):
-    """Most are over, some wait: as after some weeks."""
+    """Most jobs have ended, some wait, as after a few weeks."""
     begin = time.time() - jobs * 0.05
 
     def stamp(seconds):
@@ -43,7 +43,7 @@ def write_journal(path, jobs, build):
 
 
 class Viewer(threading.Thread):
-    """A page that is open: when it learned of how many jobs."""
+    """An open page; records when it learned of how many jobs."""
 
     def __init__(self, port, token):
         super().__init__(daemon=True)
@@ -80,7 +80,7 @@ def measure(gpuq, options):
         def gpuq_run(*words):
             return subprocess.run([gpuq, *words], cwd=directory, env=environment, check=True, stdout=subprocess.PIPE)
 
-        gpuq_run("add", "--no-start", "true")  # makes the counters
+        gpuq_run("add", "--no-start", "true")  # creates the counters
         begin = time.monotonic()
         gpuq_run("status")
         status = time.monotonic() - begin
