@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* FILE.archive next to a journal: the lines of finished jobs that prune has taken out of it. */
+/* FILE.archive next to a journal: the lines of finished jobs that prune has removed from it. */
 #ifndef QUEUE_JOURNAL_ARCHIVE_H
 #define QUEUE_JOURNAL_ARCHIVE_H
 
@@ -7,9 +7,8 @@
 #include "queue/journal/jobs.h"
 
 /*
- * Reads the whole archive into `ret`, to be released with jobs_finish(). A missing
- * archive has no jobs. A job that is missing from a journal in which it once was is
- * in the archive: prune syncs the archive before it puts the new journal in place.
+ * Reads the whole archive into `ret`; release with jobs_finish(). A missing archive has no jobs. A job that was in the
+ * journal and no longer is, is in the archive: prune syncs the archive before it replaces the journal.
  */
 int archive_read(const char *journal_path, struct jobs *ret, struct gd_error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What jobs need, kept in a folder beside the journal: a file for each distinct content, named by its hash, readable by
- * the owner alone. A file that is there is complete.
+ * Contents that jobs need, in a folder next to the journal: a file for each distinct content, named by its hash,
+ * readable only by the owner. An existing file is always complete.
  */
 #ifndef QUEUE_JOURNAL_CONTENT_STORE_H
 #define QUEUE_JOURNAL_CONTENT_STORE_H
@@ -10,19 +10,19 @@
 
 #include "base/hash.h"
 
-/* Folders in the journal's folder. */
+/* Subfolders of the journal's folder. */
 #define STORE_ENVIRONMENTS "env"
 #define STORE_SCRIPTS      "scripts"
 
 void content_store_name(const void *data, size_t size, char ret_name[HASH_TEXT]);
 
-/* Keeps it, synced, and tells its name. dir_fd: of the journal's folder. -EEXIST: the file of this name has another
- * content, which stays. */
+/* Stores and syncs a content and returns its name. dir_fd: the journal's folder. -EEXIST: the file of this name has
+ * another content and is kept. */
 int content_store_save(int dir_fd, const char *folder, const void *data, size_t size, char ret_name[HASH_TEXT]);
 
 /*
- * Removes what no name in `used` (sorted by strcmp()) speaks of and nobody has saved for a while. Only under the
- * append lock: who has saved one before it asks for the lock finds it there, however long it waits.
+ * Removes files that are not in `used` (sorted by strcmp()) and were not saved recently. Only under the append lock. A
+ * process that saves a content before it waits for the lock finds it afterwards, however long it waits.
  */
 void content_store_sweep(int dir_fd, const char *folder, const char *const *used, size_t count);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Journals of the first gpu_dispatch, the Python original: one line per job, without events. Such a file is converted
- * when it is first locked, and kept under the name FILE.original.
+ * when it is first locked; the original is kept as FILE.original.
  */
 #ifndef QUEUE_JOURNAL_CONVERT_H
 #define QUEUE_JOURNAL_CONVERT_H
 
 #include "queue/journal/journal_private.h"
 
-/* Under the lock. c: NULL, or the counters that were found. */
+/* Under the lock. c: the counters, or NULL if there are none. */
 int convert_original(struct journal *j, const struct journal_counters *c, struct gd_error *err);
 
 #endif

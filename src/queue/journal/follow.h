@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The state of a queue, read from its journal, and kept up to date by who only looks on. */
+/* The state of a queue, read from its journal and kept up to date by a reader. */
 #ifndef QUEUE_JOURNAL_FOLLOW_H
 #define QUEUE_JOURNAL_FOLLOW_H
 
@@ -12,47 +12,47 @@ struct follow {
 	struct jobs jobs;
 	struct journal_reader reader;
 	int watch_fd;     /* -1: none, or not asked for */
-	int dir_fd;       /* of the journal's folder; -1: there is none */
-	bool reset;       /* since the update before the last: pointers to jobs of before are gone */
-	bool reset_early; /* by follow_is_lost(): the next update reports it */
+	int dir_fd;       /* the journal's folder; -1: there is none */
+	bool reset;       /* the last update began again: earlier pointers to jobs are invalid */
+	bool reset_early; /* reset by follow_is_lost(): the next update reports it */
 };
 
-/* Reads all there is. Makes no file and needs no right to write. -ENOENT where there is no journal. */
+/* Reads the whole journal. Creates no files and needs no write access. -ENOENT if there is no journal. */
 int follow_open(const char *path, bool watch, struct follow *ret, struct gd_error *err);
 /*
- * The same for a program that acts on what it reads: only a file in the journal's directory that passes the check of
- * journal_open() is read. Close it before the journal.
+ * The same for a program that acts on what it reads: reads only a file in the journal's directory that passes the
+ * checks of journal_open(). Close it before the journal.
  */
 int follow_open_journal(struct journal *j, struct follow *ret, struct gd_error *err);
 void follow_close(struct follow *f);
 /*
- * For a program on whose answer somebody acts: 0 if no other user can change the journal or put another file in its
- * place. From then on no file is read that others can change (-EPERM). Otherwise -EPERM, and nothing has changed.
+ * For a program whose output users act on: 0 if no other user can change or replace the journal. From then on, files
+ * that other users can change are refused (-EPERM). Otherwise returns -EPERM and changes nothing.
  */
 int follow_insist_on_trust(struct follow *f, struct gd_error *err);
 
-/* Reads what is new. */
+/* Reads the new lines. */
 int follow_update(struct follow *f, struct gd_error *err);
-/* Waits until something may be new, a second at most, or until one of the signals that the caller handles. */
+/* Waits up to a second until the journal may have changed, or until a signal that the caller handles. */
 void follow_wait(struct follow *f);
-/* The same, waiting at most so long. */
+/* The same, for at most ms. */
 void follow_wait_at_most(struct follow *f, int ms);
 /* The same for several queues. */
 void follow_wait_any(struct follow *fs, size_t count);
 
 /*
- * Whether a running job's keeper is gone although its end is not written: then
- * the next runner will write that it failed. Certain; reads the journal once more.
+ * Whether the keeper of a running job is gone without having recorded the end: the next runner will record a failure.
+ * Reads the journal once more to be certain.
  */
 bool follow_is_lost(struct follow *f, uint64_t id);
 
 /*
- * Whether a lease waits although its `gpuq exec` is gone: then the next runner will cancel it. If the last lines were
- * not read, it may have run in the meantime.
+ * Whether a lease waits although its `gpuq exec` is gone: the next runner will cancel it. If the last lines were not
+ * read, it may have run meanwhile.
  */
 bool follow_lease_is_left(const struct follow *f, const struct job *job);
 
-/* Who runs this queue: a PID, 0 nobody, -1 somebody without a number here. */
+/* The PID of the runner; 0 if no runner is active, -1 if the runner has no PID here. */
 pid_t follow_runner(const struct follow *f);
 
 #endif

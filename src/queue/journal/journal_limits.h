@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a reader takes from a journal. Everybody may be shown a journal, so another user can have made it: a few blocks
- * on his disk must not cost the reader's memory or hours.
+ * Limits for reading a journal. A user may read a journal that another user has made: a few blocks on disk must not
+ * cost the reader all memory or hours of time.
  *
- * Holes are limited in all journals. A journal that other users can have written is limited in size, in the length of
- * its lines, in the processor time that reading it takes, and in what is sorted; GPUQ_TRUST turns this off.
+ * Holes are limited in all journals. A journal that other users may have written is limited in size, line length,
+ * processor time to read it, and number of lines to sort; GPUQ_TRUST turns these limits off.
  */
 #ifndef QUEUE_JOURNAL_JOURNAL_LIMITS_H
 #define QUEUE_JOURNAL_JOURNAL_LIMITS_H
@@ -25,13 +25,13 @@
 #define JOURNAL_MAX_FOREIGN_CPU_NS     (UINT64_C(20) * 1000000000)
 
 struct journal_limits {
-	bool foreign;        /* other users can have written the file */
-	char objection[128]; /* how: "belongs to another user" */
+	bool foreign;        /* other users may have written the file */
+	char objection[128]; /* the reason: "belongs to another user" */
 	size_t max_line_bytes;
 	uint64_t max_cpu_ns;
-	uint64_t end_cpu_ns; /* on the clock of the thread */
-	unsigned lines;      /* since the last look at the clock */
-	off_t looked_at;     /* holes below are counted */
+	uint64_t end_cpu_ns; /* on the CPU clock of the thread */
+	unsigned lines;      /* lines since the clock was last read */
+	off_t looked_at;     /* holes below this offset have been counted */
 	off_t hole_bytes;
 };
 
@@ -44,7 +44,7 @@ int journal_limits_look(struct journal_limits *l, int fd, const char *path, off_
 /* Before each line: 0, or -ETIME if the processor time is used up. */
 int journal_limits_line(struct journal_limits *l, const char *path, struct gd_error *err);
 
-/* -EFBIG, and says "reading journal 'PATH': it belongs to another user and WORDS". */
+/* Returns -EFBIG with the message "reading journal 'PATH': it belongs to another user and WORDS". */
 int journal_limits_refuse(const struct journal_limits *l, const char *path, const char *words, struct gd_error *err);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the journal share. Only journal.c, journal_*.c, damage.c, draft.c and
+ * Shared by the source files of the journal. Only journal.c, journal_*.c, damage.c, draft.c and
  * convert.c include this.
  *
- * After journal_open_file() and journal_open_folder(), also where they replace descriptors, `fd`, `dev` and `ino`
+ * After journal_open_file() and journal_open_folder(), even if they replace descriptors, `fd`, `dev` and `ino`
  * belong to one file, and `dir_fd` and `lock_fd` to one folder.
  */
 #ifndef QUEUE_JOURNAL_JOURNAL_PRIVATE_H
@@ -11,15 +11,14 @@
 
 #include "queue/journal/journal.h"
 
-/* Whether the directory that the journal was in does not exist any more. */
+/* Whether the directory of the journal no longer exists. */
 bool journal_parent_is_removed(const struct journal *j);
-/* Opens the file of the journal's name, in place of the one that is open; creates it if it is missing. Sets
- * `recognized`. */
+/* Opens the file with the journal's name, replacing the open one; creates it if it is missing. Sets `recognized`. */
 int journal_open_file(struct journal *j, struct gd_error *err);
 /* The same for the folder FILE.d and its append lock. */
 int journal_open_folder(struct journal *j, struct gd_error *err);
 
-/* The line in append.lock: for which file and size it was written (tail: a hash of the last bytes), and the counters.
+/* The line in append.lock: the file and size it was written for (tail: a hash of the last bytes), and the counters.
  */
 struct journal_counters {
 	char queue[JOURNAL_QUEUE_ROOM];
@@ -28,46 +27,46 @@ struct journal_counters {
 };
 
 /*
- * Whether the file of this size begins as a journal does: it is empty, or its first line is the one that every journal
- * begins with, maybe torn, or a job of the first gpu_dispatch (JOURNAL_ORIGINAL). The archive of a journal is not a
- * journal. 0: it does not; -EPROTONOSUPPORT: a journal of version 1.
+ * Whether the file of this size begins like a journal: it is empty, or its first line is the header of a journal,
+ * perhaps torn, or a job of the first gpu_dispatch (JOURNAL_ORIGINAL). The archive of a journal is not a journal. 0: it
+ * does not; -EPROTONOSUPPORT: a journal of version 1.
  */
 int journal_recognize(int fd, off_t size);
 #define JOURNAL_ORIGINAL 2
-/* Returns -EPROTONOSUPPORT and says that version 1 is not read. */
+/* Returns -EPROTONOSUPPORT with the message that version 1 is not supported. */
 int journal_refuse_version(const struct journal *j, struct gd_error *err);
-/* Whether a file with a folder is what a power cut left of a journal that was never synced: below a page of zeros. */
+/* Whether a file with a folder is the rest of a never synced journal after a power cut: less than a page of zeros. */
 bool journal_recognize_zeros(int fd, off_t size);
-/* Whether it begins with any record, maybe torn, as an archive does. */
+/* Whether it begins with any record, perhaps torn, like an archive. */
 bool journal_recognize_archive(int fd, off_t size);
 /* Whether there is an intact line of ours near its beginning. */
 bool journal_has_seal(int fd);
-/* Returns -EINVAL and says that the file is not a journal. */
+/* Returns -EINVAL with the message that the file is not a journal. */
 int journal_refuse_unrecognized(const struct journal *j, struct gd_error *err);
 
 /* Whether the sealed first line has this queue id: 1, 0, or -ENODATA if there is no such line. */
 int journal_compare_queue(int fd, const char *queue);
-/* Returns -EPERM and says that the folder belongs to another journal. */
+/* Returns -EPERM with the message that the folder belongs to another journal. */
 int journal_refuse_folder(const struct journal *j, struct gd_error *err);
 
 /* False if there is no such line, or its checksum is wrong. */
 bool journal_counters_read(int lock_fd, struct journal_counters *ret);
 int journal_counters_store(int lock_fd, const struct journal_counters *counters);
-/* Writes those of `j`, which are not dirty afterwards. */
+/* Writes the counters of `j` and clears `dirty`. */
 int journal_counters_write(struct journal *j);
 /*
- * Whether the journal, which has `size` bytes, is the file that the counters were written for, up to their size. An
- * inode number alone does not tell: a later file may have the same.
+ * Whether the journal, which has `size` bytes, is the file that the counters were written for, up to their size. The
+ * inode number alone is not enough: a later file may have the same.
  */
 bool journal_counters_match(const struct journal *j, const struct journal_counters *c, off_t size);
 /* The hash of the last bytes before `end`. */
 uint64_t journal_tail(const struct journal *j, off_t end);
-/* The same for the end of what was written; 0: too short, ask the file. */
+/* The same for bytes that were just written; 0 if they are too short: use journal_tail(). */
 uint64_t journal_tail_of(const char *bytes, size_t size);
-/* This machine, its host as it is written into the counters: one word. */
+/* This machine, with its host name as in the counters: one word. */
 int journal_machine(struct machine *ret);
-/* Whether `here`, of journal_machine(), was restarted since the counters were written. On another host nobody knows:
- * false. */
+/* Whether `here`, from journal_machine(), was restarted since the counters were written. False on another host, where
+ * this is unknown. */
 bool journal_counters_rebooted(const struct journal_counters *c, const struct machine *here);
 
 /*
@@ -77,10 +76,10 @@ bool journal_counters_rebooted(const struct journal_counters *c, const struct ma
  */
 int journal_recover(struct journal *j, off_t size, const struct journal_counters *c, struct gd_error *err);
 
-/* Makes the open file, a whole journal that was renamed to the path under the lock, the journal's. */
+/* Makes the open file, a complete journal that was renamed to the path under the lock, the file of the journal. */
 int journal_take_file(struct journal *j, int *fd, struct gd_error *err);
 int journal_sync_directory(const struct journal *j);
-/* Under the lock: raises synced_n, if the counters are those of this generation. */
+/* Under the lock: raises synced_n if the counters belong to this generation. */
 int journal_counters_note(int lock_fd, const char *queue, uint64_t generation, uint64_t n);
 
 #endif

@@ -26,7 +26,7 @@ int number_set_add(struct number_set *s, uint64_t first, uint64_t last);
 /* Splitting a range may need memory: 0 or -ENOMEM. */
 int number_set_remove(struct number_set *s, uint64_t first, uint64_t last);
 bool number_set_has(const struct number_set *s, uint64_t n);
-/* How many numbers there are in all ranges. */
+/* The total number of elements in all ranges. */
 uint64_t number_set_size(const struct number_set *s);
 
 #endif

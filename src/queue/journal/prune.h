@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Taking finished jobs out of a journal, into FILE.archive beside it.
+ * Moving finished jobs from a journal to FILE.archive next to it.
  *
- * Under the append lock a new file is written with all other lines, synced and
- * put in the journal's place; whoever follows reads the old one to its end and
- * then begins the new one. Lines of commands files whose jobs are taken out are
- * remembered in `seen` lines. What a job that stays waits for, or waited for, stays.
+ * Under the append lock, a new file with all other lines is written and synced and replaces the journal. Readers finish
+ * the old file and then begin with the new one. Lines of commands files whose jobs are pruned are recorded in `seen`
+ * lines. Jobs that a remaining job waits for, or waited for, stay.
  */
 #ifndef QUEUE_JOURNAL_PRUNE_H
 #define QUEUE_JOURNAL_PRUNE_H
@@ -15,21 +14,21 @@
 #include "queue/journal/numbers.h"
 
 struct prune_choice {
-	int64_t before_ms;             /* jobs that ended at this time or before */
-	const struct number_set *only; /* NULL: all of them; else only the jobs with these ids */
+	int64_t before_ms;             /* prune jobs that ended at this time or before */
+	const struct number_set *only; /* only jobs with these ids; NULL: all */
 };
 
-/* Which jobs prune() takes out: drop[i] is about js->by_id[i]. Returns how many. */
+/* Chooses the jobs that prune() removes: drop[i] is for js->by_id[i]. Returns their number. */
 uint64_t prune_choose(const struct jobs *js, const struct prune_choice *choice, bool *drop);
 
-/* A worktree of git that was made for jobs, all of which were pruned. */
+/* A git worktree created for jobs that were all pruned. */
 struct pruned_tree {
 	char *path, *commit;
 };
 
 struct prune_result {
 	uint64_t pruned, kept;
-	struct number_set ids; /* of the pruned jobs */
+	struct number_set ids; /* ids of the pruned jobs */
 	struct pruned_tree *trees;
 	size_t num_trees;
 };

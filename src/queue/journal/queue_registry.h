@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The queues that this user has used on this machine: a directory of symbolic links to their journals, `queues` in the
- * user's state directory for this host (base/state_dir.h). A link is named like the queue in claims: the hash of the
- * journal's path. Adding one is a single call, and needs no lock.
+ * user's state directory for this host (base/state_dir.h). A link has the same name as the queue in claims: the hash of
+ * the journal's path. Adding one is a single system call and needs no lock.
  *
  * The registry only helps to find queues. Queues work without it.
  */
@@ -12,17 +12,17 @@
 #include <stddef.h>
 
 struct queue_registry {
-	char **paths; /* of journals, absolute, ascending */
+	char **paths; /* paths of journals, absolute, sorted */
 	size_t count, capacity;
 };
 
 /* Adds the queue. `path` is absolute and resolved, see journal_resolve(). */
 int queue_registry_add(const char *path);
 
-/* The path of the queue with this hash, to be freed; -ENOENT. */
+/* The path of the queue with this hash, or -ENOENT. Release with free(). */
 int queue_registry_find(const char *hash, char **ret);
 
-/* All of them. Removes those whose journal is gone. Start from {0}; none is no error. */
+/* Lists all queues. Removes those whose journal is gone. Start from {0}; an empty list is not an error. */
 int queue_registry_list(struct queue_registry *r);
 /* Also lists a queue that is not registered. */
 int queue_registry_include(struct queue_registry *r, const char *path);

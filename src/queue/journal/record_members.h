@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The members that lines of a journal may have, and which field of a record each one fills. */
+/* The members that lines of a journal may have, and the field of a record for each. */
 #ifndef QUEUE_JOURNAL_RECORD_MEMBERS_H
 #define QUEUE_JOURNAL_RECORD_MEMBERS_H
 
@@ -8,9 +8,9 @@
 enum record_member_kind {
 	MEMBER_STRING,
 	MEMBER_INT,   /* int64_t */
-	MEMBER_MB,    /* the same; fits in bytes, too */
+	MEMBER_MB,    /* int64_t that also fits when converted to bytes */
 	MEMBER_SMALL, /* 32 bits, not negative */
-	MEMBER_ID,    /* one out of range would leave no id for the next job */
+	MEMBER_ID,    /* an id; out of range, it would leave no id for the next job */
 	MEMBER_SECONDS,
 	MEMBER_TIME,
 	MEMBER_EVENT,
@@ -21,7 +21,7 @@ enum record_member_kind {
 };
 
 struct record_member {
-	char quoted[20];    /* "key": as we write it, which most lines have */
+	char quoted[20];    /* "key": as we write it and as most lines have it */
 	unsigned char size; /* of the key */
 	unsigned char kind;
 	unsigned short offset;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of records share. */
+/* Shared by the source files of records. */
 #ifndef QUEUE_JOURNAL_RECORD_PRIVATE_H
 #define QUEUE_JOURNAL_RECORD_PRIVATE_H
 
@@ -12,7 +12,7 @@
 
 extern const char *const record_event_names[RECORD_NUM_EVENT_NAMES];
 
-/* The event that a string without escapes names; EVENT_UNKNOWN: it is none of ours. Not for an empty string. */
+/* The event with this name, a string without escapes; EVENT_UNKNOWN if there is none. Not for an empty string. */
 enum event record_event_parse(const struct json_value *v);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How the value of a member is read: record_value.c reads every form, what is in line here serves the frequent ones. */
+/* Reads the value of a member: record_value.c reads every form, the inline functions here the frequent ones. */
 #ifndef QUEUE_JOURNAL_RECORD_VALUE_H
 #define QUEUE_JOURNAL_RECORD_VALUE_H
 
@@ -10,7 +10,7 @@
 
 enum { RECORD_TIME_MINUTE = 17, RECORD_TIME_SIZE = 24 };
 
-/* The last time that was read as we write it: the minute of the next one is mostly the same. */
+/* The last time read in our own format: the next one is mostly in the same minute. */
 struct record_minute {
 	char text[RECORD_TIME_MINUTE];
 	int64_t ms;
@@ -50,7 +50,7 @@ static inline int record_put_int(struct record *r, const struct record_member *m
 	return 0;
 }
 
-/* Puts a value of any form into its field: 0 or -EBADMSG. */
+/* Stores a value of any form in its field: 0 or -EBADMSG. */
 int record_read_value(struct record *r, const struct record_member *m, const struct json_value *v);
 
 #endif

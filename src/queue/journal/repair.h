@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Repairing a damaged journal: a clean copy takes its place, as a new generation, next to runners that work.
+ * Repairing a damaged journal: a clean copy replaces it as a new generation, while runners may be active.
  *
- * The copy has all lines that are intact, in the order of their numbers, and an `unknown` line for each job of which
- * a record was lost and that is not over. If the `add` of jobs was lost, or a line `seen` may have been, it also has
- * `lost` lines: new lines of commands files are added as held from then on, because they may be those of jobs that
- * ran. The damaged file is kept.
+ * The copy has all intact lines, in the order of their numbers, and an `unknown` line for each unfinished job that lost
+ * a record. If the `add` of jobs was lost, or a `seen` line may have been, it also has `lost` lines: from then on, new
+ * lines of commands files are added as held, because their jobs may have run already. The damaged file is kept.
  */
 #ifndef QUEUE_JOURNAL_REPAIR_H
 #define QUEUE_JOURNAL_REPAIR_H
@@ -14,7 +13,7 @@
 #include "queue/journal/journal.h"
 
 struct repair_result {
-	bool repaired;  /* false: there was nothing to do */
+	bool repaired;  /* false: nothing to do */
 	char kept[300]; /* the name of the damaged file, in the journal's directory */
 };
 

@@ -19,12 +19,12 @@
 void seal_append(struct text *t, const char *line, size_t size, uint64_t n);
 
 /*
- * Checks the seal of a line without its newline: 0, its number, and the size of the object without the seal and
- * without the closing brace; -EBADMSG if the line is damaged.
+ * Checks the seal of a line without its newline. Returns 0, its number, and the size of the object without seal and
+ * closing brace; -EBADMSG if the line is damaged.
  */
 int seal_check(const char *line, size_t size, uint64_t *ret_n, size_t *ret_body);
 
-/* Whether a line ends as if it had a seal, right or wrong. */
+/* Whether a line ends in a seal, correct or not. */
 bool seal_is_there(const char *line, size_t size);
 
 #endif
