@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Claims name the root process of their jobs. PIDs of other users are ignored: they could be ours. */
+/* The root process of the claim's job. It must belong to the claim's owner: otherwise it could be one of ours. */
 static pid_t root_of(const struct claim_other *c)
 {
 	char path[32];

@@ -9,7 +9,7 @@
  * over our own running jobs and the claims of others. If the driver does not report the memory of each
  * process (containers, WSL, MIG):
  *
- *     free = min(the driver's free memory, total − Σ promised − what other users had
+ *     free = min(the driver's free memory, total − Σ promised − what other processes used
  *            when none of these jobs ran there)
  *
  * Pure: it reads no file and queries no driver. GPUs are identified by their position in the array of

@@ -121,9 +121,9 @@ bool placement_is_possible(const struct ledger *l, const struct placement_need *
 
 /*
  * Reserves GPUs for a job for which placement_choose() returned -EAGAIN: first those where it fits,
- * then those already reserved for it, then those where the least has to end. GPUs that only other
- * users can free are not reserved; if too few remain, nothing is reserved and `active` stays false. 0
- * or -ENOMEM.
+ * then those already reserved for it, then those where the least has to end. GPUs that only other queues or
+ * processes can free are not reserved; if too few remain, nothing is reserved and `active` stays
+ * false. 0 or -ENOMEM.
  */
 int placement_reserve(
 	struct placement_reservation *r, const struct ledger *l, uint64_t job, const struct placement_need *need);
