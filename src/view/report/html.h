@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Text from elsewhere (commands, names, reasons) in a page: it is shown, never
- * understood. What would end an element or an attribute is an entity, what a terminal
- * must not see (control characters, direction marks, bytes that are not UTF-8) is an escape.
- * The result is good HTML and good XML.
+ * Foreign text (commands, names, reasons) in a page: it is shown, never interpreted. Characters that would end an
+ * element or an attribute become entities; control characters, direction marks and bytes that are not UTF-8 become
+ * escapes. The result is valid HTML and XML.
  */
 #ifndef VIEW_REPORT_HTML_H
 #define VIEW_REPORT_HTML_H

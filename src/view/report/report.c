@@ -11,7 +11,7 @@
 #include "view/report/html.h"
 #include "view/report/report_parts.h"
 
-#define MAX_FAILED  200 /* that are listed one by one */
+#define MAX_FAILED  200 /* listed one by one */
 #define MAX_REASONS 50
 
 static const char *duration(int64_t ms, char buf[UNITS_ROOM])
@@ -273,7 +273,7 @@ static int by_count(const void *a, const void *b)
 	return x->count != y->count ? (x->count < y->count) - (x->count > y->count) : strcmp(x->words, y->words);
 }
 
-/* Those that are seldom, when there are too many kinds, are left out of the list. */
+/* If there are too many kinds, rare reasons are left out of the list. */
 void report_put_reasons(struct text *t, const struct report_facts *f)
 {
 	struct reason reasons[MAX_REASONS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One page about a queue, or about what gpuq launch did: self-contained HTML with pictures, for the screen
- * (light and dark) and for paper. It needs no script and loads nothing.
+ * One page about a queue, or about the runs of gpuq launch: self-contained HTML with charts, for the screen (light and
+ * dark) and for print. It needs no script and loads nothing.
  */
 #ifndef VIEW_REPORT_REPORT_H
 #define VIEW_REPORT_REPORT_H
@@ -9,12 +9,12 @@
 #include "base/text.h"
 #include "view/model/model.h"
 
-/* What a model needs to be created with so that no sample is lost. */
+/* The `history` of view_model_create() that loses no sample. */
 #define REPORT_HISTORY 40000
 
-/* What a launch knows of its files; each is a job of the model, its path the command. */
+/* Facts about the files of a launch; each file is a job of the model, with its path as the command. */
 struct report_launch {
-	const double *audio_seconds; /* of job id at [id - 1]; -1: not known */
+	const double *audio_seconds; /* of job id at [id - 1]; -1: unknown */
 	size_t count;
 	double wall_seconds; /* of all runs together */
 };
@@ -23,9 +23,9 @@ struct report {
 	const struct view_model *model;
 	const char *queue; /* its journal, or the folder of a launch */
 	int64_t now_ms;
-	int64_t since_ms;                   /* 0: all there is */
+	int64_t since_ms;                   /* 0: everything */
 	const struct report_launch *launch; /* NULL: a queue */
-	const struct view_run *runs;        /* launches and maps: those that are over by start, then those that run */
+	const struct view_run *runs;        /* launches and maps: ended ones by start time, then running ones */
 	size_t num_runs;
 };
 

@@ -22,7 +22,7 @@ static struct tm local(int64_t ms)
 	return tm;
 }
 
-/* Not strftime(): the page is in English, whatever the locale is. */
+/* Not strftime(): the page is in English in every locale. */
 static const char *month(const struct tm *tm)
 {
 	static const char *const names[] = {
@@ -71,7 +71,7 @@ int report_axis_x(const struct report_axis *a, int64_t time_ms)
 		return 0;
 	if (time_ms >= a->to_ms)
 		return REPORT_WIDTH;
-	/* Of times in the range of int64_t, but spans of at most some hundred years. */
+	/* For all times of int64_t, but spans of at most a few hundred years. */
 	return (int)((double)(time_ms - a->from_ms) / (double)(a->to_ms - a->from_ms) * REPORT_WIDTH);
 }
 
@@ -94,7 +94,7 @@ void report_axis_labels(struct text *t, const struct report_axis *a)
 	text_append_string(t, "<div class=\"axis\" aria-hidden=\"true\">");
 	for (size_t i = 0; i < a->num_ticks; i++) {
 		const struct report_tick *tick = &a->ticks[i];
-		/* At the very edge there is no room for half a label. */
+		/* At the edge there is no space for half a label. */
 		if (tick->x > REPORT_WIDTH * 97 / 100)
 			continue;
 		text_appendf(t, "<span%s style=\"left:%d.%02d%%\">%s</span>", i % 2 ? " class=\"odd\"" : "",

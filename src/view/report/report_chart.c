@@ -23,12 +23,12 @@ static void open_svg(struct text *t, int pixels)
 
 /* ---- Utilization and memory --------------------------------------------------- */
 
-/* Some samples as one: means of what is known. */
+/* Several samples combined: means of the known values. */
 struct point {
 	int64_t time_ms;
 	int64_t util, memory; /* sums, or per mille of the height after points_of() */
 	int num_util, num_memory;
-	bool gap; /* nothing is known of the time before it */
+	bool gap; /* no samples in the time before it */
 };
 
 static int by_value(const void *a, const void *b)
@@ -37,7 +37,7 @@ static int by_value(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* Longer than this between two samples: nobody looked in between. */
+/* The longest time between two samples; a longer time is a gap. */
 static int64_t longest_step(const struct report_gpu *g)
 {
 	if (g->num_samples < 2)
@@ -97,7 +97,7 @@ static int64_t value_of(const struct point *p, bool memory)
 	return memory ? p->memory : p->util;
 }
 
-/* Begins anew after a gap; an area goes down to the ground at both ends of each piece. */
+/* Starts a new piece after a gap; an area goes down to the baseline at both ends of each piece. */
 static void line(
 	struct text *t, const struct point *points, size_t n, const struct report_axis *a, bool memory, bool area)
 {
@@ -174,7 +174,7 @@ struct bar {
 	size_t sum;
 };
 
-/* A round number that is not below. */
+/* The next round number that is not smaller. */
 static size_t round_up(size_t n)
 {
 	static const size_t round[] = {10, 12, 15, 20, 25, 30, 40, 50, 60, 80};
@@ -231,7 +231,7 @@ static void draw_bars(struct text *t, const struct bar *bars, size_t n, const st
 	}
 }
 
-/* Steps are round: "5 min". */
+/* Steps are round numbers: "5 min". */
 static const char *step_words(int64_t ms, char buf[UNITS_ROOM])
 {
 	static const struct {
@@ -249,7 +249,7 @@ void report_throughput(struct text *t, const struct report_facts *f, const struc
 {
 	struct bar bars[MAX_BARS + 2] = {0};
 	char words[UNITS_ROOM];
-	/* Some ends in each, where there are few. */
+	/* If there are few ends, use fewer bars, with some ends in each. */
 	int64_t most = (int64_t)f->num_ends / 4;
 	most = most > MAX_BARS ? MAX_BARS : most < 20 ? 20 : most;
 	int64_t step = report_axis_step(a->to_ms - a->from_ms, most);
@@ -277,7 +277,7 @@ void report_throughput(struct text *t, const struct report_facts *f, const struc
 	text_append_string(t, "</div>\n");
 }
 
-/* ---- How many waited ---------------------------------------------------------------- */
+/* ---- Waiting jobs ------------------------------------------------------------------- */
 
 void report_depth_chart(struct text *t, const struct report_facts *f, const struct report_axis *a)
 {
@@ -285,7 +285,7 @@ void report_depth_chart(struct text *t, const struct report_facts *f, const stru
 	char number[UNITS_ROOM];
 	size_t top = 1, now = 0, next = 0;
 	for (int column = 0; column < COLUMNS; column++) {
-		/* The most that waited at any moment of the column. */
+		/* The most waiting jobs at any moment of the column. */
 		int64_t until = a->from_ms + (a->to_ms - a->from_ms) / COLUMNS * (column + 1);
 		if (column == COLUMNS - 1)
 			until = a->to_ms;

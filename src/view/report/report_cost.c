@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the jobs cost: the energy of those that had their GPUs alone, and the time of GPUs that did nothing for them. */
+/* The cost of the jobs: the energy of jobs that did not share their GPUs, and the time of idle GPUs under jobs. */
 #include <inttypes.h>
 #include <stdlib.h>
 

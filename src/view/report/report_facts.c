@@ -22,13 +22,13 @@ bool report_is_recent(const struct view_job *job, int64_t since_ms)
 static int64_t end_of(const struct report_facts *f, const struct view_attempt *a)
 {
 	int64_t end = a->end_ms;
-	/* A journal may have an attempt whose end nobody wrote: it lasted as long as it is known to. */
+	/* The journal may lack the end of an attempt: unless it runs, its duration counts as 0. */
 	if (end < 0)
 		end = a->state == VIEW_JOB_RUNNING ? f->now_ms : a->start_ms;
 	return end < a->start_ms ? a->start_ms : end;
 }
 
-/* Cut off at the beginning of the report. */
+/* The span of an attempt. */
 static struct report_span span_of(const struct report_facts *f, const struct view_job *j, const struct view_attempt *a)
 {
 	struct report_span s = {.start_ms = a->start_ms, .end_ms = end_of(f, a), .job = j, .attempt = a};
@@ -49,7 +49,7 @@ static int each_attempt(struct report_facts *f, const struct view_model *m, int6
 	return r;
 }
 
-/* ---- First pass: how much there is ------------------------------------------ */
+/* ---- First pass: counting --------------------------------------------------- */
 
 static int find_gpu(const struct report_facts *f, int id)
 {
@@ -92,7 +92,7 @@ static int count_attempt(struct report_facts *f, const struct view_job *j, const
 static int by_gpu(const void *a, const void *b)
 {
 	const struct report_gpu *x = a, *y = b;
-	/* Those without a GPU last. */
+	/* Jobs without a GPU come last. */
 	int last = (x->id == REPORT_NO_GPU) - (y->id == REPORT_NO_GPU);
 	return last ? last : (x->id > y->id) - (x->id < y->id);
 }
@@ -128,7 +128,7 @@ static int count(struct report_facts *f, const struct view_model *m, int64_t sin
 
 /* ---- Second pass: the spans -------------------------------------------------- */
 
-/* One more of each than there is: nothing at all is no memory. */
+/* One more of each than needed: an empty allocation could return NULL. */
 static int reserve(struct report_facts *f)
 {
 	for (size_t i = 0; i < f->num_gpus; i++) {
@@ -197,8 +197,8 @@ static int by_length(const void *a, const void *b)
 }
 
 /*
- * The first lane that is free again, or will be within what cannot be seen; the last one takes
- * what there is no lane for.
+ * Uses the first lane that is free, or will be within less than a pixel; the last lane takes the spans that fit in
+ * none.
  */
 static void assign_lanes(struct report_gpu *g, int64_t span_ms)
 {
@@ -250,7 +250,7 @@ static void order(struct report_facts *f)
 	report_cost_order(f);
 }
 
-/* ---- What the GPUs were seen to do -------------------------------------------- */
+/* ---- Samples of the GPUs ------------------------------------------------------ */
 
 static void sum_up_samples(struct report_gpu *g)
 {

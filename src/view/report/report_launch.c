@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a report tells of gpuq launch: files instead of jobs, and how fast they were for their length. */
+/* The report of gpuq launch: files instead of jobs, and their processing time relative to their length. */
 #include <inttypes.h>
 
 #include "base/cleanup.h"
@@ -9,11 +9,11 @@
 
 #define MAX_FAILED 200
 
-/* Files of some GPU, or all. Of a file that was tried or done several times the last time counts. */
+/* Files of one GPU, or all. If a file was processed several times, the last time counts. */
 struct sum {
 	size_t done, failed;
-	double audio, processing;      /* seconds; of files of which both are known */
-	double all_processing_seconds; /* of all that are done */
+	double audio, processing;      /* seconds; of files for which both are known */
+	double all_processing_seconds; /* of all files done */
 };
 
 static double audio_of(const struct report_launch *l, const struct view_job *j)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What every page begins and ends with, and how it looks. */
+/* The beginning, end and style sheet of every page. */
 #include <stdarg.h>
 #include <string.h>
 #include <time.h>
@@ -9,7 +9,7 @@
 #include "view/report/html.h"
 #include "view/report/report_parts.h"
 
-/* The colors of states come from the palette; of jobs side by side, every other one is paler. */
+/* The colors of states come from the palette; every other adjacent job is paler. */
 static const char style[] =
 	":root{color-scheme:light dark;--ground:#fff;--ink:#1f2328;--faint:#67707a;--line:#e3e7eb;--card:#f6f8fa;"
 	"--completed2:color-mix(in srgb,var(--completed) 72%,var(--ground))}\n"
@@ -90,7 +90,7 @@ void report_end(struct text *t, int64_t now_ms)
 
 #define MOST_IN_A_ROW 8
 
-/* Rows of the same length, or almost: never one tile alone in the last. */
+/* Rows of about the same length: never a single tile in the last row. */
 void report_tiles(struct text *t, const struct text *tiles)
 {
 	size_t count = 0;

@@ -9,10 +9,10 @@
 #include "view/report/html.h"
 #include "view/report/report_chart.h"
 
-/* A block with its words takes about 200 bytes. */
+/* A block with its text takes about 200 bytes. */
 #define MAX_BLOCKS 20000
 
-#define LANE_HEIGHT   22 /* of a GPU with one lane; several share */
+#define LANE_HEIGHT   22 /* of a GPU with one lane; several lanes share LANES_HEIGHT */
 #define LANES_HEIGHT  44
 #define FAILED_HEIGHT 4
 
@@ -37,7 +37,7 @@ const char *report_outcome(const char *reason, const struct view_attempt *a, cha
 	return buf;
 }
 
-/* One span, or several that are each narrower than one can see. */
+/* One span, or several that are each too narrow to be visible. */
 struct block {
 	int x, end;
 	bool narrow;
@@ -47,7 +47,7 @@ struct block {
 
 typedef void block_fn(void *context, const struct block *b);
 
-/* The blocks of a lane from left to right; how many. */
+/* Calls fn for the blocks of a lane, from left to right; returns their number. */
 static size_t each_block(
 	const struct report_gpu *g, unsigned lane, const struct report_axis *a, int pixel, block_fn *fn, void *context)
 {
@@ -76,7 +76,7 @@ static size_t each_block(
 	return count;
 }
 
-/* As fine as it can be for a page of this size. */
+/* The finest resolution that keeps the page within MAX_BLOCKS. */
 static int choose_pixel(const struct report_facts *f, const struct report_axis *a)
 {
 	for (int pixel = REPORT_PIXEL;; pixel *= 2) {
@@ -109,7 +109,7 @@ static const char *class_of(const struct block *b, size_t number)
 	case VIEW_JOB_RUNNING:
 		return "r";
 	default:
-		/* Neighbours are told apart. */
+		/* Make neighbors distinguishable. */
 		return number % 2 ? "c" : "d";
 	}
 }
@@ -144,7 +144,7 @@ static void draw_block(void *context, const struct block *b)
 {
 	struct drawing *d = context;
 	int width = b->end - b->x;
-	/* A sliver of the ground stays between neighbours that are wide enough. */
+	/* Leave a thin gap between neighbors that are wide enough. */
 	width = width < d->pixel ? d->pixel : width > 3 * REPORT_PIXEL ? width - REPORT_PIXEL / 2 : width;
 	text_appendf(d->t, "<path class=\"%s\" d=\"M%d %dh%dv%dh-%dz\"><title>", class_of(b, d->drawn++), b->x, d->y,
 		width, d->height, width);
@@ -157,7 +157,7 @@ static bool is_narrow(const struct report_axis *a, const struct report_span *s, 
 	return report_axis_x(a, s->end_ms) - report_axis_x(a, s->start_ms) < pixel;
 }
 
-/* Where something failed that is too narrow to be seen, or merged with what did not. */
+/* Marks failures that are too narrow to be visible, or merged with other spans. */
 static void draw_failed(struct text *t, const struct report_gpu *g, const struct report_axis *a, int pixel, int y)
 {
 	int begun = -1, end = -1;

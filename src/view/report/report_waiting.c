@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What waiting cost: how long jobs waited and for what, and what stood idle meanwhile. */
+/* The cost of waiting: how long jobs waited and for what, and the idle GPU time meanwhile. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ static int by_value(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* The nearest rank, so that what is told has happened. */
+/* The nearest rank, so that the result is an actual value. */
 static int64_t percentile(const int64_t *sorted, size_t count, unsigned percent)
 {
 	size_t rank = (count * percent + 99) / 100;
@@ -34,7 +34,7 @@ struct report_times report_times_of(int64_t *values, size_t count)
 	return t;
 }
 
-/* From here on one more (or less) waits, or one GPU more is busy. */
+/* From this time on, the number of waiting jobs or busy GPUs changes by this much. */
 struct change {
 	int64_t time_ms;
 	int waiting, busy;
@@ -64,8 +64,8 @@ static void add_wait(struct waiting_sweep *s, enum report_wait kind, int64_t ms)
 }
 
 /*
- * When the last of the jobs that it comes after was over; 0: it comes after none; -1: not all are. Of one that has
- * started they are, also if they failed: it may want them over only.
+ * When the last of the jobs that it depends on ended; 0: it depends on none; -1: not all have ended. For a job that has
+ * started, all have ended, even if they failed: it may only require their end.
  */
 static int64_t released_ms(const struct view_model *m, const struct view_job *j)
 {
@@ -74,7 +74,7 @@ static int64_t released_ms(const struct view_model *m, const struct view_job *j)
 		const struct view_job *before = view_find_job(m, j->after[i]);
 		const struct view_attempt *a = before ? view_job_last(before) : NULL;
 		if (!before)
-			continue; /* pruned: it was over long ago */
+			continue; /* pruned: it ended long ago */
 		if (before->state != VIEW_JOB_COMPLETED && !j->num_attempts)
 			return -1;
 		if (a && a->end_ms > released)
@@ -83,7 +83,7 @@ static int64_t released_ms(const struct view_model *m, const struct view_job *j)
 	return released;
 }
 
-/* What is left of a time when pauses of the queue are taken out. */
+/* A time span without the pauses of the queue. */
 static int64_t wait_unpaused(struct waiting_sweep *s, int64_t from_ms, int64_t to_ms, bool shown)
 {
 	int64_t waited = 0;
@@ -104,7 +104,7 @@ static int64_t wait_unpaused(struct waiting_sweep *s, int64_t from_ms, int64_t t
 	return waited;
 }
 
-/* The time that the job waited between two moments; with `shown`, it is among those that wait then. */
+/* The time that the job waited between two moments; with `shown`, it is counted as waiting. */
 static int64_t wait_between(
 	struct waiting_sweep *s, const struct view_job *j, int64_t from_ms, int64_t to_ms, bool shown)
 {
@@ -134,7 +134,7 @@ static void add_first_wait(struct waiting_sweep *s, const struct view_model *m, 
 	add_wait(s, REPORT_WAIT_GPU, gpu);
 }
 
-/* How long it was held in all, and did not have to begin. */
+/* The total time it was held, and the time before its begin time. */
 static void add_delays(struct waiting_sweep *s, const struct report_facts *f, const struct view_job *j)
 {
 	int64_t held = 0, begin = 0;
@@ -222,7 +222,7 @@ static int walk(struct report_facts *f, struct waiting_sweep *s, int64_t num_gpu
 
 static int sweep_init(struct waiting_sweep *s, const struct view_model *m)
 {
-	/* Before each attempt, and at the end of each job. */
+	/* One wait before each attempt, and one at the end of each job. */
 	size_t waits = view_num_jobs(m);
 	for (size_t i = 0; i < view_num_jobs(m); i++)
 		waits += view_job(m, i)->num_attempts;

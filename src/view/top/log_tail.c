@@ -9,7 +9,7 @@
 #include "base/display.h"
 #include "base/utf8.h"
 
-/* Nobody reads a longer line on a screen. */
+/* The most bytes of a line that are shown. */
 #define LINE_BYTES ((size_t)32 * 1024)
 
 void log_tail_finish(struct log_tail *l)
@@ -27,13 +27,13 @@ static int add_line(struct log_tail *l, size_t start)
 	return 0;
 }
 
-/* Keeps half of what may be kept, so that it is seldom done. */
+/* Keeps half of the limit, so that this is rarely needed. */
 static void drop_old(struct log_tail *l)
 {
 	size_t cut = l->bytes.length - LOG_TAIL_BYTES / 2, first = 0;
 	while (first + 1 < l->num_lines && l->starts[first] < cut)
 		first++;
-	/* One line that is longer than all that is kept: its end is. */
+	/* Of a line that is longer than the limit, keep the end. */
 	size_t from = l->starts[first] < cut ? cut : l->starts[first];
 	memmove(l->bytes.data, l->bytes.data + from, l->bytes.length - from + 1);
 	l->bytes.length -= from;
@@ -79,7 +79,7 @@ size_t log_tail_lines(const struct log_tail *l)
 	return l->num_lines - empty_end;
 }
 
-/* The length of an escape sequence: colours, cursor, titles. */
+/* The length of an escape sequence: colors, cursor, titles. */
 static size_t escape_length(const char *s, size_t size)
 {
 	size_t n = 2;
@@ -98,7 +98,7 @@ static size_t escape_length(const char *s, size_t size)
 	return 2;
 }
 
-/* What was written last onto the line: behind the last carriage return that anything follows. */
+/* The last state of the line: the text after the last carriage return that is followed by text. */
 static const char *after_return(const char *s, size_t *size)
 {
 	while (*size && s[*size - 1] == '\r')

@@ -53,7 +53,7 @@ static struct screen_cell *cell(const struct screen *s, int row, int column)
 	return &s->cells[(size_t)row * (size_t)s->columns + (size_t)column];
 }
 
-/* What is left of the width on the screen; 0: nothing can be put there. */
+/* The part of the width that is on the screen; 0: none. */
 static int room(const struct screen *s, int row, int column, int width)
 {
 	if (row < 0 || row >= s->rows || column < 0 || column >= s->columns || width <= 0)
@@ -61,7 +61,7 @@ static int room(const struct screen *s, int row, int column, int width)
 	return width < s->columns - column ? width : s->columns - column;
 }
 
-/* The half of a wide character that is left over when the other is written over. */
+/* Blanks the other half of a wide character that is partly overwritten. */
 static void mend(struct screen *s, int row, int column, int width)
 {
 	if (column > 0 && !cell(s, row, column)->text[0])
@@ -82,7 +82,7 @@ static void put_character(struct screen *s, int row, int column, int columns, un
 	}
 }
 
-/* Marks that take no column go with the character before them, as far as its cell has room. */
+/* Appends zero-width marks to the character before them, if its cell has space. */
 static void combine(struct screen *s, int row, int column, const char *c, size_t n)
 {
 	while (column > 0 && !cell(s, row, column)->text[0])
@@ -95,7 +95,7 @@ static void combine(struct screen *s, int row, int column, const char *c, size_t
 	}
 }
 
-/* Text that is safe and fits. */
+/* Puts text that is safe and fits. */
 static int put_shown(struct screen *s, int row, int column, unsigned style, const struct text *shown)
 {
 	int used = 0;
@@ -173,13 +173,13 @@ void screen_invert(struct screen *s, int row, int column, int width)
 		cell(s, row, column + i)->style = SCREEN_REVERSE | (cell(s, row, column + i)->style & SCREEN_BOLD);
 }
 
-/* ---- Small pictures -------------------------------------------------------------------- */
+/* ---- Bars, boxes and plots ------------------------------------------------------------- */
 
 void screen_bar(struct screen *s, int row, int column, int width, unsigned style, double part)
 {
 	part = part < 0 ? 0 : part > 1 ? 1 : part;
 	int halves = (int)(part * width * 2 + 0.5);
-	/* Anything at all is seen, and full is only what is full. */
+	/* Any value above 0 is visible, and only 1 fills the bar. */
 	if (halves == 0 && part > 0)
 		halves = 1;
 	if (halves == 2 * width && part < 1)
@@ -212,7 +212,7 @@ void screen_box(struct screen *s, int row, int column, int width, int height, co
 		screen_putf(s, row + height - 1, column + 2, width - 4, SCREEN_DIM, " %s ", footer);
 }
 
-/* Dots of a value in one column of the plot; at least one, where it is known. */
+/* Dots of a value in one column of the plot; at least one if it is known. */
 static int dots(int value, int height)
 {
 	if (value < 0)
@@ -221,7 +221,7 @@ static int dots(int value, int height)
 	return n > 0 ? n : 1;
 }
 
-/* How the lowest `n` dots of a cell look. */
+/* The braille bits of the lowest `n` dots of a cell. */
 static unsigned fill_of(int n, bool right)
 {
 	static const unsigned char left_dots[] = {0, 0x40, 0x44, 0x46, 0x47};
@@ -234,7 +234,7 @@ void screen_plot(
 	struct screen *s, int row, int column, int width, int height, unsigned style, const int *values, size_t count)
 {
 	for (int x = 0; x < width; x++) {
-		/* Counted from the right edge: two for each column that is still to come. */
+		/* Counted from the right edge: two values per column. */
 		size_t from_end = (size_t)(width - x) * 2;
 		int left = from_end <= count ? values[count - from_end] : -1;
 		int right = count && from_end <= count + 1 ? values[count + 1 - from_end] : -1;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A screen of cells: what full-screen programs lay out, and something thin then
- * brings to a terminal. What is put is safe to show (base/display.h), never leaves the
- * screen, and a character of two columns is never cut in half.
+ * A screen of cells: full-screen programs draw into it, and a thin layer copies it to a terminal. All text put here is
+ * made safe to show (base/display.h), never leaves the screen, and a two-column character is never cut in half.
  */
 #ifndef VIEW_TOP_SCREEN_H
 #define VIEW_TOP_SCREEN_H
@@ -13,7 +12,7 @@
 #include "gpu_dispatch.h"
 #include "view/model/palette.h"
 
-/* A style is one colour, and any of the flags. */
+/* A style is one color, plus any of the flags. */
 enum screen_style {
 	SCREEN_PLAIN = 0,
 	SCREEN_RED,
@@ -22,7 +21,7 @@ enum screen_style {
 	SCREEN_BLUE,
 	SCREEN_MAGENTA,
 	SCREEN_CYAN,
-	SCREEN_COLOURS, /* how many */
+	SCREEN_COLOURS, /* the number of colors */
 	SCREEN_COLOUR = 0x0f,
 	SCREEN_BOLD = 0x10,
 	SCREEN_DIM = 0x20,
@@ -35,7 +34,7 @@ unsigned screen_style(enum palette_color color);
 #define SCREEN_CELL 15
 
 struct screen_cell {
-	char text[SCREEN_CELL]; /* UTF-8; "" behind a character of two columns */
+	char text[SCREEN_CELL]; /* UTF-8; "" after a two-column character */
 	unsigned char style;
 };
 
@@ -44,38 +43,38 @@ struct screen {
 	int rows, columns;
 	struct screen_cell *cells;
 	size_t capacity;
-	int cursor_row, cursor_column; /* row -1: none is shown */
+	int cursor_row, cursor_column; /* row -1: no cursor */
 };
 
-/* Empty, of this size. 0 or -ENOMEM. */
+/* Clears the screen and sets its size. 0 or -ENOMEM. */
 int screen_begin(struct screen *s, int rows, int columns);
 void screen_finish(struct screen *s);
 
-/* At most `width` columns, cut with an ellipsis. Returns how many were used. */
+/* Puts at most `width` columns, cut with an ellipsis. Returns the number used. */
 int screen_put(struct screen *s, int row, int column, int width, unsigned style, const char *text);
 int screen_putf(struct screen *s, int row, int column, int width, unsigned style, const char *format, ...)
 	GD_PRINTF(6, 7);
 /* The same, ending at column + width. */
 void screen_put_right(struct screen *s, int row, int column, int width, unsigned style, const char *text);
-/* A path: of a long one the end is shown, which tells more. */
+/* Puts a path: of a long path, only the end is shown. */
 void screen_put_path(struct screen *s, int row, int column, int width, unsigned style, const char *path);
-/* One character, over and over. */
+/* Repeats one character. */
 void screen_fill(struct screen *s, int row, int column, int width, unsigned style, const char *character);
-/* Turns what is there around, without its colours: the row of a cursor. */
+/* Shows the cells in reverse and without colors, for the row of the cursor. */
 void screen_invert(struct screen *s, int row, int column, int width);
 
-/* ---- Small pictures ------------------------------------------------------------------ */
+/* ---- Bars, boxes and plots ------------------------------------------------------------ */
 
 /* ━━━━╸─── ; part of whole, which is above 0. */
 void screen_bar(struct screen *s, int row, int column, int width, unsigned style, double part);
-/* ━━━╍╍─── ; the same, and what is set aside beyond it: `reserved` of the whole, from its beginning. */
+/* ━━━╍╍─── ; the same, plus a reserved part: `reserved` is a fraction of the whole, counted from its beginning. */
 void screen_bar_reserved(
 	struct screen *s, int row, int column, int width, unsigned style, double part, double reserved);
-/* An empty box with a border; words in its upper and lower edge, or NULL. */
+/* An empty box with a border; texts in its upper and lower edge, or NULL. */
 void screen_box(struct screen *s, int row, int column, int width, int height, const char *title, const char *footer);
 /*
- * What was, oldest first, in braille: two values a column, four dots a row. Values
- * are 0…100, -1 is not known; the newest is at the right edge.
+ * A plot of past values, oldest first, in braille: two values per column, four dots per row. Values are 0…100, -1 is
+ * unknown; the newest is at the right edge.
  */
 void screen_plot(
 	struct screen *s, int row, int column, int width, int height, unsigned style, const int *values, size_t count);

@@ -88,7 +88,7 @@ void top_show_log(struct top *t, uint64_t job)
 
 /* ---- The list --------------------------------------------------------------------------- */
 
-/* The cursor stays on its job; where that is gone, at its place. */
+/* The cursor stays on its job; if the job is gone, at its position. */
 static void find_cursor(struct top *t)
 {
 	if (t->job == 0) {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpuq top without a terminal: a model, keys that were typed, and the screen that
- * follows from both. Pure: whoever has a terminal and a queue feeds it and does
- * what it asks for.
+ * gpuq top without a terminal: computes the screen from a model and typed keys. Pure code: its caller has the terminal
+ * and the queue, feeds it and serves its requests.
  *
- *     top_init() → top_key() → do what top.request says → top_draw() → …
+ *     top_init() → top_key() → serve top.request → top_draw() → …
  */
 #ifndef VIEW_TOP_TOP_H
 #define VIEW_TOP_TOP_H
@@ -38,17 +37,17 @@ enum top_mode {
 	TOP_LIST = 0,
 	TOP_FILTER,  /* the filter is being typed */
 	TOP_SORT,    /* choosing the order */
-	TOP_CONFIRM, /* cancel: really? */
+	TOP_CONFIRM, /* asks before cancelling */
 	TOP_PAGE,    /* help, or why a job waits */
 	TOP_LOG,
 };
 
-/* What a key asks of who has the queue. */
+/* What a key requests from the caller. */
 enum top_request {
 	TOP_NOTHING = 0,
 	TOP_QUIT,
 	TOP_ACT,     /* top.action for the jobs of top_chosen() */
-	TOP_DETAILS, /* of top.job: top_put_details() and why it waits, into top_show_page() */
+	TOP_DETAILS, /* of top.job: pass top_put_details() and why it waits to top_show_page() */
 	TOP_OPEN_LOG,
 	TOP_CLOSE_LOG,
 };
@@ -61,10 +60,10 @@ struct top {
 	struct view_facts facts;
 	enum top_mode mode;
 
-	/* Which jobs, in which order; kept until something of it changes. */
+	/* The listed jobs and their order; kept until something changes. */
 	enum view_order order;
 	bool reverse;
-	int states; /* which of the choices of Tab */
+	int states; /* index into top_states */
 	char filter[TOP_FILTER_ROOM];
 	const struct view_job **jobs;
 	size_t num_jobs, jobs_capacity;
@@ -72,11 +71,11 @@ struct top {
 	int64_t now_ms; /* of the last screen */
 	bool stale;
 
-	uint64_t job;   /* under the cursor; 0: whatever is first */
-	size_t cursor;  /* where that is */
-	size_t first;   /* job on the first row */
+	uint64_t job;   /* under the cursor; 0: always the first job */
+	size_t cursor;  /* index of that job */
+	size_t first;   /* index of the job on the first row */
 	int rows;       /* of jobs on the last screen */
-	int gpu_first;  /* line of GPUs, when there are more than fit */
+	int gpu_first;  /* first line of GPUs, if there are more than fit */
 	int gpu_hidden; /* lines that did not fit */
 	uint64_t *tagged;
 	size_t num_tagged, tagged_capacity;
@@ -85,7 +84,7 @@ struct top {
 	enum view_action action;
 	int sort_choice;
 
-	char message[TOP_MESSAGE_ROOM]; /* until the next key */
+	char message[TOP_MESSAGE_ROOM]; /* shown until the next key */
 	bool message_bad;
 
 	/* TOP_PAGE */
@@ -97,8 +96,8 @@ struct top {
 	uint64_t log_job;
 	struct log_tail log;
 	bool log_follows, log_wraps;
-	uint64_t log_first; /* number of the first line shown, when it does not follow */
-	int log_left;       /* columns to the left of the screen */
+	uint64_t log_first; /* number of the first line shown, if it does not follow */
+	int log_left;       /* columns scrolled off to the left */
 	int log_rows;
 };
 
@@ -108,28 +107,28 @@ void top_finish(struct top *t);
 /* Sets t->request. */
 void top_key(struct top *t, int key);
 
-/* The jobs that an action is for: the tagged ones, else the one under the cursor. Valid until the next key. */
+/* The jobs of an action: the tagged ones, otherwise the one under the cursor. Valid until the next key. */
 const uint64_t *top_chosen(const struct top *t, size_t *ret_count);
 
-/* Words in the last line. */
+/* Shows a message in the last line. */
 void top_say(struct top *t, bool bad, const char *format, ...) GD_PRINTF(3, 4);
 /* After TOP_DETAILS; also top's own help. */
 void top_show_page(struct top *t, const char *title, const char *text);
-/* What the model knows of a job, in lines. */
+/* The facts of the model about a job, as lines. */
 void top_put_details(struct text *t, const struct view_job *job, int64_t now_ms);
 /* After TOP_OPEN_LOG, then log_tail_append() to t->log. */
 void top_show_log(struct top *t, uint64_t job);
 
-/* The screen as it is to be now. 0 or -ENOMEM. */
+/* Draws the current screen. 0 or -ENOMEM. */
 int top_draw(struct top *t, struct screen *s, int rows, int columns, int64_t now_ms, uint64_t now_ns);
 
-/* ---- Between the parts ------------------------------------------------------------------ */
+/* ---- Internal --------------------------------------------------------------------------- */
 
-/* Brings jobs, cursor and first up to date. 0 or -ENOMEM. */
+/* Updates jobs, cursor and first. 0 or -ENOMEM. */
 int top_list(struct top *t, int64_t now_ms);
 bool top_is_tagged(const struct top *t, uint64_t id);
 
-/* From `row` on; how many rows it took, at most max_rows. */
+/* Draws from `row` on; returns the number of rows used, at most max_rows. */
 int top_draw_gpus(struct top *t, struct screen *s, int row, int max_rows);
 int top_draw_runs(const struct top *t, struct screen *s, int row, int max_rows);
 void top_draw_jobs(struct top *t, struct screen *s, int row, int rows, int64_t now_ms);
@@ -137,7 +136,7 @@ void top_draw_page(struct top *t, struct screen *s);
 void top_draw_log(struct top *t, struct screen *s);
 void top_log_key(struct top *t, int key);
 
-/* What Tab goes through. */
+/* The choices of Tab. */
 struct top_states {
 	const char *name;
 	unsigned states; /* bits; 0: all */
@@ -145,11 +144,11 @@ struct top_states {
 extern const struct top_states top_states[];
 #define TOP_STATES 6
 
-/* The orders as they are offered. */
+/* The orders to choose from. */
 struct top_order {
 	const char *name;
 	enum view_order order;
-	bool reverse; /* what one wants to see first */
+	bool reverse; /* the default direction */
 };
 extern const struct top_order top_orders[];
 #define TOP_ORDERS VIEW_ORDERS

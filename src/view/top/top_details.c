@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One job in lines, for the page that covers the list. */
+/* One job as lines, for the page that covers the list. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static void put_line(struct text *t, const char *name, const char *value)
 	text_appendf(t, "%s\n", value);
 }
 
-/* A command of several lines goes on below itself. */
+/* A command of several lines continues in the lines below. */
 static void put_command(struct text *t, const char *command)
 {
 	put_name(t, "command");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The GPUs, as rich as there is room for: a line and a plot of the past for each, a
- * line for each, or several on a line; beyond that they scroll.
+ * The GPUs, in as much detail as fits: a line and a history plot for each, a line for each, or several per line; beyond
+ * that they scroll.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "view/top/top.h"
 
-#define MIN_LINE   70 /* columns that a line needs */
+#define MIN_LINE   70 /* columns needed for a line */
 #define MIN_CELL   20
 #define MAX_PLOT   4 /* rows */
 #define MAX_VALUES 1024
@@ -17,7 +17,7 @@
 struct gpus_plan {
 	int columns; /* of GPUs */
 	int lines;   /* rows of GPUs */
-	int plot;    /* rows of plot below each line; -1: cells */
+	int plot;    /* rows of plot below each line; -1: several GPUs per line */
 };
 
 static struct gpus_plan make_plan(int num_gpus, int columns, int max_rows)
@@ -32,7 +32,7 @@ static struct gpus_plan make_plan(int num_gpus, int columns, int max_rows)
 	}
 	if (best.plot >= 0)
 		return best;
-	/* Cells as wide as they can be. */
+	/* Cells as wide as possible. */
 	do
 		best.lines = (num_gpus + best.columns) / (best.columns + 1);
 	while (columns / (++best.columns + 1) >= MIN_CELL && best.lines > max_rows);
@@ -63,7 +63,7 @@ static unsigned memory_style(const struct view_gpu *g)
 
 static unsigned id_style(const struct view_gpu *g)
 {
-	/* An idle one is not dim: its number is as important as that of others. */
+	/* An idle GPU is not dim: its number is as important as the others. */
 	return SCREEN_BOLD | (g->status == VIEW_GPU_IDLE ? SCREEN_PLAIN : screen_style(palette_of_gpu(g->status)));
 }
 
@@ -94,7 +94,7 @@ static void util_words(const struct view_gpu *g, char *out, size_t size)
 		snprintf(out, size, "%d%%", g->utilization_percent);
 }
 
-/* ---- The past ------------------------------------------------------------------------------ */
+/* ---- History ------------------------------------------------------------------------------- */
 
 /* At most `max` values of 0…100, oldest first. */
 static size_t past(
@@ -115,7 +115,7 @@ static size_t past(
 	return n;
 }
 
-/* What is drawn, and how far back; over the oldest values. */
+/* The label of the plot, with its time span; covers the oldest values. */
 static void label_plot(struct screen *s, int row, int column, int width, bool memory, int64_t span_ms)
 {
 	char words[48], span[UNITS_ROOM];
@@ -148,7 +148,7 @@ static int draw_id(struct screen *s, int row, int column, const struct view_gpu 
 	return 4;
 }
 
-/* What is left of a line: whose memory it is, the jobs on it, temperature, power, the name. */
+/* The rest of a line: memory of others, reserved memory, jobs, temperature, power, name. */
 static void draw_rest(struct screen *s, int row, int column, int width, const struct view_gpu *g)
 {
 	char words[160], size[UNITS_ROOM];
@@ -169,7 +169,7 @@ static void draw_rest(struct screen *s, int row, int column, int width, const st
 		n += snprintf(words + n, sizeof(words) - (size_t)n, "%d°C ", g->temperature_celsius);
 	if (g->power_milliwatts >= 0)
 		n += snprintf(words + n, sizeof(words) - (size_t)n, "%lldW ", (long long)(g->power_milliwatts / 1000));
-	/* Every name of that vendor begins alike. */
+	/* All names of this vendor begin with its name. */
 	const char *name = g->name ? g->name : "";
 	name += strncmp(name, "NVIDIA ", 7) == 0 ? 7 : 0;
 	snprintf(words + n, sizeof(words) - (size_t)n, "%s", name);
@@ -185,7 +185,7 @@ static void draw_line(
 		screen_put(s, row, at, end - at, SCREEN_RED, g->error ? g->error : "not available");
 		return;
 	}
-	/* The bars share what their words and the past leave. */
+	/* The bars share the space that their texts and the history leave. */
 	int bar = (width - 4 - 24 - 12) / 5;
 	bar = bar > 30 ? 30 : bar;
 	memory_words(g, words, sizeof(words));
@@ -231,7 +231,7 @@ static void draw_cell(struct screen *s, int row, int column, int width, const st
 	screen_put_right(s, row, at + 6, 5, SCREEN_BLUE, words);
 }
 
-/* ---- All of them ---------------------------------------------------------------------------------- */
+/* ---- All GPUs ------------------------------------------------------------------------------------- */
 
 static void tell_hidden(const struct top *t, struct screen *s, int row, int shown, int lines)
 {
@@ -254,7 +254,7 @@ int top_draw_gpus(struct top *t, struct screen *s, int row, int max_rows)
 		t->gpu_first = p.lines - shown;
 	t->gpu_hidden = p.lines - shown - t->gpu_first;
 	int width = s->columns / p.columns;
-	/* Down each column first, as one reads numbers. */
+	/* Column by column, from top to bottom. */
 	for (int i = 0; i < num_gpus; i++) {
 		int line = i % p.lines - t->gpu_first, column = i / p.lines * width;
 		if (line < 0 || line >= shown)

@@ -15,7 +15,7 @@
 
 struct job_column {
 	const char *title;
-	int width; /* 0: the rest */
+	int width; /* 0: the remaining width */
 	bool right;
 	enum view_order order;
 	void (*words)(const struct view_job *job, int64_t now_ms, char *out, size_t size);
@@ -67,7 +67,7 @@ static void time_words(const struct view_job *job, int64_t now_ms, char *out, si
 	snprintf(out, size, "%s", ms < 0 ? "" : units_format_duration((uint64_t)ms, buf));
 }
 
-/* "35.0", of GiB. */
+/* "35.0", in GiB. */
 static void put_gigabytes(int64_t mb, char *out, size_t size)
 {
 	int64_t tenths = (mb * 10 + 512) / 1024;
@@ -196,7 +196,7 @@ static size_t common_prefix(const char *a, const char *b)
 	return n;
 }
 
-/* Where the command of a row begins to differ from those above and below it; 0: at once, or nowhere. */
+/* The offset at which the command of a row differs from those above and below; 0: at the start, or nowhere. */
 static size_t difference(const struct top *t, size_t row)
 {
 	const char *command = t->jobs[row]->command;
@@ -212,7 +212,7 @@ static const char *last_word(const char *command)
 	return space ? space + 1 : command;
 }
 
-/* Whether the commands above and below end with another word. */
+/* Whether the commands above and below end with different words. */
 static bool ends_alone(const struct top *t, size_t row)
 {
 	const char *own = last_word(t->jobs[row]->command);
@@ -220,7 +220,7 @@ static bool ends_alone(const struct top *t, size_t row)
 	       (row + 1 >= t->num_jobs || strcmp(own, last_word(t->jobs[row + 1]->command)) != 0);
 }
 
-/* The first word, with its option, from which on everything fits; 0 if there is none. */
+/* The first word (with its option) from which the rest of the command fits; 0 if there is none. */
 static size_t fitting_tail(const char *command, int room)
 {
 	for (size_t at = 1; command[at]; at++)
@@ -241,7 +241,7 @@ static void draw_command(const struct top *t, struct screen *s, int row, int at,
 	}
 	int room = s->columns - at, head = room / 3;
 	size_t from = difference(t, index);
-	/* What tells it apart is seen, instead of a beginning that all share. */
+	/* Show the difference instead of a shared beginning. */
 	if (from && (int)display_width(job->command, strlen(job->command)) > room &&
 		(int)display_width(job->command, from) > head) {
 		at += screen_put(s, row, at, head, style, job->command);
@@ -263,7 +263,7 @@ static void draw_job(const struct top *t, struct screen *s, int row, const struc
 	bool over = job->state == VIEW_JOB_COMPLETED || job->state == VIEW_JOB_CANCELLED;
 	for (size_t i = 0; i < num_columns; i++) {
 		const struct job_column *c = &columns[i];
-		/* What is over is dim as a whole, but for its state. */
+		/* A finished job is dim, except for its state. */
 		unsigned own = over ? SCREEN_DIM : SCREEN_PLAIN;
 		if (!c->words) {
 			draw_command(t, s, row, at, index, own);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the keys do. */
+/* Handling of keys. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static bool move_key(struct top *t, int key)
 		return true;
 	case TOP_KEY_HOME:
 		move_to(t, 0);
-		/* From here on the cursor stays on the first row, whichever job that is. */
+		/* From here on the cursor stays on the first row, whatever job is there. */
 		t->job = 0;
 		return true;
 	case TOP_KEY_END:
@@ -70,7 +70,7 @@ static bool move_key(struct top *t, int key)
 
 static const struct view_job *current(struct top *t)
 {
-	/* Whatever is done to the job on the first row is done to that one. */
+	/* Actions apply to the job that is now on the first row, and the cursor stays on it. */
 	if (t->job == 0 && t->num_jobs)
 		t->job = t->jobs[0]->id;
 	return t->job ? view_find_job(t->model, t->job) : NULL;
@@ -149,7 +149,7 @@ static void add_character(struct top *t, int c)
 
 static void filter_key(struct top *t, int key)
 {
-	/* Letters are text here. */
+	/* Letters are text in this mode. */
 	if (key >= TOP_KEY_UP && move_key(t, key))
 		return;
 	if (key == TOP_KEY_ENTER || key == '\r') {
@@ -193,7 +193,7 @@ static void tag(struct top *t)
 
 /* ---- Actions ------------------------------------------------------------------------------------- */
 
-/* Some of those chosen it can be done to; else says why not. */
+/* Whether the action applies to any of the chosen jobs; otherwise shows why not. */
 static bool can(struct top *t, enum view_action action)
 {
 	const struct view_job *job = current(t);
@@ -244,7 +244,7 @@ static void hold(struct top *t)
 	act(t, job && job->state == VIEW_JOB_HELD ? VIEW_RELEASE : VIEW_HOLD);
 }
 
-/* ---- All of it -------------------------------------------------------------------------------------- */
+/* ---- All keys --------------------------------------------------------------------------------------- */
 
 static void leave_marks(struct top *t)
 {
@@ -356,7 +356,7 @@ void top_key(struct top *t, int key)
 {
 	t->request = TOP_NOTHING;
 	t->message[0] = '\0';
-	/* The model may have changed since the last screen, and with it what the list points to. */
+	/* The model may have changed since the last screen, so the list may point to old jobs. */
 	if (top_list(t, t->now_ms) < 0)
 		return;
 	switch (t->mode) {

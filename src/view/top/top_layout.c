@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The whole screen: what goes where, and what is left out when it is small. */
+/* The layout of the whole screen, and what to leave out if it is small. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "view/top/top.h"
 
-#define ENOUGH_ROWS 12 /* for more than the bare minimum */
+#define ENOUGH_ROWS 12 /* to show more than the minimum */
 
 /* ---- Above ------------------------------------------------------------------------------------ */
 
@@ -50,7 +50,7 @@ static void draw_title(const struct top *t, struct screen *s, int64_t now_ms)
 		right -= width;
 		screen_put(s, 0, right, width, SCREEN_REVERSE | (nobody || t->facts.paused ? SCREEN_BOLD : 0), runner);
 	}
-	/* Of a long path the end tells more. */
+	/* Of a long path, show the end. */
 	if (t->facts.all_queues) {
 		draw_queues(t, s, at, right - at - 2);
 		return;
@@ -83,7 +83,7 @@ static int put_count(struct screen *s, int row, int at, unsigned style, size_t n
 static void draw_counts(const struct top *t, struct screen *s, int row, uint64_t now_ns)
 {
 	const struct view_model *m = t->model;
-	/* From what is looked at first: a narrow screen cuts off the end. */
+	/* Most important first: a narrow screen cuts off the end. */
 	static const enum view_job_state order[] = {VIEW_JOB_RUNNING, VIEW_JOB_PENDING, VIEW_JOB_FAILED,
 		VIEW_JOB_UNKNOWN, VIEW_JOB_HELD, VIEW_JOB_COMPLETED, VIEW_JOB_CANCELLED};
 	char words[96], eta[UNITS_ROOM];
@@ -132,7 +132,7 @@ static void draw_detail(const struct top *t, struct screen *s, int row)
 	screen_put(s, row, at, s->columns - at, SCREEN_DIM, j->command);
 }
 
-/* As htop: the key, then what it does. */
+/* Like htop: the key, then its action. */
 static void draw_keys(struct screen *s, int row)
 {
 	static const struct {
@@ -199,7 +199,7 @@ static void draw_last_line(struct screen *s, int row, const struct top *t)
 		draw_keys(s, row);
 }
 
-/* ---- On top of it -------------------------------------------------------------------------------- */
+/* ---- Overlays -------------------------------------------------------------------------------- */
 
 static void draw_sort(const struct top *t, struct screen *s)
 {
@@ -232,7 +232,7 @@ int top_draw(struct top *t, struct screen *s, int rows, int columns, int64_t now
 	if (s->rows >= 6)
 		draw_counts(t, s, row++, now_ns);
 	int last = s->rows - 1;
-	/* A blank line before and after, where there is room for the eye to rest. */
+	/* A blank line before and after, if there is space. */
 	int gap = s->rows >= 20;
 	if (s->rows >= 8) {
 		int used = top_draw_gpus(t, s, row + gap, roomy ? s->rows * 2 / 5 - gap : s->rows / 4);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What covers the list: the keys, why a job waits, and a job's log. */
+/* Pages that cover the list: the keys, why a job waits, and a job's log. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,12 +9,12 @@
 #include "base/utf8.h"
 #include "view/top/top.h"
 
-/* ---- A page of words -------------------------------------------------------------------------- */
+/* ---- A page of text --------------------------------------------------------------------------- */
 
 #define NAME_COLUMNS 12 /* of top_put_details() */
 #define MAX_NAME     32 /* bytes of a name with its spaces */
 
-/* How many bytes of a line fit; it is broken after a space if there is one in the last half. */
+/* The number of bytes of a line that fit; breaks after a space if there is one in the last half. */
 static size_t fitting(const char *line, size_t size, size_t columns)
 {
 	size_t end = 0, space = 0;
@@ -32,7 +32,7 @@ static size_t fitting(const char *line, size_t size, size_t columns)
 	return space ? space : end ? end : 1;
 }
 
-/* The column of what follows a name and spaces, or 0. */
+/* The column of the value after a name and spaces, or 0. */
 static size_t value_column(const char *line, size_t size)
 {
 	size_t at = strspn(line, " ");
@@ -44,7 +44,7 @@ static size_t value_column(const char *line, size_t size)
 	return size > NAME_COLUMNS && line[NAME_COLUMNS - 1] == ' ' ? NAME_COLUMNS : 0;
 }
 
-/* Lines that are too long go on below themselves, under the value of a line that begins with a name. */
+/* Wraps long lines; if a line begins with a name, the next lines are aligned with its value. */
 static void wrap_line(struct text *out, const char *line, size_t size, size_t columns)
 {
 	size_t hang = line[0] == ' ' ? strspn(line, " ") : value_column(line, size);
@@ -177,14 +177,14 @@ void top_log_key(struct top *t, int key)
 	}
 }
 
-/* Rows that a line takes when it is wrapped; an empty one takes one. */
+/* The number of rows of a wrapped line; an empty line takes one. */
 static int rows_of(const struct top *t, const struct text *line, int columns)
 {
 	int width = (int)display_width(text_string(line), line->length);
 	return t->log_wraps && width > columns ? (width + columns - 1) / columns : 1;
 }
 
-/* The first line such that all from there on just fill the rows. */
+/* The first line to show so that the lines up to the end fill the rows. */
 static uint64_t first_when_following(const struct top *t, int rows, int columns)
 {
 	uint64_t at = log_end(t);
@@ -200,7 +200,7 @@ static uint64_t first_when_following(const struct top *t, int rows, int columns)
 	return at == log_end(t) && at > t->log.num_dropped ? at - 1 : at;
 }
 
-/* Leaves out the first columns of a line that may be shown. */
+/* Skips the first columns of a line that is safe to show. */
 static const char *skip_columns(const char *p, int columns)
 {
 	while (*p && columns > 0) {
@@ -213,7 +213,7 @@ static const char *skip_columns(const char *p, int columns)
 	return p;
 }
 
-/* One piece of a wrapped line: as much as fits, never with an ellipsis. How many bytes. */
+/* One piece of a wrapped line: as much as fits, without an ellipsis. Returns its bytes. */
 static size_t piece_of(const char *p, int columns)
 {
 	size_t at = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The launches and maps that run: a line for each, and one for what each has done on its GPUs if there is room. */
+/* The running launches and maps: a line for each, and a line for its results per GPU if there is space. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static void append_figures(struct text *t, const struct view_run *r)
 		text_append_string(t, "  watching");
 }
 
-/* Of a long path the end tells more. */
+/* Of a long path, show the end. */
 static void draw_name(struct screen *s, int row, int at, int width, const char *name)
 {
 	int length = (int)display_width(name, strlen(name));
@@ -64,7 +64,7 @@ static void draw_run(struct screen *s, int row, const struct view_run *r)
 	screen_put(s, row, 1, at - 2, SCREEN_BOLD | SCREEN_GREEN, r->kind);
 	int name = end - width - 1 - at;
 	bool bar = name - BAR - 1 >= MIN_NAME && r->fraction >= 0;
-	if (name < 8) { /* a narrow screen: the figures count */
+	if (name < 8) { /* on a narrow screen, the figures are more important */
 		screen_put(s, row, at, end - at, r->failed ? SCREEN_YELLOW : SCREEN_PLAIN, text_string(&figures));
 		return;
 	}

@@ -11,7 +11,7 @@ static void put_header(struct text *t, const char *name, const char *type, const
 	text_appendf(t, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* Between quotes: backslash, quote and newline are escaped, and those alone. */
+/* Between quotes: only backslash, quote and newline are escaped. */
 static void put_label_value(struct text *t, const char *value)
 {
 	for (; *value; value++)
@@ -25,7 +25,7 @@ static void put_label_value(struct text *t, const char *value)
 
 static void put_gpu_labels(struct text *t, const struct view_gpu *gpu)
 {
-	/* An instance of a split card has its own number behind its card's. */
+	/* An instance of a split card has its own number after the number of its card. */
 	if (gpu->slot)
 		text_appendf(t, "{gpu=\"%d:%d\"}", gpu->id, gpu->slot);
 	else
@@ -70,7 +70,7 @@ static void put_histogram(struct text *t, const char *name, const char *help, co
 
 struct gpu_gauge {
 	const char *name, *help;
-	double (*value)(const struct view_gpu *gpu); /* negative: not known */
+	double (*value)(const struct view_gpu *gpu); /* negative: unknown */
 };
 
 static double memory_size(const struct view_gpu *g)
@@ -170,7 +170,7 @@ struct totals {
 	uint64_t ends[VIEW_JOB_STATES]; /* of attempts */
 	uint64_t retries, timeouts;
 	uint64_t energy_j;
-	int64_t oldest_ms; /* of what waits; -1: nothing does */
+	int64_t oldest_ms; /* of the oldest waiting job; -1: none waits */
 };
 
 static void count_attempt(struct totals *all, const struct view_attempt *a)
@@ -230,13 +230,13 @@ static void put_jobs(struct text *t, const struct view_model *m, int64_t now_ms)
 
 /* ---- Single jobs --------------------------------------------------------------------------- */
 
-/* Those that run, and those whose end a scrape may not have seen yet; a label for every job would be too many. */
+/* Running jobs, and jobs whose end a scrape may not have seen yet; labels for all jobs would be too many. */
 #define RECENT_MS (5 * 60 * 1000)
 #define MOST_JOBS 1000
 
 struct job_gauge {
 	const char *name, *help;
-	double (*value)(const struct view_job *job, int64_t now_ms); /* negative: not known */
+	double (*value)(const struct view_job *job, int64_t now_ms); /* negative: unknown */
 };
 
 static double job_requested(const struct view_job *job, int64_t now_ms)
@@ -308,7 +308,7 @@ static void put_single_jobs(struct text *t, const struct view_model *m, int64_t 
 
 /* ---- Launches and maps ------------------------------------------------------------------- */
 
-/* Open: more labels may follow, then a brace. */
+/* Left open: more labels may follow, then a brace. */
 static void put_run_labels(struct text *t, const char *name, const struct view_run *r)
 {
 	text_appendf(t, "%s{pid=\"%" PRId64 "\",kind=\"", name, r->pid);
@@ -320,7 +320,7 @@ static void put_run_labels(struct text *t, const char *name, const struct view_r
 
 struct run_gauge {
 	const char *name, *help;
-	double (*value)(const struct view_run *run); /* negative: not known */
+	double (*value)(const struct view_run *run); /* negative: unknown */
 };
 
 static double run_total(const struct view_run *r)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A model in the text format of Prometheus: pure code. Names and units follow its
- * conventions: base units, _total for what only grows. What is not known is left out:
- * unknown is never 0. Counters are those of the journal; a prune lowers them, which
- * Prometheus takes as the restart of a counter.
+ * A model in the text format of Prometheus: pure code. Names and units follow its conventions: base units, _total for
+ * counters. Unknown values are left out, never 0. Counters come from the journal; a prune lowers them, which Prometheus
+ * treats as a counter reset.
  */
 #ifndef VIEW_WEB_METRICS_H
 #define VIEW_WEB_METRICS_H

@@ -20,7 +20,7 @@ static int add_bar(struct builder *b, const struct timeline_bar *bar)
 	return 0;
 }
 
-/* An attempt whose end nobody knows (the journal of another program) is a moment. */
+/* An attempt with an unknown end (the journal of another program) has no duration. */
 static int64_t end_of(const struct view_attempt *a)
 {
 	if (a->state == VIEW_JOB_RUNNING)
@@ -79,7 +79,7 @@ static int compare_lanes(const void *x, const void *y)
 						      : compare_starts(x, y);
 }
 
-/* The first row that is free at that time; where none is, the one that will be first. */
+/* The first row that is free at that time; if there is none, the one that becomes free first. */
 static int find_lane(const int64_t ends[TIMELINE_LANES], int64_t start_ms)
 {
 	int first = 0;
@@ -126,7 +126,7 @@ static void join_short(struct builder *b, int64_t grain_ms)
 			join(before, &bar);
 			continue;
 		}
-		/* kept never passes i: what was read is overwritten, nothing else. */
+		/* `kept` never passes i: only bars already read are overwritten. */
 		b->bars[kept] = bar;
 		last[bar.lane] = &b->bars[kept++];
 	}

@@ -17,8 +17,8 @@
 #include "view/web/web_page.h"
 #include "view/web/web_private.h"
 
-#define CONNECTION_ROOM 32768 /* with the headers of a request: longer ones are refused */
-#define IDLE_S          30    /* with no byte sent or received: a page that does not read its stream */
+#define CONNECTION_ROOM 32768 /* including the headers of a request: longer ones are refused */
+#define IDLE_S          30    /* without a byte sent or received: a page that does not read its stream */
 #define MAX_BODY        4096
 #define MAX_URL         2048
 
@@ -29,7 +29,7 @@ void web_now(const struct web *w, struct web_clock *ret)
 
 /* ---- Answers ------------------------------------------------------------------------- */
 
-/* Nothing but what we serve ourselves, no script that is not a file of ours, in no frame. */
+/* Allow only content from this server, only scripts that are our files, and no frames. */
 static const char policy[] = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
 			     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -78,7 +78,7 @@ enum MHD_Result web_answer_error(struct MHD_Connection *c, unsigned code, const 
 /* ---- The gate ---------------------------------------------------------------------------- */
 
 struct request {
-	size_t body; /* bytes that came */
+	size_t body; /* bytes received */
 };
 
 static const char *header(struct MHD_Connection *c, const char *name)
@@ -86,7 +86,7 @@ static const char *header(struct MHD_Connection *c, const char *name)
 	return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
-/* The address on our side, which a browser that was given it in numbers asks for: no name, so no rebinding. */
+/* The local address of the connection, as in a numeric URL: not a name, so rebinding is impossible. */
 static bool is_own_address(struct MHD_Connection *c, const char *host)
 {
 	const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -108,9 +108,9 @@ static bool is_page(const char *url)
 }
 
 /*
- * Whether the page may be shown under this name. Not under a plain name of loopback if this start has a name of its
- * own (see struct web_place), unless the page needs no token, the user asked for it with --host, or it is a Unix
- * socket, whose port belongs to the user's own ssh.
+ * Whether the page may be shown under this name. Not under a plain name of loopback if this start has its own name (see
+ * struct web_place), unless the page needs no token, the user asked for it with --host, or it is a Unix socket, whose
+ * port belongs to the user's own ssh.
  */
 static bool shows_page(const struct web *w, const char *host)
 {
@@ -124,7 +124,7 @@ static enum MHD_Result refuse(struct web *w, struct MHD_Connection *c, unsigned 
 	return web_answer_error(c, code, words);
 }
 
-/* Whether the request may go on; else it has been answered by *ret. The token is not asked for yet. */
+/* Whether the request may continue; otherwise it has been answered with *ret. Does not check the token. */
 static bool pass_gate(struct web *w, struct MHD_Connection *c, const char *url, bool post, enum MHD_Result *ret)
 {
 	const char *host = header(c, MHD_HTTP_HEADER_HOST);
@@ -138,7 +138,7 @@ static bool pass_gate(struct web *w, struct MHD_Connection *c, const char *url, 
 			"the page is not shown under this name: open the address that 'gpuq web' printed");
 		return false;
 	}
-	/* A link on another site may open the page itself: it has nothing in it, and no frame shows it. */
+	/* A link on another site may open the page itself: the page contains no data and cannot be framed. */
 	bool navigates = is_page(url) && !post;
 	if ((!navigates && !web_site_allowed(header(c, "Sec-Fetch-Site"))) ||
 		!web_origin_allowed(header(c, MHD_HTTP_HEADER_ORIGIN), host)) {
@@ -148,7 +148,7 @@ static bool pass_gate(struct web *w, struct MHD_Connection *c, const char *url, 
 	return true;
 }
 
-/* ---- Where to ------------------------------------------------------------------------------- */
+/* ---- Routing -------------------------------------------------------------------------------- */
 
 static enum MHD_Result answer_palette(struct MHD_Connection *c)
 {
@@ -196,7 +196,7 @@ static enum MHD_Result route(struct web *w, struct MHD_Connection *c, const char
 	return web_answer_error(c, MHD_HTTP_NOT_FOUND, "there is no such page");
 }
 
-/* Called when the headers are there, for each piece of a body, and at its end. */
+/* Called after the headers, for each piece of a body, and at its end. */
 static enum MHD_Result on_request(void *context, struct MHD_Connection *c, const char *url, const char *method,
 	const char *version, const char *data, size_t *size, void **state)
 {
@@ -215,12 +215,12 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *c, const
 			return refuse(w, c, MHD_HTTP_URI_TOO_LONG, "that address is too long");
 		if (!pass_gate(w, c, url, post, &result))
 			return result;
-		/* Answered at its end only: else the connection could not be used again. */
+		/* Answer at the end of the request, so that the connection can be reused. */
 		*state = calloc(1, sizeof(*request));
 		return *state ? MHD_YES : MHD_NO;
 	}
 	if (*size > 0) {
-		/* A body is read, and thrown away: no request needs one. */
+		/* Read and discard the body: no request needs one. */
 		request->body += *size;
 		*size = 0;
 		return request->body <= MAX_BODY ? MHD_YES : MHD_NO;
@@ -304,7 +304,7 @@ void web_close(struct web *w)
 	if (!w)
 		return;
 	if (w->daemon) {
-		/* Resumed connections are taken up by a run; suspended ones must not be left when it stops. */
+		/* MHD_run() handles resumed connections; the daemon must not stop while connections are suspended. */
 		web_stream_end_all(w);
 		MHD_run(w->daemon);
 		web_door_close(w);

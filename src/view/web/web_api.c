@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Answers about one job: what is known, its log, its environment; and what is done to it. */
+/* Requests about one job: its facts, log and environment; and actions on it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "view/web/web_private.h"
 #include "view/web/web_range.h"
 
-/* Of a log at once: one may be gigabytes. */
+/* The most bytes of a log per request: a log may have gigabytes. */
 #define LOG_LIMIT ((uint64_t)1 << 20)
 #define LOG_TAIL  ((uint64_t)64 << 10)
 
@@ -45,7 +45,7 @@ static enum MHD_Result answer_json(struct MHD_Connection *c, const struct text *
 	return web_answer_text(c, MHD_HTTP_OK, "application/json", t);
 }
 
-/* ---- What is known --------------------------------------------------------------------- */
+/* ---- Facts ----------------------------------------------------------------------------- */
 
 static enum MHD_Result describe(struct web *w, struct MHD_Connection *c, const struct view_job *job, bool may_act)
 {
@@ -99,7 +99,7 @@ static enum MHD_Result answer_range(
 	snprintf(number, sizeof(number), "%u", attempt);
 	MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_RANGE, range);
 	MHD_add_response_header(r, "X-Log-Attempt", number);
-	/* Never text/html and never opened by itself: what a job writes is data. */
+	/* Never text/html and never rendered by the browser: the output of a job is data. */
 	MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_DISPOSITION, "attachment; filename=\"log\"");
 	return web_answer(c, MHD_HTTP_PARTIAL_CONTENT, "application/octet-stream", r);
 }

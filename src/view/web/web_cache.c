@@ -7,7 +7,7 @@
 
 /* The resolution of a timeline, in columns; narrower bars are joined. */
 #define TIMELINE_COLUMNS 400
-/* The shortest time between two builds; longer where building takes more than a 25th of it. */
+/* The shortest time between two builds; longer if building takes more than a 25th of it. */
 #define TIMELINE_PERIOD_NS NS_PER_S
 #define TIMELINE_SHARE     25
 

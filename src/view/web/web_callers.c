@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-#define FIRST_REQUEST_NS (10 * NS_PER_S) /* from accepting the connection to the end of the headers */
+#define FIRST_REQUEST_NS (10 * NS_PER_S) /* from accept() to the end of the headers */
 #define REQUEST_NS       (60 * NS_PER_S) /* from there to the end of the answer: a log is a megabyte */
 #define NEXT_REQUEST_NS  (30 * NS_PER_S) /* from there to the end of the next headers */
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who is connected to the page's server, and how many connections each may have.
+ * The clients of the page's server, and their connection limits.
  *
- * Three kinds of callers have room of their own, so that none can lock out another: the owner, that is the user who
- * runs the server and everybody who has given the token; the other users of this machine; other machines. Within the
- * last two kinds each user, or address, has a limit as well.
+ * Three kinds of callers have separate limits, so that none can lock out another: the owner, that is the user who runs
+ * the server and everyone who has given the token; the other users of this machine; other machines. Within the last two
+ * kinds, each user or address also has a limit.
  *
  * A caller has a deadline for each request, from its first byte to the end of the answer, and for the next request
- * on the same connection. An event stream has none.
+ * on the same connection. An event stream has no deadline.
  */
 #ifndef VIEW_WEB_WEB_CALLERS_H
 #define VIEW_WEB_WEB_CALLERS_H
@@ -40,17 +40,17 @@ struct web_callers {
 	size_t count[WEB_CALLER_KINDS], streams[WEB_CALLER_KINDS];
 };
 
-/* All connections that can be open at the same time. */
+/* The most connections at the same time. */
 #define WEB_CALLERS_MAX 320
 
-/* A connection that was accepted. NULL: its kind, user or address has too many, or out of memory. */
+/* Adds an accepted connection. NULL: its kind, user or address has too many, or out of memory. */
 struct web_caller *web_callers_add(struct web_callers *c, const struct web_peer *peer, int fd, uint64_t now_ns);
 void web_callers_remove(struct web_callers *c, struct web_caller *caller);
 
-/* The caller has given the token: from now on the owner's room is used, if there is some. */
+/* The caller has given the token: from now on it counts against the owner's limit, if there is space. */
 void web_callers_promote(struct web_callers *c, struct web_caller *caller);
 
-/* A request has come, or its answer has been sent: sets the deadline for what follows. */
+/* A request has arrived, or its answer has been sent: sets the next deadline. */
 void web_caller_begin(struct web_caller *caller, uint64_t now_ns);
 void web_caller_end(struct web_caller *caller, uint64_t now_ns);
 
@@ -58,7 +58,7 @@ void web_caller_end(struct web_caller *caller, uint64_t now_ns);
 bool web_callers_begin_stream(struct web_callers *c, struct web_caller *caller);
 void web_callers_end_stream(struct web_callers *c, struct web_caller *caller);
 
-/* Shuts down the connections whose deadline is over; the server then finds them closed. */
+/* Shuts down the connections whose deadline has passed; the server then finds them closed. */
 void web_callers_expire(struct web_callers *c, uint64_t now_ns);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The way in: accepts connections, finds out whose they are, and hands to the daemon those for which there is room.
- * The daemon does not listen itself: it would count all callers together.
+ * Accepts connections, identifies their users, and hands connections within the limits to the daemon. The daemon does
+ * not listen itself: it would count all callers together.
  */
 #include <errno.h>
 #include <sys/socket.h>
@@ -11,11 +11,11 @@
 #include "base/clock.h"
 #include "view/web/web_private.h"
 
-/* Accepted in one round of the loop: those who are connected must get their turn. */
+/* Connections accepted in one round of the loop, so that existing connections get their turn. */
 #define MAX_ACCEPTS 64
 #define PATROL_NS   NS_PER_S
 
-/* Other users have no business with a Unix socket, whatever the permissions of its file say. */
+/* Refuse other users on a Unix socket, whatever the permissions of its file. */
 static bool is_welcome(const struct web *w, const struct web_peer *peer)
 {
 	return !w->place.path[0] || peer->user == geteuid();
@@ -53,7 +53,7 @@ static void on_door(void *context, uint32_t events)
 			admit(w, &fd);
 			continue;
 		}
-		/* Out of descriptors or memory: the next patrol opens the door again. */
+		/* Out of descriptors or memory: the next patrol resumes accepting. */
 		if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
 			loop_change(w->door, 0);
 		break;

@@ -8,7 +8,7 @@
 #include <strings.h>
 #include <sys/random.h>
 
-/* The name in "name:port" or "[address]:port"; 0 where it is neither. Brackets belong to it. */
+/* The name in "name:port" or "[address]:port", including brackets; 0 if it is neither. */
 static size_t host_length(const char *host)
 {
 	size_t n;
@@ -72,7 +72,7 @@ bool web_origin_allowed(const char *origin, const char *host)
 {
 	if (!origin)
 		return true;
-	/* https: somebody has put a proxy before us. */
+	/* https: there is a proxy in front of us. */
 	const char *rest = strncmp(origin, "http://", 7) == 0    ? origin + 7
 			   : strncmp(origin, "https://", 8) == 0 ? origin + 8
 								 : NULL;

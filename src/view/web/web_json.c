@@ -164,7 +164,7 @@ void web_put_state(struct text *t, const struct view_model *m, const struct view
 	json_close(t, '}');
 }
 
-/* When a GPU of it became idle, if a warning is due; -1. */
+/* When a GPU of the job became idle, if a warning is due; otherwise -1. */
 static int64_t idle_since(const struct view_job *job)
 {
 	return view_job_is_idle(job) && view_job_last(job)->idle_since_ms > 0 ? view_job_last(job)->idle_since_ms : -1;
@@ -190,7 +190,7 @@ static void put_end(struct text *t, const struct view_attempt *a)
 	put_known(t, "peak_mb", a ? a->peak_mem_mb : -1);
 }
 
-/* At a whole character. */
+/* Cut at a whole character. */
 static void put_cut(struct text *t, const char *key, const char *s, size_t max)
 {
 	size_t size = strlen(s);
@@ -307,11 +307,11 @@ void web_put_timeline(struct text *t, const struct timeline *line)
 	json_close(t, '}');
 }
 
-/* ---- Which jobs ------------------------------------------------------------------------ */
+/* ---- Selecting jobs -------------------------------------------------------------------- */
 
 #define BIT(state) (1u << (state))
 
-/* Part by part, each in its own order. */
+/* The parts of the usual order, each with its own order. */
 static const struct {
 	unsigned states;
 	enum view_order order;
@@ -323,7 +323,7 @@ static const struct {
 };
 #define USUAL_PARTS (sizeof(usual_parts) / sizeof(*usual_parts))
 
-/* The part's jobs among those that the page shows. How many match, or -ENOMEM. */
+/* The jobs of one part that the page shows. Returns how many match, or -ENOMEM. */
 static int64_t select_part(const struct view_model *m, const struct view_selection *s, size_t skip,
 	const struct view_job **ret, size_t limit, size_t *ret_count)
 {

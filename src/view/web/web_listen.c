@@ -32,7 +32,7 @@ static int wrong(const char *where, struct gd_error *err)
 		display_quote(where, quoted));
 }
 
-/* Splits at the last colon; brackets are taken off. */
+/* Splits at the last colon and removes brackets. */
 static int split(const char *where, char host[64], int64_t *ret_port)
 {
 	const char *colon = strrchr(where, ':');
@@ -95,7 +95,7 @@ static void describe(const union address *a, struct web_place *ret)
 	ret->loopback = is_loopback(a);
 }
 
-/* Gives the place a host name of its own. */
+/* Gives the place its own host name. */
 static int name_site(struct web_place *place, unsigned port)
 {
 	int r = web_site_make(place->site);
@@ -105,7 +105,7 @@ static int name_site(struct web_place *place, unsigned port)
 	return 0;
 }
 
-/* Whether "localhost" leads to this address; if so, the other address to which it leads, with the same port. */
+/* Whether "localhost" resolves to this address; if so, returns its other address, with the same port. */
 static bool other_loopback(const union address *a, union address *ret, socklen_t *ret_size)
 {
 	memset(ret, 0, sizeof(*ret));
@@ -125,8 +125,8 @@ static bool other_loopback(const union address *a, union address *ret, socklen_t
 }
 
 /*
- * Takes the port of the other loopback address, without listening there: a browser is refused and goes
- * on to ours. Without SO_REUSEADDR, so that nobody can share it. *ret_fd is -1 where the machine has no such address.
+ * Binds the port of the other loopback address without listening: a browser is refused and tries ours next. Without
+ * SO_REUSEADDR, so that no other process can share it. *ret_fd is -1 if the machine has no such address.
  */
 static int take_guard(const union address *a, socklen_t size, int *ret_fd)
 {
@@ -154,7 +154,7 @@ static int bind_tcp(union address *a, socklen_t size, int *ret_fd)
 	return 0;
 }
 
-/* One try. -EADDRINUSE for a port that the system chose: its guard cannot be had, another port may do. */
+/* One attempt. -EADDRINUSE for a port chosen by the system: its guard port is taken, try another port. */
 static int open_place(union address *a, socklen_t size, struct web_place *ret)
 {
 	union address other;
@@ -219,7 +219,7 @@ static int find_directory(const char *path, char **ret_dir, const char **ret_nam
 	return 0;
 }
 
-/* Removes a socket of ours on which nobody listens any more. */
+/* Removes a socket of ours that has no listener. */
 static bool remove_stale(const struct sockaddr_un *a)
 {
 	struct stat st;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The files of the page, as they were when this was built (src/view/web/page, by tools/embed). */
+/* The files of the page, embedded at build time (src/view/web/page, by tools/embed). */
 #ifndef VIEW_WEB_WEB_PAGE_H
 #define VIEW_WEB_WEB_PAGE_H
 
 #include <stddef.h>
 
 struct web_file {
-	const char *path; /* "/page.css"; NULL behind the last one */
+	const char *path; /* "/page.css"; NULL after the last file */
 	const char *type;
 	const unsigned char *data;
 	size_t size;

@@ -38,7 +38,7 @@ static void put_address(const union end *end, __be32 address[4], __be16 *port)
 
 /*
  * The user of the socket whose own end is `peer`: -ENOENT if there is none on this machine. A socket that its process
- * has closed belongs to nobody, and the kernel then says root: -ESTALE.
+ * has closed has no owner, and the kernel then reports root: -ESTALE.
  */
 static int find_user(const union end *peer, const union end *ours, uid_t *ret)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who is at the other end of a connection. For users of this machine the kernel tells: SO_PEERCRED for Unix sockets,
- * sock_diag(7) for TCP.
+ * The user or address at the other end of a connection. The kernel knows the users of this machine: SO_PEERCRED for
+ * Unix sockets, sock_diag(7) for TCP.
  */
 #ifndef VIEW_WEB_WEB_PEER_H
 #define VIEW_WEB_WEB_PEER_H
@@ -11,12 +11,12 @@
 
 struct web_peer {
 	bool is_local;
-	bool user_known; /* of a local one; false: closed already, or the kernel does not tell */
+	bool user_known; /* of a local peer; false: already closed, or not reported by the kernel */
 	uid_t user;
-	unsigned char address[16]; /* of a remote one */
+	unsigned char address[16]; /* of a remote peer */
 };
 
-/* Of a connection that was just accepted; 0 or a negative errno value. */
+/* The peer of a connection that was just accepted; 0 or a negative errno value. */
 int web_peer_get(int fd, struct web_peer *ret);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Between the parts of the page's server. */
+/* Shared by the parts of the page's server. */
 #ifndef VIEW_WEB_WEB_PRIVATE_H
 #define VIEW_WEB_WEB_PRIVATE_H
 
@@ -14,12 +14,12 @@
 
 #define WEB_CACHE 8
 
-/* The rows of one query as they were when jobs last changed: ten pages of the same query select once. */
+/* The cached rows of one query, as of the last change of jobs: ten pages with the same query select once. */
 struct web_rows {
 	char *key; /* NULL: not used yet */
 	uint64_t generation;
 	int64_t total;
-	const struct view_job **jobs; /* valid as long as the generation is the present one */
+	const struct view_job **jobs; /* valid while the generation is the current one */
 	size_t count;
 };
 
@@ -27,7 +27,7 @@ struct web_rows {
 struct web_timeline {
 	int minutes; /* 0: not used yet */
 	uint64_t generation;
-	uint64_t next_ns; /* not rebuilt earlier */
+	uint64_t next_ns; /* not rebuilt before this time */
 	struct text json;
 	uint64_t serial; /* incremented with every build */
 };
@@ -40,16 +40,16 @@ struct web {
 	struct loop *loop;
 	struct MHD_Daemon *daemon;
 	struct loop_source *source; /* the daemon's epoll descriptor */
-	struct loop_source *door;   /* the socket that listens */
+	struct loop_source *door;   /* the listening socket */
 	struct loop_source *timer;  /* the daemon's own timeouts */
 	struct loop_source *patrol; /* for deadlines of callers */
 	struct web_callers callers;
 	struct web_caller *arriving; /* while the daemon takes over a connection */
 	struct loop_source *tick;    /* for the streams */
 	int64_t offset_ns;
-	uint64_t jobs_version; /* of the model: what was seen of jobs */
+	uint64_t jobs_version; /* of the model, when jobs were last checked */
 	uint64_t generation;   /* grows with every change of any job */
-	uint64_t tick_ns;      /* when the next one is due; 0: none */
+	uint64_t tick_ns;      /* when the next tick is due; 0: none */
 	uint64_t told_ns;      /* when streams were last woken */
 	uint64_t beat_ns;
 	struct web_stream *streams;
@@ -62,7 +62,7 @@ struct web {
 
 void web_now(const struct web *w, struct web_clock *ret);
 
-/* A loop_fn: lets the daemon work, and sets the time at which it wants to again. */
+/* A loop_fn: runs the daemon, and sets the timer to its next timeout. */
 void web_run(void *web, uint32_t events);
 
 /* ---- Connections (web_door.c) ---------------------------------------------------- */
@@ -78,32 +78,32 @@ struct web_caller *web_caller_of(struct MHD_Connection *c);
 
 /* ---- Answers (web.c) ------------------------------------------------------------ */
 
-/* Queues a response with the headers that all have; takes the response over. */
+/* Queues a response with the common headers; takes ownership of the response. */
 enum MHD_Result web_answer(struct MHD_Connection *c, unsigned code, const char *type, struct MHD_Response *response);
-/* Text that is copied. */
+/* Answers with text, which is copied. */
 enum MHD_Result web_answer_text(struct MHD_Connection *c, unsigned code, const char *type, const struct text *t);
 /* {"error": "…"} */
 enum MHD_Result web_answer_error(struct MHD_Connection *c, unsigned code, const char *words);
 
-/* ---- What is asked (web_api.c) ---------------------------------------------------- */
+/* ---- Requests (web_api.c) --------------------------------------------------------- */
 
-/* "12" or "12/log" behind /api/jobs/. may_act: the token was given. */
+/* "12" or "12/log" after /api/jobs/. may_act: the token was given. */
 enum MHD_Result web_api_job(struct web *w, struct MHD_Connection *c, const char *rest, bool post, bool may_act);
 enum MHD_Result web_api_metrics(struct web *w, struct MHD_Connection *c);
 
 /* ---- Streams (web_stream.c) --------------------------------------------------------- */
 
 enum MHD_Result web_stream_open(struct web *w, struct MHD_Connection *c, bool may_act);
-/* Something has changed: those that wait are woken soon. */
+/* Something has changed: wakes waiting streams soon. */
 void web_stream_wake(struct web *w);
-/* A loop_fn: wakes those that have news. */
+/* A loop_fn: wakes the streams that have news. */
 void web_stream_tick(void *web, uint32_t events);
 /* Before the daemon is stopped: no connection may be left suspended. */
 void web_stream_end_all(struct web *w);
 
-/* ---- What streams share (web_cache.c) ------------------------------------------------- */
+/* ---- Caches shared by streams (web_cache.c) -------------------------------------------- */
 
-/* NULL when memory ran out. */
+/* NULL: no memory. */
 const struct web_rows *web_cache_rows(struct web *w, const struct web_query *q, const char *key);
 const struct web_timeline *web_cache_timeline(struct web *w, int minutes);
 void web_cache_finish(struct web *w);

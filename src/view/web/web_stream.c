@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The event stream of a page that is open.
+ * The event stream of an open page.
  *
- * Nothing is queued for a stream. When its connection has room it is asked for
- * more, and then writes what has changed since it was asked last: so a slow one
- * skips what others see. In between it is suspended, and woken by the tick.
+ * Nothing is queued for a stream. When its connection is writable, the stream writes all changes since its last write,
+ * so a slow stream skips intermediate states. In between it is suspended, and woken by the tick.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,9 +20,9 @@
 #include "view/web/web_private.h"
 
 #define TICK_NS (250 * NS_PER_MS)
-/* News after a while of none: soon, with those that come along. */
+/* Delay of the first news after a quiet time, to combine it with further news. */
 #define SOON_NS (15 * NS_PER_MS)
-/* The daemon does not tell of the end of a suspended connection: writing to it does. */
+/* The daemon does not report the end of a suspended connection: only a write detects it. */
 #define BEAT_NS (15 * NS_PER_S)
 #define BLOCK   16384
 
@@ -43,28 +42,28 @@ struct web_stream {
 	char *search;
 	char key[400];
 	int minutes;
-	/* What it was sent. */
+	/* What has been sent. */
 	uint64_t model_version;
-	uint64_t generation; /* rows were compared at */
+	uint64_t generation; /* at which rows were compared */
 	bool has_rows;
 	struct sent_row *rows;
 	size_t num_rows;
 	int64_t total;
 	int64_t sample_ms;
 	uint64_t timeline_serial;
-	/* The job that is looked at, and its log. */
+	/* The job being viewed, and its log. */
 	uint64_t job_id, job_version;
 	unsigned attempt;
 	int log_fd;
-	size_t log_attempt; /* whose log is open */
+	size_t log_attempt; /* the attempt whose log is open */
 	int64_t log_size;
 	uint64_t log_retry_ns;
-	/* What is on its way out. */
+	/* Data being sent. */
 	struct text out;
 	size_t out_taken;
 };
 
-/* ---- The job that is looked at ------------------------------------------------------- */
+/* ---- The job being viewed ------------------------------------------------------------ */
 
 static void open_log(struct web_stream *s, const struct view_job *job)
 {
@@ -85,7 +84,7 @@ static void open_log(struct web_stream *s, const struct view_job *job)
 	}
 }
 
-/* Whether the log has grown since it was told of. */
+/* Whether the log has grown since it was last reported. */
 static bool log_has_news(struct web_stream *s)
 {
 	struct stat st;
@@ -147,7 +146,7 @@ static void put_state(struct web_stream *s)
 
 static bool was_sent(const struct web_stream *s, size_t i, const struct view_job *job)
 {
-	/* Mostly where it was. */
+	/* The row is usually at the same place. */
 	if (i < s->num_rows && s->rows[i].id == job->id)
 		return s->rows[i].version == job->version;
 	for (size_t k = 0; k < s->num_rows; k++)
@@ -303,7 +302,7 @@ static int64_t number(struct MHD_Connection *c, const char *name, int64_t otherw
 	return units_parse_integer(text, 0, max, &n, NULL) < 0 ? -1 : n;
 }
 
-/* Words that say what is wrong with the query, or NULL. */
+/* The error message for an invalid query, or NULL. */
 static const char *parse_query(struct web_stream *s, struct MHD_Connection *c)
 {
 	const char *search = argument(c, "search"), *reverse = argument(c, "reverse");
@@ -407,7 +406,7 @@ void web_stream_tick(void *context, uint32_t events)
 		wake(s);
 		w->told_ns = now_ns;
 	}
-	/* As long as pages are open: of logs, the timeline and dead connections nobody else tells. */
+	/* Keep ticking while pages are open: growing logs, the timeline and dead connections cause no other event. */
 	w->tick_ns = 0;
 	tick_at(w, now_ns + TICK_NS);
 	web_run(w, 0);
