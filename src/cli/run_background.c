@@ -11,7 +11,7 @@
 #include "cli/run_parts.h"
 #include "cli/say.h"
 
-/* What the runner in the background gets of our options. */
+/* Maximum number of options passed on to the runner in the background. */
 #define MAX_PASSED (CONFIG_KEYS + 4)
 
 static void passed_finish(char *(*passed)[MAX_PASSED])
@@ -53,7 +53,7 @@ int run_in_background(struct run *run, struct journal *j)
 	pid_t holder = 0;
 	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) < 0)
 		holder = 0;
-	/* The counters fit the journal from here on: the runner, which is given its path, relies on them. */
+	/* Locking updates the counters of the journal: the runner, which gets the journal's path, relies on them. */
 	int r = journal_lock(j, &run->err);
 	if (r < 0)
 		return r;

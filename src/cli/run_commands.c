@@ -16,11 +16,11 @@
 
 extern char **environ;
 
-/* The default file need not be there, if the queue has something else to do. */
+/* The default file may be missing if the queue has other jobs. */
 const char *run_commands_file(const struct run *run)
 {
 	const struct config *c = &run->queue.config;
-	/* A runner in the background was started for what is queued. */
+	/* A runner in the background only runs queued jobs. */
 	if (run->linger_ms)
 		return NULL;
 	if (config_has(c, CONFIG_COMMANDS_FILE) || access(c->commands_file, F_OK) == 0)
@@ -28,7 +28,7 @@ const char *run_commands_file(const struct run *run)
 	return NULL;
 }
 
-/* New lines are held if records of the journal are missing: they may be those of jobs that ran. */
+/* New lines are held if records of the journal are missing: their jobs may already have run. */
 static void say_if_held(const struct run *run, struct journal *j)
 {
 	struct follow f;
@@ -41,8 +41,8 @@ static void say_if_held(const struct run *run, struct journal *j)
 }
 
 /*
- * Where we are the runner, our options are the defaults for jobs that have none of
- * their own. Where another is, it knows nothing of them: they are written down with the jobs.
+ * If we are the runner, our options are the defaults for jobs that do not set them. Another
+ * runner does not know our options, so they are recorded with the jobs.
  */
 int run_add_commands(struct run *run, struct journal *j, bool another_runs)
 {
@@ -51,9 +51,9 @@ int run_add_commands(struct run *run, struct journal *j, bool another_runs)
 	if (!commands)
 		return 0;
 	cleanup_(freep) char *cwd = getcwd(NULL, 0);
-	/* What comes through a pipe is another thing each time: all of it is new. */
+	/* Input from a pipe differs each time: all of it is new. */
 	run->file = commands_is_file(commands) ? realpath(commands_name(commands), NULL) : NULL;
-	/* Without the name its lines would be new each time. */
+	/* Without the file's path, its lines would be new each time. */
 	if (commands_is_file(commands) && !run->file)
 		return error_set(
 			&run->err, -errno, "commands file '%s': %s", commands_name(commands), error_words(errno));
@@ -89,7 +89,7 @@ int run_add_commands(struct run *run, struct journal *j, bool another_runs)
 	return e;
 }
 
-/* A line that was added before is not tried again by running the file again. */
+/* Lines that were added before are not retried by running the file again. */
 void run_look_at_what_failed_before(struct run *run)
 {
 	struct follow f;

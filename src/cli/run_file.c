@@ -23,28 +23,29 @@
 #define LOCK_PAUSE_NS (10 * NS_PER_MS)
 
 /*
- * A reader that removes the files of a dead run has the lock for a moment. A run of the same PID in another container
- * has it for hours: -EAGAIN.
+ * A reader that removes the files of a dead run holds the lock only briefly. A run with the same PID in another
+ * container holds it for hours: -EAGAIN.
  */
 static int wait_for_lock(int fd)
 {
 	const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
 	int r = lock_try(fd);
 	for (int i = 0; r == -EAGAIN && i < LOCK_TRIES; i++) {
-		(void)nanosleep(&pause, NULL); /* interrupted: it is tried earlier */
+		(void)nanosleep(&pause, NULL); /* if interrupted, retry earlier */
 		r = lock_try(fd);
 	}
 	return r;
 }
 
-/* The last owner of this PID may be gone, and a reader about to remove its file: then it is made anew. */
+/* The last owner of this PID may have ended, and a reader may be about to remove its file: then create it again. */
 static int take_lock(int dir_fd, const char *name, int *ret_fd)
 {
 	for (;;) {
 		struct stat mine, there;
 		int opened =
 			openat(dir_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
-		/* Before the lock: closing any descriptor of the file would drop it. */
+		/* Duplicate the descriptor before locking: closing any descriptor of the file would release the lock.
+		 */
 		cleanup_(closep) int fd = file_above_stdio(opened < 0 ? -errno : opened);
 		if (fd < 0)
 			return fd;
@@ -119,7 +120,7 @@ void run_file_put(struct run_file *f, const struct view_run *run)
 	run_file_format(&t, &r);
 	f->next_ns = clock_now_ns() + PUT_NS;
 	bool same = t.length == f->last.length && t.length > 0 && memcmp(t.data, f->last.data, t.length) == 0;
-	/* What cannot be written now is tried again with the next change. */
+	/* A failed write is retried with the next change. */
 	if (!same && !text_error(&t) && replace(f, &t) == 0) {
 		struct text before = f->last;
 		f->last = t;
@@ -145,7 +146,7 @@ void run_file_close(struct run_file *f)
 		remember(f);
 		run_name(name, getpid(), "json");
 		(void)unlinkat(f->dir_fd, name, 0);
-		run_name(name, getpid(), "lock"); /* last: it belongs to us as long as it is locked */
+		run_name(name, getpid(), "lock"); /* removed last: it belongs to us as long as it is locked */
 		(void)unlinkat(f->dir_fd, name, 0);
 	}
 	closep(&f->lock_fd);

@@ -33,7 +33,7 @@ int run_files_open(bool make, int *ret_fd)
 	return state_dir_open_part(RUNS_NAME, make, ret_fd);
 }
 
-/* When it was written: *ret_ms, or NULL. */
+/* *ret_ms: when it was written; may be NULL. */
 static int read_run(int dir_fd, pid_t pid, struct run_text *ret, int64_t *ret_ms)
 {
 	char name[RUN_NAME_ROOM];
@@ -58,11 +58,11 @@ static int read_run(int dir_fd, pid_t pid, struct run_text *ret, int64_t *ret_ms
 	return r;
 }
 
-/* It was killed: one that ends by itself removes its files. */
+/* The run was killed: a run that ends normally removes its files. */
 static void remember_dead(int dir_fd, pid_t pid)
 {
 	struct run_text t;
-	int64_t end_ms = 0; /* gcc -O3 does not see that it is set */
+	int64_t end_ms = 0; /* gcc -O3 does not see that it is always set */
 	if (read_run(dir_fd, pid, &t, &end_ms) < 0)
 		return;
 	t.run.end_ms = end_ms;
@@ -71,7 +71,7 @@ static void remember_dead(int dir_fd, pid_t pid)
 	run_text_finish(&t);
 }
 
-/* The run is over: nobody else removes its files, or makes them anew, while we have its lock. */
+/* The run has ended: while we hold its lock, no other process removes or recreates its files. */
 static void remove_dead(int dir_fd, pid_t pid)
 {
 	static const char *const endings[] = {"json", "new", "lock"};
@@ -99,7 +99,7 @@ static pid_t pid_of(const char *name)
 	return units_parse_integer(number, 1, INT32_MAX, &pid, NULL) == 0 ? (pid_t)pid : 0;
 }
 
-/* One that has just begun has no text yet, and one that ends has none any more. */
+/* A run that has just begun has no text yet; a run that is ending no longer has one. */
 static size_t load_all(DIR *dir, struct run_text *texts)
 {
 	size_t count = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The directory of run files; for run_file*.c alone. */
+/* The directory of run files; only for run_file*.c. */
 #ifndef CLI_RUN_FILES_H
 #define CLI_RUN_FILES_H
 
@@ -10,7 +10,7 @@
 
 /* "123.lock" */
 void run_name(char ret[RUN_NAME_ROOM], pid_t pid, const char *ending);
-/* make: it is made if it is missing. -ENOENT. */
+/* make: create it if it is missing; otherwise -ENOENT. */
 int run_files_open(bool make, int *ret_fd);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `gpuq run` where another one runs the queue already. */
+/* `gpuq run` if another process already runs the queue. */
 #include "cli/run_parts.h"
 
 #include <errno.h>
@@ -49,12 +49,12 @@ static int wait_for_own(struct run *run, struct follow *f, struct obstacles *o, 
 		if (r < 0)
 			return r;
 	}
-	/* Those that are held are not waited for. */
+	/* Held jobs are not waited for: report them now. */
 	o->next_ns = 0;
 	return interrupted ? 0 : obstacles_tell(o, f, &run->ids, &found, &run->err);
 }
 
-/* Those that hold for a runner, and cannot be written down with a job. */
+/* Options of the runner that cannot be recorded with a job. */
 void run_say_what_is_ignored(const struct run *run)
 {
 	static const enum config_key keys[] = {CONFIG_GPUS, CONFIG_JOBS_PER_GPU, CONFIG_POLL_INTERVAL,
@@ -69,8 +69,8 @@ void run_say_what_is_ignored(const struct run *run)
 }
 
 /*
- * Whether this run waits for a job that was in the queue before. Without a commands file it was started for all that is
- * queued. A job that runs 'gpuq run' does not wait for itself.
+ * Whether this run waits for a job that was already queued. Without a commands file, it waits for all queued jobs. A
+ * job that runs 'gpuq run' does not wait for itself.
  */
 static bool is_own(const struct run *run, const struct job *job)
 {
@@ -84,7 +84,7 @@ static bool is_own(const struct run *run, const struct job *job)
 	return run->file && job->wish->file && strcmp(job->wish->file, run->file) == 0;
 }
 
-/* Commands that were in the queue before and are not over: they, too, are to be completed when this run says so. */
+/* Adds commands that were already queued and have not ended: this run must also wait for them. */
 static int add_open_jobs(struct run *run, const struct follow *f)
 {
 	size_t added = run->ids.count;
@@ -101,7 +101,7 @@ static int add_open_jobs(struct run *run, const struct follow *f)
 	return r;
 }
 
-/* The runner says the same, but not to us: why this run does not exit with 0. */
+/* Reports why this run does not exit with 0. The runner prints the same, but not in this terminal. */
 static void say_damage(struct run *run, const struct follow *f)
 {
 	uint64_t first, unknown = run_own_jobs_unknown(&run->own, &first);
@@ -136,7 +136,7 @@ int run_hand_over(struct run *run, pid_t holder)
 	int r = follow_open(run->queue.journal_path, true, &f, &run->err);
 	if (r < 0)
 		return r;
-	/* With --trust, others may change it. */
+	/* With --trust, the journal may be changed by others. */
 	(void)follow_insist_on_trust(&f, NULL);
 	if (!run->own.states && add_open_jobs(run, &f) < 0)
 		r = error_set(&run->err, -ENOMEM, "waiting: out of memory");

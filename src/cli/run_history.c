@@ -17,7 +17,7 @@
 #define FOLDER     "run_history"
 #define NEWER      "ended.jsonl"
 #define OLDER      "older.jsonl"
-#define MAX_BYTES  (512 << 10) /* of each of the two files */
+#define MAX_BYTES  (512 << 10) /* limit of each of the two files */
 #define LINE_BYTES (1 << 20)
 
 static int open_to_append(int dir_fd)
@@ -60,7 +60,7 @@ static int keep(struct run_history *h, size_t *capacity, const char *line, size_
 	struct run_text run;
 	int r = run_file_parse(line, size, &run);
 	if (r < 0)
-		return r == -ENOMEM ? r : 0; /* cut off, or of another version */
+		return r == -ENOMEM ? r : 0; /* truncated, or of another version */
 	if (run.run.end_ms <= 0 || run.run.end_ms < since_ms) {
 		run_text_finish(&run);
 		return 0;
@@ -109,7 +109,7 @@ int run_history_read(int64_t since_ms, struct run_history *ret)
 	}
 	if (h.count)
 		qsort(h.runs, h.count, sizeof(*h.runs), by_start);
-	/* The array has moved since they were read. */
+	/* The array has moved since the runs were read. */
 	for (size_t i = 0; i < h.count; i++)
 		h.runs[i].run.gpus = h.runs[i].gpus;
 	*ret = h;

@@ -36,7 +36,7 @@ static void fill_options(struct run *run, struct runner_options *o)
 		.out = run_out(run)};
 }
 
-/* What the last runner has published says where it ran. */
+/* Whether the last runner ran on a cluster, according to its published state. */
 static bool was_on_cluster(const struct journal *j)
 {
 	struct jobs none;
@@ -52,7 +52,8 @@ static bool was_on_cluster(const struct journal *j)
 static int create(struct run *run, struct journal *j, void **ret, pid_t *ret_holder)
 {
 	struct runner_options o;
-	/* `gpuq add` starts one: nobody has said that jobs of the cluster may run here, on a login node. */
+	/* This runner was started by `gpuq add`: jobs of the cluster must not run here, on a login node, unless
+	 * requested. */
 	if (run->linger_ms && was_on_cluster(j))
 		return error_set(&run->err, -EREMOTE,
 			"the queue was last run on a cluster; run 'gpuq run --slurm' again, or put its options into gpuq.yaml ('gpuq run' runs the queue on this machine)");
@@ -60,7 +61,7 @@ static int create(struct run *run, struct journal *j, void **ret, pid_t *ret_hol
 	return runner_create(j, &o, (struct runner **)ret, ret_holder, &run->err);
 }
 
-/* With a panel under the lines, where they go to a terminal. */
+/* Shows a panel below the lines if they go to a terminal. */
 static int run_shown(struct run *run, void *engine, struct runner_result *ret)
 {
 	struct runner *runner = engine;

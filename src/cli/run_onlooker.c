@@ -16,13 +16,13 @@
 struct run_onlooker {
 	struct run *run;
 	struct follow *follow;
-	struct run_panel *panel; /* NULL: only lines */
+	struct run_panel *panel; /* NULL: no panel, only lines */
 	FILE *out;
-	struct runner_job *running; /* of the whole queue */
+	struct runner_job *running; /* running jobs of the whole queue */
 	size_t num_running, capacity;
-	const char **nodes; /* of the GPUs, in a cluster */
+	const char **nodes; /* nodes of the GPUs, on a cluster */
 	size_t nodes_capacity;
-	int *positions; /* of their GPUs */
+	int *positions; /* positions of the jobs' GPUs */
 	size_t positions_capacity;
 };
 
@@ -81,7 +81,7 @@ void run_onlooker_changed(void *context, const struct job *job, enum job_state o
 
 /* ---- The panel ---------------------------------------------------------------------------- */
 
-/* Where its GPUs are in the list; those that are not there are left out. */
+/* Positions of the job's GPUs in the list; missing GPUs are left out. */
 static size_t find_positions(
 	const struct run_onlooker *o, const struct job *job, const struct gd_gpu *const *gpus, size_t count, int *ret)
 {
@@ -99,7 +99,7 @@ static size_t find_positions(
 	return n;
 }
 
-/* True: this is a cluster. */
+/* Returns true on a cluster. */
 static bool find_nodes(struct run_onlooker *o, const struct scheduler *s, size_t count)
 {
 	bool any = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What `gpuq run` shows of its jobs while another runner executes them: the lines and the panel that it would show if
- * it ran them itself. Jobs come from the journal, GPUs from what the runner publishes.
+ * The output of `gpuq run` while another runner executes its jobs: the same lines and panel as if it ran them itself.
+ * Jobs come from the journal, GPUs from the runner's published state.
  */
 #ifndef CLI_RUN_ONLOOKER_H
 #define CLI_RUN_ONLOOKER_H
@@ -9,12 +9,12 @@
 #include "cli/run_own_jobs.h"
 #include "cli/run_parts.h"
 
-/* How often to look, if there is a panel. */
+/* How often to update, if there is a panel. */
 #define RUN_ONLOOKER_PERIOD_MS 250
 
 struct run_onlooker;
 
-/* `run` and `f` stay the caller's. Until it is destroyed, what is said goes above the panel. */
+/* `run` and `f` are borrowed. Until it is destroyed, messages go above the panel. */
 int run_onlooker_create(struct run *run, struct follow *f, struct run_onlooker **ret);
 /* For run_own_jobs_watch(). */
 void run_onlooker_changed(void *context, const struct job *job, enum job_state old);

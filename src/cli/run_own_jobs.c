@@ -11,7 +11,7 @@
 
 static bool is_over(unsigned char state)
 {
-	/* Nobody starts an unknown job, or one that is held: waiting for it might never end. */
+	/* Unknown and held jobs are not started: waiting for them might never end. */
 	return state == JOB_COMPLETED || state == JOB_FAILED || state == JOB_CANCELLED || state == JOB_UNKNOWN ||
 	       state == JOB_HELD;
 }
@@ -36,7 +36,7 @@ void run_own_jobs_finish(struct run_own_jobs *o)
 	*o = (struct run_own_jobs){0};
 }
 
-/* Grows with each change that is told. Replayed changes are not beyond what was told. */
+/* Grows with each reported change. Replayed changes do not exceed the last reported value. */
 static uint32_t progress_of(const struct job *job)
 {
 	uint32_t attempts = job->attempts ? job->attempts->attempt : 0;
@@ -46,7 +46,7 @@ static uint32_t progress_of(const struct job *job)
 static void tell(struct run_own_jobs *o, size_t i, const struct job *job)
 {
 	uint32_t progress = progress_of(job);
-	/* 1: it waits, and nothing has happened. */
+	/* 1: the job is waiting, and nothing has happened. */
 	if (!o->changed || progress <= o->told[i] || progress <= 1 || job->state == JOB_HELD)
 		return;
 	o->told[i] = progress;
@@ -86,7 +86,7 @@ static bool is_pruned(const struct run_own_jobs *o, const struct follow *f, size
 	return !is_over(o->states[i]) && !jobs_find(&f->jobs, o->ids->ids[i]);
 }
 
-/* Somebody has removed the archive: no end can come any more. */
+/* The archive was removed: the end of the job will never be seen. */
 static void give_up(struct run_own_jobs *o, size_t i)
 {
 	say("job %" PRIu64 " was pruned before its end was read, and is not in the archive", o->ids->ids[i]);

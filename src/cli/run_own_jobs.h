@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The jobs that a `gpuq run` has added, and their states. The last state seen of a job
- * stays when the job is pruned. Start from {0}.
+ * The jobs that a `gpuq run` has added, and their states. The last known state is kept
+ * when a job is pruned. Start from {0}.
  */
 #ifndef CLI_RUN_OWN_JOBS_H
 #define CLI_RUN_OWN_JOBS_H
@@ -13,11 +13,11 @@
 #include "queue/journal/follow.h"
 
 struct run_own_jobs {
-	const struct id_list *ids; /* ascending; the caller's */
+	const struct id_list *ids; /* ascending; borrowed */
 	unsigned char *states;     /* enum job_state of each */
-	size_t open;               /* that are not over */
+	size_t open;               /* number of jobs that have not ended */
 	/* See run_own_jobs_watch(). */
-	uint32_t *told; /* how far each was told */
+	uint32_t *told; /* last reported progress of each */
 	void (*changed)(void *context, const struct job *job, enum job_state old);
 	void *context;
 };
@@ -26,26 +26,25 @@ int run_own_jobs_init(struct run_own_jobs *o, const struct id_list *ids);
 void run_own_jobs_finish(struct run_own_jobs *o);
 
 /*
- * Before run_own_jobs_follow(): calls `changed` for each of them that has begun or ended, also before, and for each
- * later change: once, also if the journal is read again from its beginning. old: its state before that.
+ * Call before run_own_jobs_follow(): calls `changed` for each job that has begun or ended, even earlier, and for
+ * each later change; only once, even if the journal is read again from its beginning. old: the previous state.
  */
 void run_own_jobs_watch(struct run_own_jobs *o,
 	void (*changed)(void *context, const struct job *job, enum job_state old), void *context);
 
-/* How they stand now, and from each follow_update() on. One at a time. */
+/* Sets the current states, and updates them with each follow_update(). Only one at a time. */
 int run_own_jobs_follow(struct run_own_jobs *o, struct follow *f, struct gd_error *err);
 
-/* To be called after each follow_update(): jobs that were pruned before their end was read ended as the archive says.
- */
+/* Call after each follow_update(): takes the end of jobs that were pruned before it was read from the archive. */
 int run_own_jobs_update(struct run_own_jobs *o, const struct follow *f, struct gd_error *err);
 
-/* False where one failed, was cancelled, or is not over. */
+/* False if a job failed, was cancelled, or has not ended. */
 bool run_own_jobs_all_completed(const struct run_own_jobs *o);
 
-/* How many are in this state. */
+/* How many jobs are in this state. */
 uint64_t run_own_jobs_count(const struct run_own_jobs *o, enum job_state state);
 
-/* How many are unknown, and the first of them. */
+/* How many jobs are unknown, and the first of them. */
 uint64_t run_own_jobs_unknown(const struct run_own_jobs *o, uint64_t *ret_first);
 
 #endif

@@ -21,10 +21,10 @@
 
 #define PERIOD_MS 250
 
-/* What ended on a GPU while we looked on. */
+/* Jobs that ended on a GPU while the panel was shown. */
 struct past {
 	char node[65]; /* "": this machine */
-	int index;     /* of the GPU */
+	int index;     /* index of the GPU */
 	uint64_t completed, failed, timeouts;
 	int64_t last_ms;
 };
@@ -39,9 +39,9 @@ struct run_panel {
 	uint64_t timeouts;
 	struct past *pasts;
 	size_t num_pasts, pasts_capacity;
-	bool cpu_row;          /* something ran without a GPU */
-	struct text command;   /* of the last line above the panel */
-	struct id_list failed; /* jobs that are over, in the order of their ends */
+	bool cpu_row;          /* a job ran without a GPU */
+	struct text command;   /* command of the last line above the panel */
+	struct id_list failed; /* failed jobs, in the order of their ends */
 	const struct queue_choice *queue;
 };
 
@@ -77,7 +77,7 @@ static void remember_command(struct run_panel *p, const struct job *job)
 		text_finish(&p->command);
 }
 
-/* Where the command begins to differ from the one above it. */
+/* Where the command begins to differ from the previous line. */
 static size_t difference(const struct run_panel *p, const struct job *job, size_t columns)
 {
 	const struct job above = {.command = p->command.data, .command_size = p->command.length};
@@ -85,7 +85,7 @@ static size_t difference(const struct run_panel *p, const struct job *job, size_
 	return p->command.length ? job_list_difference(&(struct job_list){.jobs = both, .count = 2}, 1, columns) : 0;
 }
 
-/* What runs is in the panel; what has ended gets a line above it. */
+/* Running jobs are in the panel; an ended job gets a line above it. */
 static void say_end(struct run_panel *p, const struct job *job)
 {
 	cleanup_(text_finish) struct text t = {0};
@@ -93,7 +93,7 @@ static void say_end(struct run_panel *p, const struct job *job)
 	size_t width = ioctl(p->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79;
 	size_t digits = (size_t)snprintf(NULL, 0, "%llu", (unsigned long long)job->id);
 	struct job_line_options o = {.id_width = digits, .width = width, .color = job_list_color};
-	/* The command is shortened before the outcome is. */
+	/* Shorten the command before the outcome. */
 	size_t rest = JOB_LINE_MARK_WIDTH + digits + 1 + job_line_rest_width(job, &o), least = width / 3;
 	size_t room = width > rest + least ? width - rest : least;
 	cleanup_(text_finish) struct text scratch = {0};
@@ -110,8 +110,8 @@ static void say_end(struct run_panel *p, const struct job *job)
 }
 
 /*
- * A job that failed may be retried while others run; a run that follows another runner may not have seen the retry.
- * Without memory for the list its end is still above the panel.
+ * A failed job may be retried while others run; a run that follows another runner may not have seen the retry. If
+ * memory for the list runs out, the job's end is still shown above the panel.
  */
 static void note_failed(struct run_panel *p, const struct job *job, int old)
 {
@@ -160,7 +160,7 @@ static bool is_on(const struct runner_job *job, int position)
 	return false;
 }
 
-/* What runs on it: the one that began first stands for all. */
+/* The jobs on a GPU: the job that started first represents all. */
 static void add_jobs(
 	struct view_gpu *g, const struct runner_now *now, int position, uint64_t now_ns, char *task, size_t room)
 {
@@ -220,7 +220,7 @@ static void put_row(struct run_panel *p, const struct runner_now *now, int posit
 	const struct gd_gpu *gpu = position >= 0 ? now->gpus->gpus[position] : NULL;
 	const char *node = gpu && now->nodes ? now->nodes[position] : NULL;
 	char task[512], name[160];
-	/* GPUs of nodes have the same numbers: their places count. */
+	/* GPUs of different nodes have equal numbers: use their positions. */
 	int id = node ? position : gpu ? gpu->index : -1;
 	struct view_gpu g = view_gpu_unknown(id, gpu && gpu->mig_index > 0 ? gpu->mig_index : 0);
 	g.status = now->over ? VIEW_GPU_FINISHED : VIEW_GPU_IDLE;
@@ -232,7 +232,7 @@ static void put_row(struct run_panel *p, const struct runner_now *now, int posit
 		snprintf(name, sizeof(name), "%s:%d%s%s", node, gpu->index, g.name ? " " : "", g.name ? g.name : "");
 		g.name = name;
 	}
-	/* Without memory the row stays as it was. */
+	/* If out of memory, the row stays as it was. */
 	(void)view_put_gpu(p->model, &g);
 }
 
@@ -264,7 +264,7 @@ static void on_look(void *context, const struct runner_now *now)
 		.end_ns = now->over ? now_ns : 0,
 		.time_ns = now_ns};
 	(void)view_put_work(p->model, &w);
-	/* Nodes come and go. */
+	/* Nodes appear and disappear. */
 	if (now->nodes)
 		view_forget_gpus(p->model);
 	for (size_t i = 0; now->gpus && i < now->gpus->count; i++)
@@ -311,7 +311,7 @@ const struct runner_watch *run_panel_watch(const struct run_panel *p)
 
 #define MOST_RANGES 12
 
-/* "5,17-19", as `gpuq retry` takes it; false: there are too many to type. */
+/* "5,17-19", as `gpuq retry` accepts it; false: too many to type. */
 static bool append_ranges(struct text *t, const struct id_list *ids)
 {
 	size_t ranges = 0;
@@ -327,7 +327,7 @@ static bool append_ranges(struct text *t, const struct id_list *ids)
 	return true;
 }
 
-/* The queue that `gpuq retry` would choose here may be another one. */
+/* `gpuq retry` might choose another queue here. */
 static void append_queue(struct text *t, const struct queue_choice *q)
 {
 	if (!q->jobs_file)

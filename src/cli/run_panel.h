@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The live panel of `gpuq run`: what the runner tells, put into a model and drawn. */
+/* The live panel of `gpuq run`: puts the runner's reports into a model and draws it. */
 #ifndef CLI_RUN_PANEL_H
 #define CLI_RUN_PANEL_H
 
@@ -9,14 +9,14 @@
 struct run_panel;
 
 /*
- * Looks on at a runner, and draws on the descriptor of `out`. NULL where no panel
- * can be shown there: the lines for people are all there is. Each job that ends gets a
- * line above the panel, unless it is to be quiet. `q` stays the caller's.
+ * Watches a runner, and draws on the descriptor of `out`. NULL if no panel can be shown
+ * there: then only lines are printed. Each ended job gets a line above the panel,
+ * unless `quiet`. `q` is borrowed.
  */
 struct run_panel *run_panel_create(FILE *out, bool quiet, const struct queue_choice *q);
-/* For the runner's options; belongs to the panel. NULL where there is none. */
+/* For the runner's options; belongs to the panel. NULL if p is NULL. */
 const struct runner_watch *run_panel_watch(const struct run_panel *p);
-/* The last picture stays; below it, which jobs failed, and the command that retries them. */
+/* The last picture stays; prints below it which jobs failed, and the command that retries them. */
 void run_panel_destroy(struct run_panel *p);
 
 #endif

@@ -55,7 +55,7 @@ int run_report_print(const struct run_report *r, const struct id_list *own, stru
 	follow_close(&f);
 	if (text_error(&t))
 		return error_set(err, -ENOMEM, "writing the jobs: out of memory");
-	/* main() looks whether it arrived. */
+	/* main() checks that it was written. */
 	fwrite(t.data, 1, t.length, stdout);
 	return 0;
 }

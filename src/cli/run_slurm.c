@@ -17,7 +17,7 @@
 #include "slurm/coordinator.h"
 #include "slurm/node_address.h"
 
-/* Who reads the last lines has so much time to do so. */
+/* How long to wait for the reader of the last lines. */
 #define LAST_WORDS_MS 1000
 
 struct slurm_run {
@@ -25,7 +25,7 @@ struct slurm_run {
 	struct coordinator *coordinator;
 	struct runner_watch watch;
 	struct line_output lines;
-	const char *kinds[RUN_MOST_KINDS]; /* of pilots: options of sbatch, in `lines_of_kinds` */
+	const char *kinds[RUN_MOST_KINDS]; /* kinds of pilots: options of sbatch, in `lines_of_kinds` */
 	size_t num_kinds;
 	char *lines_of_kinds;
 	char towards[256];
@@ -158,7 +158,7 @@ static int run_shown(struct run *run, void *engine, struct runner_result *ret)
 	FILE *out = run_out(run);
 	struct run_panel *panel =
 		run->no_panel || run->linger_ms ? NULL : run_panel_create(out, run->quiet, &run->queue);
-	/* The coordinator has its address. */
+	/* The coordinator has a pointer to s->watch. */
 	if (panel)
 		s->watch = *run_panel_watch(panel);
 	int r = coordinator_run(s->coordinator, ret, &run->err);

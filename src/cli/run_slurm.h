@@ -3,7 +3,7 @@
 #ifndef CLI_RUN_SLURM_H
 #define CLI_RUN_SLURM_H
 
-/* As the command: argv[0] is "gpuq run". */
+/* The whole command: argv[0] is "gpuq run". */
 int run_slurm_main(int argc, char **argv);
 
 #endif

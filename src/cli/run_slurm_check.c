@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which options of `gpuq run` go together with --slurm. */
+/* Checks which options of `gpuq run` can be combined with --slurm. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,8 @@
 /* An option of sbatch that gpuq sets itself. */
 struct taken_option {
 	const char *name;
-	char letter;         /* '\0': none */
-	const char *allowed; /* this value does no harm; NULL: none */
+	char letter;         /* '\0': no letter */
+	const char *allowed; /* a value that is allowed; NULL: none */
 	const char *words;   /* what to do instead */
 };
 
@@ -33,7 +33,7 @@ static const struct taken_option taken[] = {
 	{"parsable", '\0', NULL, "gpuq reads what sbatch prints"},
 };
 
-/* The value of the option if `word` is it: "" where the next word has it; NULL: another option. */
+/* The value if `word` is this option: "" if the value is the next word; NULL: another option. */
 static const char *value_of(const struct taken_option *o, const char *word)
 {
 	size_t size = strlen(o->name);
@@ -56,7 +56,7 @@ static int check_word(const char *word, const char *next, struct gd_error *err)
 	return 0;
 }
 
-/* What sbatch itself does not like, it says. */
+/* Other mistakes are reported by sbatch itself. */
 static int check_sbatch_options(const char *options, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text words = {0};
@@ -115,7 +115,7 @@ static int refuse_with_slurm(struct run *run)
 	return 0;
 }
 
-/* One line for each kind of pilots. */
+/* Checks one line for each kind of pilots. */
 static int check_kinds(struct run *run)
 {
 	const char *line = run->queue.config.slurm;

@@ -70,7 +70,7 @@ void run_file_format(struct text *t, const struct view_run *r)
 
 /* ---- Reading ------------------------------------------------------------------ */
 
-/* Numbers of the text go to where they belong: one of these is set. */
+/* Where to store a member of the object: one of the pointers is set. */
 struct run_field {
 	const char *key;
 	int64_t *integer;
@@ -118,7 +118,7 @@ static int take_field(const struct run_field *f, const struct json_value *v, cha
 	return 0;
 }
 
-/* Unknown members are of a later version, and ignored. */
+/* Unknown members belong to a later version and are ignored. */
 static int take_member(
 	const struct run_field *fields, const struct json_value *key, const struct json_value *value, char **strings)
 {
@@ -208,7 +208,7 @@ static int read_run(const char *data, size_t size, struct run_text *t, char *str
 
 int run_file_parse(const char *data, size_t size, struct run_text *ret)
 {
-	/* A string's NUL takes the place of its quotes. */
+	/* The quotes of a string leave space for its NUL. */
 	*ret = (struct run_text){
 		.run = {.total = -1, .fraction = -1, .rtf = -1, .eta_ms = -1}, .strings = malloc(size + 1)};
 	if (!ret->strings)

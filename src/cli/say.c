@@ -21,7 +21,7 @@ void say_divert(say_line_fn *fn, void *context)
 
 static void say_text(const char *before, const char *words)
 {
-	/* Words may quote what others wrote: names, paths, the environment. */
+	/* Messages may quote untrusted text: names, paths, the environment. */
 	cleanup_(text_finish) struct text line = {0};
 	text_append_string(&line, before);
 	display_append(&line, words, strlen(words), DISPLAY_ALL);

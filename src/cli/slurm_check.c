@@ -51,7 +51,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-/* Each part goes on only if the next one can say more. */
+/* Stops after a failed part if the next parts depend on it. */
 static void check(struct slurm_check *c)
 {
 	struct doctor *d = &c->doctor;
@@ -71,7 +71,7 @@ static void check(struct slurm_check *c)
 
 static volatile sig_atomic_t interrupted;
 
-/* Waiting ends with EINTR. */
+/* Waiting calls then fail with EINTR. */
 static void on_interrupt(int signal)
 {
 	(void)signal;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpuq slurm check: runs a tiny job with the options of pilots, and says what is wrong with this cluster. Only
- * slurm_check*.c include the second half.
+ * gpuq slurm check: runs a tiny job with the options of pilots, and reports problems of this cluster. Only
+ * slurm_check*.c use the second half.
  */
 #ifndef CLI_SLURM_CHECK_H
 #define CLI_SLURM_CHECK_H
@@ -12,42 +12,42 @@
 #include "slurm/listener.h"
 #include "slurm/node_check.h"
 
-/* As the command: argv[0] is "gpuq slurm". */
+/* The whole command: argv[0] is "gpuq slurm". */
 int slurm_check_main(int argc, char **argv);
 
 /* ---- Parts ------------------------------------------------------------------------------ */
 
 struct slurm_check {
 	struct doctor doctor; /* the queue, the settings and the findings */
-	uint64_t wait_ms;     /* for the job to run */
-	char dir[PATH_MAX];   /* beside the journal, for this check; "": none */
+	uint64_t wait_ms;     /* how long to wait until the job runs */
+	char dir[PATH_MAX];   /* directory of this check, beside the journal; "": none */
 	int dir_fd, lock_fd;
-	struct listener_address address; /* fd -1: none */
+	struct listener_address address; /* fd -1: not listening */
 	char token[33];
-	uint64_t job;                 /* 0: none */
-	char state[32], reason[64];   /* as Slurm has said last */
-	int exit_code;                /* of the job, once it is over */
-	char report[NODE_CHECK_ROOM]; /* "": none */
-	bool by_tcp;                  /* the report came through the connection */
-	int64_t received_ms;          /* when it came, by the clock of this host */
-	int peer_fd;                  /* -1: none */
+	uint64_t job;                 /* 0: no job */
+	char state[32], reason[64];   /* as last reported by Slurm */
+	int exit_code;                /* exit code of the job, once it has ended */
+	char report[NODE_CHECK_ROOM]; /* "": no report */
+	bool by_tcp;                  /* the report arrived through the connection */
+	int64_t received_ms;          /* when it arrived, by the clock of this host */
+	int peer_fd;                  /* -1: not connected */
 };
 
-/* slurm_check_login.c: false: without this nothing more can be checked. */
+/* slurm_check_login.c. False: nothing more can be checked. */
 bool slurm_check_commands(struct slurm_check *c);
 bool slurm_check_controller(struct slurm_check *c);
 bool slurm_check_place(struct slurm_check *c);
 void slurm_check_account(struct slurm_check *c);
-/* The jobs of the queue against the time that a pilot has. */
+/* Compares the time limits of queued jobs with the time that a pilot has. */
 void slurm_check_longest(struct slurm_check *c, int64_t left_ms);
 
 /* slurm_check_job.c: submits the job and waits for its report. */
 bool slurm_check_submit(struct slurm_check *c);
 void slurm_check_wait(struct slurm_check *c);
-/* Ends the job and removes what was made. */
+/* Ends the job and removes all files created. */
 void slurm_check_end(struct slurm_check *c);
 
-/* slurm_check_node.c: what the report means. */
+/* slurm_check_node.c: evaluates the report. */
 void slurm_check_report(struct slurm_check *c);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq slurm check: the job, until its report is here. */
+/* gpuq slurm check: the job, until its report arrives. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,11 +22,11 @@
 #include "slurm/slurm_ask.h"
 
 #define LOOK_MS 250
-/* How often Slurm is asked. */
+/* How often to query Slurm. */
 #define ASK_MS 1000
-/* The output of a job may become visible later than its end. */
+/* The output of a job may become visible only after its end. */
 #define LATE_MS 5000
-/* Until the job has seen that it may go. */
+/* How long to wait until the job has seen that it may exit. */
 #define LEAVE_MS   5000
 #define MOST_WORDS 128
 
@@ -56,7 +56,7 @@ static int write_words(const struct slurm_check *c, struct text *t)
 	const char *options = c->doctor.queue.config.slurm;
 	cleanup_(text_finish) struct text script = {0};
 	put_word(t, "", "sbatch");
-	/* Of several kinds, the first. */
+	/* If there are several kinds, use the first. */
 	cleanup_(freep) char *first = options ? strndup(options, strcspn(options, "\n")) : NULL;
 	int n = first ? shell_split(first, t) : options ? -ENOMEM : 0;
 	int r = n < 0 ? n : write_script(c, &script);
@@ -65,7 +65,7 @@ static int write_words(const struct slurm_check *c, struct text *t)
 	put_word(t, "", "--nodes=1");
 	put_word(t, "", "--ntasks=1");
 	put_word(t, "", "--job-name=gpuq-check");
-	/* Not into our directory, which may not be there on the node. */
+	/* Not into our directory, which may not exist on the node. */
 	put_word(t, "", "--output=/dev/null");
 	put_word(t, "--wrap=", text_string(&script));
 	return r < 0 ? r : text_error(t);
@@ -105,7 +105,7 @@ bool slurm_check_submit(struct slurm_check *c)
 
 /* ---- Waiting ---------------------------------------------------------------------------- */
 
-/* The value of "Name=value" in what scontrol -o prints. */
+/* The value of "Name=value" in the output of scontrol -o. */
 static void find_value(const char *text, const char *name, char *ret, size_t size)
 {
 	size_t n = strlen(name);
@@ -154,7 +154,7 @@ static void read_file(struct slurm_check *c)
 	}
 }
 
-/* Others may connect, too: only the report with the token counts. */
+/* Others may also connect: only a report with the token counts. */
 static void read_peer(struct slurm_check *c)
 {
 	char report[NODE_CHECK_ROOM] = "";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq slurm check: what can be seen on the login node. */
+/* gpuq slurm check: checks on the login node. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -54,7 +54,7 @@ bool slurm_check_commands(struct slurm_check *c)
 	return missing.length == 0;
 }
 
-/* The value of "Name   = value" in what scontrol prints; false: it is not there. */
+/* The value of "Name   = value" in the output of scontrol; false: not found. */
 static bool find_setting(const char *text, const char *name, char *ret, size_t size)
 {
 	size_t n = strlen(name);
@@ -96,7 +96,7 @@ bool slurm_check_controller(struct slurm_check *c)
 
 /* ---- Limits of the account -------------------------------------------------------------- */
 
-/* The smallest positive number in the column `column` (from 0) of lines with '|'; -1: none. */
+/* The smallest positive number in column `column` (from 0) of lines separated by '|'; -1: none. */
 static int64_t smallest(const char *text, int column)
 {
 	int64_t least = -1;
@@ -121,7 +121,7 @@ void slurm_check_account(struct slurm_check *c)
 	snprintf(who, sizeof(who), "user=%.64s", me ? me->pw_name : "");
 	const char *const argv[] = {"sacctmgr", "-n", "-P", "show", "assoc", "where", who,
 		"format=MaxJobs,MaxSubmitJobs,GrpJobs,GrpSubmit", NULL};
-	/* Many clusters have no accounting, or do not show it: then sbatch says what is not allowed. */
+	/* Many clusters have no accounting, or hide it: then sbatch reports what is not allowed. */
 	if (me && slurm_ask(argv, &a) == 0 && a.out.length > 0) {
 		int64_t least = -1;
 		for (int column = 0; column < 4; column++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq slurm check: what the node has reported, or why it has not. */
+/* gpuq slurm check: evaluates the node's report, or explains why there is none. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "base/units.h"
 #include "cli/slurm_check.h"
 
-/* Records of different hosts are compared by people, and times of files by programs. */
+/* Users compare records of different hosts, and programs compare file times. */
 #define MOST_SKEW_MS 2000
 
 static bool find_text(const struct slurm_check *c, const char *key, char *ret, size_t size)
@@ -98,7 +98,7 @@ static void check_clock(struct slurm_check *c)
 	int64_t time;
 	if (!find_number(c, "time", &time))
 		return;
-	/* Through a file it comes later; that counts only for a clock that is late. */
+	/* A report through a file arrives later; only then a late arrival gets some slack. */
 	int64_t late = c->received_ms - time, slack = c->by_tcp ? 0 : 2000, off = late < 0 ? -late : late - slack;
 	char words[UNITS_ROOM];
 	units_format_duration(off > 0 ? (uint64_t)off : 0, words);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq-slurm: what gpuq does on a Slurm cluster. A program of its own, for it links nettle. */
+/* gpuq-slurm: the parts of gpuq on a Slurm cluster. A separate program, because it links nettle. */
 #include <argp.h>
 #include <errno.h>
 #include <limits.h>
@@ -25,13 +25,13 @@
 #include "slurm/guard.h"
 #include "slurm/node_check.h"
 
-/* Nobody has a lease before the first welcome; a pilot that is not welcomed leaves by itself before this. */
+/* A pilot has no lease before it is first accepted; a pilot that is not accepted exits by itself before this time. */
 #define FIRST_LEASE_NS (15 * 60 * NS_PER_S)
-/* From the end of the jobs to the end of the allocation: for the last messages. */
+/* Time between the end of the jobs and the end of the allocation, for the last messages. */
 #define LAST_WORDS_NS (5 * NS_PER_S)
 #define GRACE_NS      (10 * NS_PER_S)
 
-/* Of --slurm. */
+/* Maximum number of --slurm options. */
 #define MOST_KINDS 16
 
 struct slurm_arguments {
@@ -45,7 +45,7 @@ struct slurm_arguments {
 	unsigned max_nodes;
 };
 
-/* Whole milliseconds are enough for tests; people use seconds. */
+/* Fractions of a second are for tests. */
 static int64_t parse_seconds(const char *arg, struct argp_state *state)
 {
 	char *end;
@@ -96,7 +96,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-/* On CLOCK_BOOTTIME; 0: the allocation has no end, or it is not known. */
+/* On CLOCK_BOOTTIME; 0: the allocation has no end, or its end is unknown. */
 static uint64_t find_end(void)
 {
 	char whose[64];
@@ -124,7 +124,7 @@ static int coordinate(struct journal *j, const struct slurm_arguments *a, struct
 	struct runner_result result;
 	pid_t holder = 0;
 	char log_dir[PATH_MAX], program[PATH_MAX] = "";
-	/* The same file on the nodes, which share the file system. */
+	/* The nodes execute the same file, because they share the file system. */
 	if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
 		return error_set(err, -errno, "finding this program: %s", error_words(errno));
 	if (snprintf(log_dir, sizeof(log_dir), "%s/logs", j->parent_path) >= (int)sizeof(log_dir))

@@ -5,7 +5,7 @@
 
 #include <argp.h>
 
-/* From SLURM_OPTION_FIRST on: an enum config_key. */
+/* Keys from SLURM_OPTION_FIRST on are SLURM_OPTION_FIRST plus an enum config_key. */
 enum { SLURM_OPTION_JSON = 0x200, SLURM_OPTION_WAIT, SLURM_OPTION_FIRST };
 
 extern const struct argp_option slurm_options[];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `gpuq status` for people. */
+/* `gpuq status` as text. */
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -9,7 +9,7 @@
 #include "cli/status_parts.h"
 #include "queue/journal/job_line.h"
 
-/* Counts the jobs that were chosen, by state; `hidden` of them have no line. */
+/* Counts the selected jobs by state; `hidden` of them have no line. */
 static void append_counts(struct text *t, const struct jobs *js, const size_t counts[JOB_STATES], size_t hidden)
 {
 	static const enum job_state order[] = {
@@ -30,7 +30,7 @@ static void append_counts(struct text *t, const struct jobs *js, const size_t co
 		text_appendf(t, "; %zu not shown", hidden);
 }
 
-/* Position and reason of a job that waits. */
+/* Position and reason of a waiting job. */
 static int make_note(const struct status_queue *q, const struct job *job, struct text *note)
 {
 	text_clear(note);
@@ -42,7 +42,7 @@ static int make_note(const struct status_queue *q, const struct job *job, struct
 	return verdicts_brief(q->verdicts, job, note);
 }
 
-/* A screen that is drawn again is not cleared before: that flickers. */
+/* With --watch, the screen is not cleared before it is redrawn: that would flicker. */
 int status_put_lines(struct status_output *o, struct status_queue *q, size_t rows)
 {
 	cleanup_(text_finish) struct text note = {0};
@@ -57,7 +57,7 @@ int status_put_lines(struct status_output *o, struct status_queue *q, size_t row
 	struct job_line_options line = {.color = terminal_has_colour() ? job_list_color : NULL,
 		.width = isatty(STDOUT_FILENO) ? terminal_width() : 0,
 		.now_ms = date_now_ms()};
-	/* Room for most notes. */
+	/* Reserve space for most notes. */
 	line.note = q->verdicts ? "#1234 waits for GPUs" : NULL;
 	job_list_measure(&q->jobs, q->follow->jobs.last_id, &line);
 	for (size_t i = 0; r == 0 && i < q->jobs.count; i++) {

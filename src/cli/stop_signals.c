@@ -29,7 +29,7 @@ void stop_signals_catch(void (*stop)(void *run), int last)
 		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
 			sigaction(numbers[i], &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files is an error like a full disk */
+	signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit is an error like a full disk */
 }
 
 void stop_signals_attach(void *run)

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SIGINT, SIGTERM and SIGHUP of a program that runs a pool: they stop the run.
+ * SIGINT, SIGTERM and SIGHUP stop the run of a program that runs a pool.
  *
- * SIGINT stops the run once, SIGTERM and SIGHUP twice: the first stop begins no new work, the second cancels running
- * work. Signals that arrive before the run exists are kept for it.
+ * SIGINT stops the run once, SIGTERM and SIGHUP twice: after the first stop no new work begins, the second cancels
+ * running work. Signals that arrive before the run exists are kept for it.
  */
 #ifndef CLI_STOP_SIGNALS_H
 #define CLI_STOP_SIGNALS_H
 
 /*
- * Installs the handlers; ignored signals stay ignored. SIGPIPE and SIGXFSZ are ignored from here on. `stop` is called
- * from the signal handler. last: after so many stops the next signal ends the program; 0: never.
+ * Installs the handlers; ignored signals stay ignored. SIGPIPE and SIGXFSZ are ignored from now on. `stop` is called
+ * in the signal handler. last: after this many stops the next signal ends the program; 0: never.
  */
 void stop_signals_catch(void (*stop)(void *run), int last);
-/* The run that signals stop from now on. Earlier signals stop it here. */
+/* Sets the run that signals stop from now on. Earlier signals are applied at once. */
 void stop_signals_attach(void *run);
-/* The run is about to be destroyed. */
+/* Call before the run is destroyed. */
 void stop_signals_detach(void);
-/* Stops so far. */
+/* Number of stops so far. */
 int stop_signals_count(void);
 
 #endif

@@ -17,7 +17,7 @@
 
 static char gpuq_path[PATH_MAX] = "/proc/self/exe";
 
-/* "gpuq-web" → "GPUQ_WEB", the variable that names a program in another place. */
+/* "gpuq-web" → "GPUQ_WEB", the variable that overrides the path of a program. */
 static void variable_of(const char *name, char ret[64])
 {
 	size_t n = 0;

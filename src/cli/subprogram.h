@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Commands that are separate programs, because they link more than gpuq does: `gpuq web`
- * replaces itself by gpuq-web, which is installed in libexec or lies next to gpuq.
+ * replaces itself by gpuq-web, which is installed in libexec or next to gpuq.
  */
 #ifndef CLI_SUBPROGRAM_H
 #define CLI_SUBPROGRAM_H
@@ -15,21 +15,21 @@
 
 /*
  * Replaces this process by the program, with the same arguments. Returns only on failure:
- * the exit code, after printing the reason. package: what the program needs to be built,
+ * the exit code, after printing the reason. package: the build dependency of the program,
  * for that message.
  */
 int subprogram_become(const char *name, const char *package, char **argv);
 
-/* Where the program, or another helper of gpuq, is: as helper_find(). */
+/* The path of the program, or of another helper of gpuq; see helper_find(). */
 int subprogram_find(const char *name, char *ret, size_t size, struct gd_error *err);
 
 /*
- * Called first in such a program: finds out which gpuq it belongs to. 0, or, if the
- * program was started by hand, the exit code after printing that.
+ * Call first in such a program: finds out which gpuq it belongs to. 0, or, if the
+ * program was started by hand, the exit code after printing an error.
  */
 int subprogram_enter(const char *command);
 
-/* The gpuq to execute where another one is needed. */
+/* The gpuq to execute if another process is needed. */
 const char *subprogram_gpuq(void);
 
 #endif

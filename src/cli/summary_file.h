@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The file of --json FILE, for the summary of a run; - is standard output. */
+/* The file of --json FILE, for the summary of a run; "-" is standard output. */
 #ifndef CLI_SUMMARY_FILE_H
 #define CLI_SUMMARY_FILE_H
 
@@ -16,7 +16,7 @@ bool summary_file_is_standard(const char *path);
  * *ret is -1.
  */
 int summary_file_open(const char *path, int *ret);
-/* Replaces the contents of a regular file; otherwise appends, to standard output behind what was printed. Prints the
+/* Replaces the contents of a regular file; otherwise appends, on standard output after earlier output. Prints the
  * reason if it fails. */
 int summary_file_write(const char *path, int fd, const struct text *json);
 

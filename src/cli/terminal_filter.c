@@ -26,7 +26,7 @@ static void *pass_on(void *context)
 	return NULL;
 }
 
-/* Signals are for the other threads. */
+/* Signals are handled by other threads. */
 static int start_thread(struct terminal_filter *f)
 {
 	sigset_t all, before;

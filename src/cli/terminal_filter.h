@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Makes harmless what this process and its children print on a terminal on which there is no panel: colors stay, other
- * control sequences go, as above a panel (view/panel/capture.h). A thread passes the lines on.
+ * Filters the output of this process and its children on a terminal without a panel: colors stay, other control
+ * sequences are removed, as above a panel (view/panel/capture.h). A thread forwards the lines.
  */
 #ifndef CLI_TERMINAL_FILTER_H
 #define CLI_TERMINAL_FILTER_H
@@ -20,9 +20,9 @@ struct terminal_filter {
 	pthread_t thread;
 };
 
-/* For standard output and error, as far as they are the terminal `fd`. 0 also if `fd` is not a terminal. */
+/* Filters standard output and standard error if they are the terminal `fd`. 0 also if `fd` is not a terminal. */
 int terminal_filter_begin(struct terminal_filter *f, int fd);
-/* Passes the rest on. */
+/* Forwards the remaining output. */
 void terminal_filter_end(struct terminal_filter *f);
 
 #endif

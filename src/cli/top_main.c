@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq-top: between a queue, a terminal and view/top/top.h, which has all the wit. */
+/* gpuq-top: connects a queue, a terminal and view/top/top.h, which contains the logic. */
 #include <errno.h>
 #include <inttypes.h>
 #include <locale.h>
@@ -24,7 +24,7 @@
 #include "cli/top_terminal.h"
 #include "view/top/top.h"
 
-#define REDRAW_MS 200 /* at most so often for news of others; keys are answered at once */
+#define REDRAW_MS 200 /* minimum time between redraws; keys redraw at once */
 #define SECOND_MS 1000
 #define HISTORY   1024
 
@@ -38,11 +38,11 @@ struct top_program {
 	struct loop_source *timer;
 	int signal_fd;
 	int log_fd;
-	unsigned log_attempt; /* whose log it is */
+	unsigned log_attempt; /* attempt of that log */
 	int rows, columns;
 	uint64_t drawn_ns;
 	bool over;
-	int signal; /* that ended it */
+	int signal; /* the signal that ended it */
 	struct gd_error err;
 };
 
@@ -83,7 +83,7 @@ static off_t size_of(int fd)
 	return fstat(fd, &st) < 0 ? -1 : st.st_size;
 }
 
-/* Of a log of gigabytes only the end is read. */
+/* Of a large log, only the end is read. */
 static void read_log(struct top_program *p)
 {
 	char buf[65536];
@@ -123,7 +123,7 @@ static void open_log(struct top_program *p, uint64_t id)
 	read_log(p);
 }
 
-/* A job that is tried again writes another log. */
+/* A retried job writes another log. */
 static void follow_log(struct top_program *p)
 {
 	if (p->top.mode != TOP_LOG)
@@ -161,7 +161,7 @@ static void act(struct top_program *p)
 		top_say(&p->top, true, "%s", err.message);
 }
 
-/* Of a job that waits, also why. */
+/* For a waiting job, also shows the reason. */
 static void show_details(struct top_program *p)
 {
 	const struct view_actions *a = queue_view_actions(p->view);
@@ -214,7 +214,7 @@ static void draw(struct top_program *p)
 	p->drawn_ns = clock_now_ns();
 	if (top_draw(&p->top, &p->screen, p->rows, p->columns, date_now_ms(), p->drawn_ns) == 0)
 		top_terminal_show(&p->screen);
-	/* The clock and running times go on. */
+	/* Redraw every second for the clock and running times. */
 	loop_set_deadline(p->timer, p->drawn_ns + SECOND_MS * NS_PER_MS);
 }
 
@@ -234,7 +234,7 @@ static void on_key(void *context, uint32_t events)
 		top_key(&p->top, key);
 		answer(p);
 	}
-	/* The terminal is gone. */
+	/* The terminal was closed. */
 	if (events & (EPOLLHUP | EPOLLERR))
 		p->over = true;
 	if (!p->over)
@@ -312,7 +312,7 @@ static int run(struct top_program *p)
 	return r < 0 ? error_set(&p->err, r, "waiting: %s", error_words(r)) : 0;
 }
 
-/* Who started us learns which signal it was. */
+/* Dies of the same signal, so that the parent process sees it. */
 static void die_of(int number)
 {
 	sigset_t one;

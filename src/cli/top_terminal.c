@@ -18,7 +18,7 @@ static bool coloured;
 
 #define BRIGHT_BLUE 12
 
-/* Names of colours are macros of ncurses too. */
+/* ncurses has macros with the names of colors. */
 static const short colours[SCREEN_COLOURS] = {
 	[SCREEN_PLAIN] = -1,
 	[SCREEN_RED] = COLOR_RED,
@@ -54,14 +54,14 @@ static void choose_colours(void)
 	use_default_colors();
 	for (short i = 1; i < SCREEN_COLOURS; i++)
 		init_pair(i, colours[i], -1);
-	/* As the palette has it: plain blue is unreadable on black. */
+	/* As in the palette: plain blue is unreadable on black. */
 	if (COLORS >= 16)
 		init_pair(SCREEN_BLUE, BRIGHT_BLUE, -1);
 }
 
 int top_terminal_open(struct gd_error *err)
 {
-	/* What is drawn is UTF-8, also under LANG=C: every terminal of today shows it. */
+	/* The output is UTF-8 even under LANG=C: all current terminals support it. */
 	if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
 		setlocale(LC_CTYPE, "C.UTF-8");
 	terminal = newterm(NULL, stdout, stdin);
@@ -114,7 +114,7 @@ static attr_t attributes(unsigned style)
 /* ncurses finds out itself what has changed. */
 void top_terminal_show(const struct screen *s)
 {
-	unsigned style = 0x100; /* none */
+	unsigned style = 0x100; /* matches no style */
 	erase();
 	for (int row = 0; row < s->rows; row++) {
 		move(row, 0);
@@ -124,7 +124,7 @@ void top_terminal_show(const struct screen *s)
 				continue;
 			if (c->style != style)
 				attrset((int)attributes(style = c->style));
-			/* The last cell of the screen cannot be followed by the cursor, which is no error. */
+			/* After the last cell of the screen the cursor cannot advance: ignore that error. */
 			(void)addstr(c->text);
 		}
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A terminal as gpuq top uses it: cells go out, keys come in. */
+/* The terminal of gpuq top: draws cells and reads keys. */
 #ifndef CLI_TOP_TERMINAL_H
 #define CLI_TOP_TERMINAL_H
 
@@ -9,19 +9,19 @@
 
 struct screen;
 
-/* Whether there is one that can be used; -EINVAL, with words. */
+/* Whether the terminal can be used; -EINVAL, with a message. */
 int top_terminal_check(struct gd_error *err);
-/* Whether terminals of this name can move their cursor, as far as anybody knows here. */
+/* Whether a terminal with this name can move its cursor, according to the terminfo of this machine. */
 bool top_terminal_is_known(const char *name);
-/* Takes it over. */
+/* Takes over the terminal. */
 int top_terminal_open(struct gd_error *err);
-/* Gives it back as it was; any number of times. */
+/* Restores the terminal. May be called any number of times. */
 void top_terminal_close(void);
 
-/* Also asks the terminal for its size when it has changed. */
+/* changed: query the terminal for its size again. */
 void top_terminal_size(bool changed, int *ret_rows, int *ret_columns);
 void top_terminal_show(const struct screen *s);
-/* The next key, as view/top/top.h has them; -1: none is waiting. */
+/* The next key, as in view/top/top.h; -1: none. */
 int top_terminal_key(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A file of its own: term.h has macros by the names of lines, columns and others. */
+/* A separate file: term.h has macros named lines, columns and others. */
 #include <curses.h>
 #include <term.h>
 #include <unistd.h>

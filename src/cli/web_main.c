@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq-web, which `gpuq web` executes: a queue as a page in a browser, and as metrics. */
+/* gpuq-web, which `gpuq web` executes: a queue as a web page and as metrics. */
 #include <errno.h>
 #include <locale.h>
 #include <signal.h>
@@ -31,8 +31,8 @@ struct server {
 	const char *hosts[MAX_HOSTS];
 	size_t num_hosts;
 	char made[WEB_TOKEN_ROOM];
-	char *given;        /* of the environment */
-	bool given_is_full; /* it is worth as much as the one that is made for each start */
+	char *given;        /* token from the environment */
+	bool given_is_full; /* it gives the same access as the generated token */
 	struct queue_view *view;
 	struct loop *loop;
 	struct web *web;
@@ -85,10 +85,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 /*
- * A token that stays the same opens only the metrics of a TCP port: when the server has ended, a page that is still
- * open would give it to whoever listens on the port next. A socket in a directory of the user nobody else can take.
+ * A permanent token gives access only to the metrics on a TCP port: after the server has ended, a page that is
+ * still open would send it to any other process that listens on the port next. On a socket in a directory of the
+ * user that cannot happen.
  *
- * Taken out of the environment: a runner that is started from here must not hand it on to hooks.
+ * Removed from the environment: a runner that is started from here must not pass it on to hooks.
  */
 static int find_token(struct server *s)
 {
@@ -115,7 +116,7 @@ static void on_signal(void *context, uint32_t events)
 	s->stop = true;
 }
 
-/* A journal that cannot be read is said once; what was read stays on the page. */
+/* An unreadable journal is reported once; the page keeps the data read before. */
 static void on_news(void *context, uint32_t events)
 {
 	struct server *s = context;
@@ -160,7 +161,7 @@ static int open_server(struct server *s)
 		s->loop, &s->web, &s->err);
 }
 
-/* The address is all of standard output: `gpuq web | head -1` opens it. A token that was given is not told again. */
+/* The address is the only standard output: `gpuq web | head -1` prints it. A given token is not printed again. */
 static int announce(struct server *s)
 {
 	if (web_is_public(s->web))
