@@ -40,7 +40,7 @@ static void print_help(FILE *out)
 	      "Maintain\n"
 	      "  gpus, config     Show the GPUs; show the settings and their sources\n"
 	      "  doctor, verify   Check this machine for problems; check and repair the journal\n"
-	      "  prune            Move finished jobs from the journal to an archive\n"
+	      "  prune, slurm     Move finished jobs to an archive; check a Slurm cluster\n"
 	      "\n"
 	      "No GPU? Use simulated ones: export GPUQ_GPUS=sim:4\n",
 		out);
