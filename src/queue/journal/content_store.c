@@ -15,10 +15,10 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 
-/* What was saved less than so long ago may be meant for a job that is not in the journal yet. */
+/* A younger file may belong to a job that is not in the journal yet. */
 #define SWEEP_AGE_S 3600
 
-/* So that it is still there after a power cut. Some file systems cannot sync a directory and say so. */
+/* Makes new files survive a power cut. Some file systems cannot sync a directory and fail with EINVAL. */
 static int sync_folders(int dir_fd, const char *folder)
 {
 	cleanup_(closep) int fd = openat(dir_fd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -51,7 +51,8 @@ void content_store_name(const void *data, size_t size, char ret_name[HASH_TEXT])
 	hash_format(hash_bytes(data, size), ret_name);
 }
 
-/* -EEXIST: the file has another content. The hash is no proof: whoever chose both contents can have made them meet. */
+/* -EEXIST: the file has another content. Equal hashes prove nothing: a user who chose both contents can cause a
+ * collision. */
 static int compare_content(int dir_fd, const char *path, const void *data, size_t size)
 {
 	const char *expected = data;
@@ -89,7 +90,7 @@ int content_store_save(int dir_fd, const char *folder, const void *data, size_t 
 	content_store_name(data, size, name);
 	snprintf(path, sizeof(path), "%s/%s", folder, name);
 	/*
-	 * One that is there already is young again, so that no sweep takes it before our job is in the journal. A sweep
+	 * An existing file gets the current time, so that no sweep removes it before our job is in the journal. A sweep
 	 * that has just moved it aside may move it back: the content is the same.
 	 */
 	int r = utimensat(dir_fd, path, NULL, AT_SYMLINK_NOFOLLOW) < 0 ? -ENOENT : 0;
@@ -116,7 +117,7 @@ static bool is_young(int dir_fd, const char *path)
 	return st.st_mtim.tv_sec > time(NULL) - SWEEP_AGE_S;
 }
 
-/* Out of the way first, and looked at again: it may just have been saved anew. */
+/* Moves the file aside and checks its age again: it may just have been saved again. */
 static void sweep_one(int dir_fd, const char *folder, const char *name)
 {
 	char path[300], aside[64];

@@ -26,7 +26,7 @@ static int write_jobs(struct draft *d, const struct jobs *js)
 	return r == 0 ? draft_sync(d) : r;
 }
 
-/* FILE.original, or with the time behind it if there is one already. */
+/* Keeps the file as FILE.original, with the time appended if that exists already. */
 static int keep_original(const struct journal *j)
 {
 	char name[NAME_MAX + 1];

@@ -15,12 +15,12 @@
 #include "queue/journal/journal_private.h"
 #include "queue/journal/tally.h"
 
-/* So often counters with a wrong checksum are read before the lock is taken. */
+/* Number of reads of counters with a wrong checksum before the lock is taken. */
 #define READ_TRIES 3
 
 /*
- * append.lock is opened only by a process that has no journal open: closing it would release the process's lock.
- * It can be locked only in a folder that others cannot write: another user could hold the lock of his own file forever.
+ * append.lock is opened only by a process that has no journal open, because closing it would release the process's
+ * lock. It is locked only in a folder that other users cannot write: another user could hold the lock forever.
  */
 static int open_lock(const struct journal_reader *r, int dir_fd, bool to_lock, int *ret_opened)
 {
@@ -33,12 +33,12 @@ static int open_lock(const struct journal_reader *r, int dir_fd, bool to_lock, i
 	return *ret_opened;
 }
 
-/* While they are written, a reader without the lock can get half of them. */
+/* While the counters are being written, a reader without the lock may get half of them. */
 static bool read_counters(const struct journal_reader *r, int dir_fd, struct journal_counters *ret)
 {
 	cleanup_(closep) int opened = -1;
 	int fd = open_lock(r, dir_fd, true, &opened);
-	/* A process that may only read. */
+	/* A process with read access only. */
 	if (fd < 0 && !r->journal)
 		fd = open_lock(r, dir_fd, false, &opened);
 	if (fd < 0)
@@ -49,7 +49,7 @@ static bool read_counters(const struct journal_reader *r, int dir_fd, struct jou
 	if ((r->journal && r->journal->locked) || lock_take(fd) < 0)
 		return false;
 	bool known = journal_counters_read(fd, ret);
-	(void)lock_release(fd); /* if this fails, the next release or the end of the process does it */
+	(void)lock_release(fd); /* if this fails, the next release or the end of the process releases it */
 	return known;
 }
 
@@ -71,7 +71,7 @@ void damage_look(struct damage_check *check, const struct journal_reader *r, int
 	memcpy(check->queue, c.queue, sizeof(check->queue));
 }
 
-/* The file at the path is the one that was read. */
+/* Whether the file at the path is the one that was read. */
 static bool is_in_place(const struct journal_reader *r)
 {
 	struct stat st;
@@ -80,7 +80,7 @@ static bool is_in_place(const struct journal_reader *r)
 	       st.st_ino == r->ino;
 }
 
-/* Adds the missing numbers from `first` on that no power cut may have taken. */
+/* Adds the missing numbers from `first` on that cannot have been lost in a power cut. */
 static int add_hole(struct jobs *js, const struct damage_check *c, uint64_t first, uint64_t last)
 {
 	if (c->known && c->rebooted && last > c->synced_n)
@@ -88,7 +88,7 @@ static int add_hole(struct jobs *js, const struct damage_check *c, uint64_t firs
 	return number_set_add(&js->holes, first, last);
 }
 
-/* A file without a readable first line is the one of the counters. */
+/* A file without a readable first line is assumed to belong to the counters. */
 static bool is_same_queue(const struct damage_check *c, const struct jobs *js)
 {
 	return c->known && (!*js->queue || strcmp(c->queue, js->queue) == 0);
@@ -115,12 +115,12 @@ static int find_holes(const struct damage_check *c, const struct journal_reader 
 	return e;
 }
 
-/* The ids of jobs that were added and are not there, and whether lines of commands files may be gone with them. */
+/* Finds the ids of jobs that were added but are missing, and whether lines of commands files may be lost with them. */
 static int find_lost(struct jobs *js, const unsigned char *counts, size_t size)
 {
 	int e = 0;
 	size_t k = 0;
-	/* Ids below first_id may have been pruned: then nothing is counted for them. */
+	/* Ids below first_id may have been pruned: then their count is 0. */
 	uint64_t first = js->first_id ? js->first_id : 1;
 	uint64_t next = js->next_id > js->last_id ? js->next_id : js->last_id + 1;
 	for (uint64_t id = 1; e == 0 && id < first && id < size; id++)
@@ -134,12 +134,12 @@ static int find_lost(struct jobs *js, const unsigned char *counts, size_t size)
 			e = number_set_add(&js->lost_ids, id, known - 1);
 		id = known + 1;
 	}
-	/* Only a file that is no copy of an earlier one certainly has no `seen` and no `lost`. */
+	/* Only a file that is not a copy of an earlier one is certain to have had no `seen` and no `lost` lines. */
 	js->lines_lost = js->lines_lost || js->outdated || js->first_id != 1 || js->lost_ids.count > 0;
 	return e;
 }
 
-/* A byte for each job. Another user can have made a huge file without any: the counts are then not known. */
+/* `counts` has a byte for each job. A huge file of another user is ignored: the counts are then unknown. */
 static int open_counts(int dir_fd)
 {
 	struct stat st;
@@ -167,7 +167,7 @@ static int compare_counts(const struct journal_reader *r, int dir_fd, struct job
 	return find_lost(js, counts, size);
 }
 
-/* Under the lock no record is counted that has not been read. A process that may only read goes without. */
+/* Under the lock, every counted record has been read. A process with read access only does without the lock. */
 static int judge_jobs(struct journal_reader *r, int dir_fd, struct jobs *js)
 {
 	cleanup_(closep) int opened = -1;
@@ -179,7 +179,7 @@ static int judge_jobs(struct journal_reader *r, int dir_fd, struct jobs *js)
 	if (e == 0)
 		e = compare_counts(r, dir_fd, js);
 	if (fd >= 0)
-		(void)lock_release(fd); /* if this fails, the next release or the end of the process does it */
+		(void)lock_release(fd); /* if this fails, the next release or the end of the process releases it */
 	return e;
 }
 

@@ -25,12 +25,12 @@ static int create_file(struct draft *d)
 	struct stat st;
 	if (fstat(d->journal->fd, &st) < 0)
 		return -errno;
-	/* A process that was killed may have left one. */
+	/* A process that was killed may have left a draft. */
 	unlinkat(d->journal->dir_fd, DRAFT, 0);
 	d->fd = openat(d->journal->dir_fd, DRAFT, O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (d->fd < 0)
 		return -errno;
-	/* The journal stays its owner's, also if root replaces it. */
+	/* The journal keeps its owner, even if root replaces it. */
 	if (st.st_uid != geteuid() && fchown(d->fd, st.st_uid, st.st_gid) < 0)
 		return -errno;
 	return fchmod(d->fd, st.st_mode & 07777) < 0 ? -errno : 0;
@@ -62,7 +62,7 @@ static int flush(struct draft *d, size_t above)
 	return r;
 }
 
-/* Few lines say how many records their job has. */
+/* The `records` of a line, or -1. Only few lines have it, so most are not parsed. */
 static int64_t records_of(const char *line, size_t size)
 {
 	struct record r;
@@ -102,7 +102,7 @@ static int replaced(struct journal *j, int code, struct gd_error *err)
 int draft_commit(struct draft *d, struct gd_error *err)
 {
 	struct journal *j = d->journal;
-	/* Before the rename: starts that were decided with the old file are void from here on. */
+	/* Before the rename: voids starts that were decided with the old file. */
 	int r = journal_raise_fence(j, err);
 	if (r < 0)
 		return r;

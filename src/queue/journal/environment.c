@@ -15,13 +15,13 @@
 #include "base/text.h"
 #include "queue/journal/content_store.h"
 
-/* The kernel takes much less. */
+/* The kernel accepts much less. */
 #define MAX_BYTES (64 << 20)
 
 int environment_save(int dir_fd, char *const *environment, char ret_name[HASH_TEXT], struct gd_error *err)
 {
 	cleanup_(text_finish) struct text t = {0};
-	/* "_" is the last command of a shell: another one each time, and nobody's business. */
+	/* "_" is the last command of a shell: it differs each time, and it is private. */
 	for (char *const *e = environment; *e; e++)
 		if (strncmp(*e, "_=", 2) != 0)
 			text_append(&t, *e, strlen(*e) + 1);

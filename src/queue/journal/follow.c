@@ -14,7 +14,7 @@
 #include "base/lock.h"
 #include "queue/journal/damage.h"
 
-/* Reads all there is, if the reader could be made (r). */
+/* Reads the whole journal, unless creating the reader failed (r). */
 static int begin(struct follow *f, int r, const char *path, struct follow *ret, struct gd_error *err)
 {
 	r = r < 0 ? error_set(err, r, "reading journal '%s': %s", path, error_words(r)) : follow_update(f, err);
@@ -46,7 +46,7 @@ int follow_open(const char *path, bool watch, struct follow *ret, struct gd_erro
 
 int follow_open_journal(struct journal *j, struct follow *ret, struct gd_error *err)
 {
-	/* The lock recovers and converts what has to be: afterwards the counters fit the file. */
+	/* Taking the lock recovers or converts the journal if needed: afterwards the counters match the file. */
 	if (!j->locked) {
 		int e = journal_lock(j, err);
 		if (e < 0)
@@ -149,9 +149,9 @@ bool follow_is_lost(struct follow *f, uint64_t id)
 {
 	if (!is_lost(f, jobs_find(&f->jobs, id)))
 		return false;
-	/* It may have written the end just before it left. */
+	/* The keeper may have written the end just before it exited. */
 	int r = follow_update(f, NULL);
-	/* The caller looks for pruned jobs after an update of its own. */
+	/* The caller checks for a reset after its own update: report this one there. */
 	f->reset_early = f->reset;
 	return r == 0 && is_lost(f, jobs_find(&f->jobs, id));
 }

@@ -33,7 +33,7 @@ static void put_known(struct text *t, const char *key, int64_t n, bool known)
 		json_put_null(t, key);
 }
 
-/* Up to the last change while it runs, so that the object does not depend on when it is written. */
+/* For a running job, idle time up to the last change, so that the object does not depend on the current time. */
 static void put_idle(struct text *t, const struct job_attempt *a)
 {
 	bool idle = a && job_attempt_is_idle(a);
@@ -135,7 +135,7 @@ static void put_group(struct text *t, const struct job *job)
 	put_known(t, "array_index", job->array_index, job->array_index >= 0);
 }
 
-/* When it may start. */
+/* Conditions for its start. */
 static void put_order(struct text *t, const struct job *job)
 {
 	uint64_t all = job->after ? job->after[0] : 0;

@@ -28,7 +28,7 @@ static const struct {
 	[JOB_UNKNOWN] = LOOK("[?]", "Unknown"),
 };
 
-/* Right-aligned: a list of 100,000 jobs is mostly numbers, and printf() takes its time. */
+/* Right-aligned. Not printf(), which is slow: a list of 100,000 jobs is mostly numbers. */
 static void put_number(struct text *t, uint64_t n, size_t width)
 {
 	char digits[64];
@@ -85,7 +85,7 @@ void job_line_write_outcome(struct text *t, const struct job *job)
 	write_outcome(t, job, DISPLAY_ALL);
 }
 
-/* Of a queue on a cluster. */
+/* The node, for a job of a queue on a cluster. */
 static void write_node(struct text *t, const struct job *job)
 {
 	if (!job->keeper || !job->keeper->is_pilot || !*job->keeper->machine.host)
@@ -125,7 +125,7 @@ static void write_elapsed(struct text *t, const struct job *job, int64_t now_ms)
 	}
 }
 
-/* A long reason is cut, so that the duration behind it is not. */
+/* A long reason is cut, so that the duration after it is not. */
 #define SHORTEST_REASON 8
 static size_t reason_room(const struct job *job, const struct job_line_options *o, const char *before, size_t size)
 {
@@ -176,7 +176,7 @@ const char *job_line_command(const struct job *job, struct text *scratch, size_t
 	if (copy) {
 		const char *rest = copy + strlen(w->script);
 		text_append_string(scratch, w->script_name);
-		/* Paths with special characters are in quotation marks. */
+		/* A path with special characters is quoted: skip the closing quotation mark. */
 		text_append_string(scratch, rest + (*rest == '\''));
 	}
 	bool shown = copy && !text_error(scratch);
@@ -184,7 +184,7 @@ const char *job_line_command(const struct job *job, struct text *scratch, size_t
 	return shown ? text_string(scratch) : job->command;
 }
 
-/* Of commands that begin alike, what tells them apart: "python tra… --seed 7". */
+/* Shows where commands with the same beginning differ: "python tra… --seed 7". */
 static void write_command(struct text *t, const char *command, size_t size, const struct job_line_options *o)
 {
 	if (!o->width) {

@@ -82,7 +82,7 @@ int jobs_insert(struct jobs *js, struct job *job)
 
 const struct keeper_info *jobs_keeper(const struct jobs *js, const char *name, size_t size)
 {
-	/* The newest first: a start names a keeper that lives. */
+	/* The newest first: a start names a keeper that is alive. */
 	for (size_t i = js->num_keepers; i-- > 0;)
 		if (strncmp(js->keepers[i]->name, name, size) == 0 && js->keepers[i]->name[size] == '\0')
 			return js->keepers[i];

@@ -5,7 +5,7 @@
 #include "base/date.h"
 #include "queue/journal/jobs_private.h"
 
-/* Each is a power cut. */
+/* Each loss is a power cut. */
 #define MAX_LOSSES 65536
 
 static void set_state(struct jobs *js, struct job *job, enum job_state state)
@@ -53,7 +53,7 @@ static int apply_add(struct jobs *js, const struct record *r)
 		return error;
 	job->records = 1;
 	job->lease = r->keeper.type != 0;
-	/* The member `held` of a lease is for readers that know no leases. */
+	/* The member `held` of a lease is for readers that do not know leases. */
 	job->state = r->held && !job->lease ? JOB_HELD : JOB_PENDING;
 	if (job->lease)
 		error = set_keeper(js, job, r);
@@ -78,7 +78,7 @@ static struct job_attempt *find_attempt(const struct job *job, uint32_t attempt)
 	return a;
 }
 
-/* Another attempt follows one whose end was lost. */
+/* Ends an attempt whose end was lost, before another attempt follows. */
 static void close_attempt(struct job *job)
 {
 	struct job_attempt *a = job->attempts;
@@ -98,7 +98,7 @@ static int apply_start(struct jobs *js, const struct record *r)
 	const struct job_attempt *known = find_attempt(job, r->attempt);
 	if (known && known->state == JOB_RUNNING)
 		return -EBADMSG;
-	/* Of an attempt that has ended: it must not run a second time. */
+	/* A start of an attempt that has ended is ignored: it must not run a second time. */
 	if (known || (job->attempts && r->attempt < job->attempts->attempt))
 		return 0;
 	close_attempt(job);
@@ -111,14 +111,14 @@ static int apply_start(struct jobs *js, const struct record *r)
 		error = set_keeper(js, job, r);
 	if (error)
 		return error;
-	jobs_end_delay(job, r->time_ms); /* of a job whose release or retry was lost */
+	jobs_end_delay(job, r->time_ms); /* if the release or retry was lost */
 	job->cancel_requested = job->stuck = false;
 	job->reason = NULL;
 	set_state(js, job, JOB_RUNNING);
 	return 0;
 }
 
-/* The attempt that an end is about; NULL, with *error or without: there is nothing to end. */
+/* The attempt that an end is about; NULL if there is nothing to end, or on failure with *error set. */
 static struct job_attempt *ending_attempt(struct jobs *js, struct job *job, const struct record *r, int *error)
 {
 	struct job_attempt *a = find_attempt(job, r->attempt);
@@ -169,7 +169,7 @@ static int apply_end(struct jobs *js, const struct record *r)
 	return r->hook ? jobs_add_hook(js, job, a, r) : 0;
 }
 
-/* Who started a lease has left with it. */
+/* Whether the job is cancelled instead of pending again. An interrupted lease is, because its `gpuq exec` ended too. */
 static bool is_over_uncounted(const struct job *job, const struct record *r)
 {
 	return job->cancel_requested || (job->lease && r->event == EVENT_INTERRUPTED);
@@ -193,7 +193,7 @@ static int apply_uncounted(struct jobs *js, const struct record *r)
 	a->interrupted = true;
 	job->spared++;
 	job->stuck = false;
-	/* Where its start was lost, the job may have been held or cancelled. */
+	/* If its start was lost, the job may have been held or cancelled. */
 	if (job->state == JOB_RUNNING)
 		set_state(js, job, is_over_uncounted(job, r) ? JOB_CANCELLED : JOB_PENDING);
 	return 0;
@@ -220,7 +220,7 @@ static int apply_fail(struct jobs *js, const struct record *r)
 	if (!job)
 		return -EBADMSG;
 	if (job->state != JOB_PENDING && job->state != JOB_HELD)
-		return 0; /* it was cancelled in the meantime */
+		return 0; /* it was cancelled meanwhile */
 	int error = 0;
 	job->reason = jobs_intern(js, &r->reason, NULL, &error);
 	if (!error)
@@ -237,7 +237,7 @@ static int apply_stuck(struct jobs *js, const struct record *r)
 	if (!job)
 		return -EBADMSG;
 	if (job->state != JOB_RUNNING || job->attempts->attempt != r->attempt)
-		return 0; /* it has ended in the meantime */
+		return 0; /* it has ended meanwhile */
 	job->stuck = true;
 	set_state(js, job, JOB_RUNNING);
 	return 0;
@@ -255,7 +255,7 @@ static int apply_idle(struct jobs *js, const struct record *r)
 	}
 	struct job_attempt *a = job->attempts;
 	if (job->state != JOB_RUNNING || a->attempt != r->attempt)
-		return 0; /* it has ended in the meantime */
+		return 0; /* it has ended meanwhile */
 	a->idle = jobs_make_idle(js, r, &error);
 	if (error)
 		return error;
@@ -276,7 +276,7 @@ static int apply_control(struct jobs *js, const struct record *r)
 		if (!error)
 			error = jobs_begin_delay(js, job, r->time_ms, false);
 		set_state(js, job, JOB_CANCELLED);
-		/* A cancellation with a reason takes back a job that was never accepted: no hook. */
+		/* A cancellation with a reason revokes a job that was never accepted: no hook. */
 		if (!error && !job->reason)
 			error = jobs_add_hook(js, job, NULL, r);
 	} else if (r->event == EVENT_CANCEL && job->state == JOB_RUNNING) {
@@ -302,7 +302,7 @@ static int apply_control(struct jobs *js, const struct record *r)
 	return error;
 }
 
-/* All that was asked for is replaced. An edit of a job that has started meanwhile cannot be: the fence forbids it. */
+/* Replaces all options. The job cannot have started before this line: the fence prevents that. */
 static int apply_edit(struct jobs *js, const struct record *r)
 {
 	int error = 0;
@@ -357,7 +357,7 @@ static int apply_legacy(struct jobs *js, struct record *r)
 	int error = 0;
 	if (job_state_parse(r->status.data, r->status.size, &state) < 0 || state == JOB_HELD)
 		return -EBADMSG;
-	/* It had one list of commands, of any name. */
+	/* It had one commands file, of any name. */
 	r->file = (struct json_value){.type = JSON_STRING, .data = JOB_ANY_FILE};
 	struct job *job = jobs_make_job(js, r, js->last_id + 1, &error);
 	if (!job)
@@ -369,7 +369,7 @@ static int apply_legacy(struct jobs *js, struct record *r)
 		struct job_attempt *a = jobs_make_attempt(js, job, r, &error);
 		if (!a)
 			return error;
-		/* Whether it still runs, and how it ended, was not recorded: it must not start again unasked. */
+		/* Whether it still runs, and how it ended, was not recorded: it must not restart by itself. */
 		if (state == JOB_RUNNING)
 			a->reason = REASON_END_UNKNOWN;
 		state = state == JOB_RUNNING ? JOB_FAILED : state;
@@ -380,7 +380,7 @@ static int apply_legacy(struct jobs *js, struct record *r)
 	return finish_new(js, job);
 }
 
-/* Also of a newer gpuq's file, as far as it says so. */
+/* Sets the version even for the journal of a newer gpuq, which is refused. */
 static int apply_header(struct jobs *js, const struct record *r)
 {
 	js->version = r->version;

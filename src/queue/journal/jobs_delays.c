@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* When a job was held, and when it was over until somebody asked for another attempt: that is not waiting for a GPU. */
+/* The periods in which a job was held, or had ended until a `retry`: it did not wait for a GPU then. */
 #include <errno.h>
 
 #include "queue/journal/jobs_private.h"
@@ -44,7 +44,7 @@ int jobs_delay_until_retry(struct jobs *js, struct job *job, int64_t to_ms)
 {
 	const struct job_attempt *a = job->attempts;
 	bool lasts = job->delays && job->delays->to_ms == 0;
-	/* Most jobs are never tried again: what is known from the attempt is not kept twice before. */
+	/* Most jobs are never retried, so the period is created only now, from the end of the attempt. */
 	int r = lasts ? 0 : jobs_begin_delay(js, job, a && a->end_ms ? a->end_ms : job->submit_ms, false);
 	jobs_end_delay(job, to_ms);
 	return r;

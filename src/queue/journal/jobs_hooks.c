@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Which hooks are due. The list is short, or its hooks are run from its beginning: a search is short, too. */
+/* The list of due hooks. It is short, or its hooks are run from its beginning, so searches are short. */
 #include <errno.h>
 
 #include "queue/journal/jobs_private.h"
 
-/* Then that keeper runs the hook, if it lives. A pilot runs none. */
+/* Whether the keeper recorded the end: that keeper runs the hook if it is alive. Pilots run no hooks. */
 static bool is_by_keeper(const struct job *job, const struct record *r)
 {
 	return r->event != EVENT_IDLE && !(r->by.type && json_is(&r->by, "runner")) && job->keeper &&
@@ -48,7 +48,7 @@ static void remove_hook(struct jobs *js, struct job *job, struct due_hook *h, st
 		js->hooks = h->next;
 	if (js->last_hook == h)
 		js->last_hook = before;
-	/* A job with more than 255 stays counted until the journal is read again. */
+	/* A count that has reached 255 is not decremented until the journal is read again. */
 	if (job->hooks_due < UINT8_MAX)
 		job->hooks_due--;
 }
@@ -58,7 +58,7 @@ int jobs_apply_hook(struct jobs *js, const struct record *r)
 	struct job *job = jobs_find_counted(js, r);
 	if (!job)
 		return 0;
-	/* A new one: of many that become due, none is searched for. */
+	/* A new hook needs no search: many may become due at once. */
 	if (!r->status.type && !r->try_number)
 		return job_is_final(job) ? jobs_add_hook(js, job, NULL, r) : 0;
 	jobs_follow_hook(js, job, r);

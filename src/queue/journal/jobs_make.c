@@ -7,7 +7,7 @@
 #include "base/base64.h"
 #include "queue/journal/jobs_private.h"
 
-/* Copies a string into the memory of the fold; NULL where v is absent, and on failure, with *error set. */
+/* Copies a string into the memory of the fold; NULL if v is absent, or on failure with *error set. */
 static char *copy_bytes(
 	struct jobs *js, const struct json_value *v, const struct json_value *b64, size_t *ret_size, int *error)
 {
@@ -54,7 +54,7 @@ const char *jobs_intern(struct jobs *js, const struct json_value *v, const struc
 	return s;
 }
 
-/* As jobs_intern(), for a string that is most likely that of the job before. */
+/* As jobs_intern(), for a string that is most likely the same as in the previous job. */
 static inline const char *intern_like(
 	struct jobs *js, const char *before, const struct json_value *v, const struct json_value *b64, int *error)
 {
@@ -111,7 +111,7 @@ static int copy_ids(const struct json_value *v, uint64_t *after)
 	return 0;
 }
 
-/* The jobs that must be completed, then those that must be over. */
+/* The jobs that must be completed, then those that must have ended. */
 static int copy_after(struct jobs *js, const struct record *r, struct job *job)
 {
 	uint64_t any = count_items(&r->after_any), n = count_items(&r->after) + any;
@@ -129,7 +129,7 @@ static int copy_after(struct jobs *js, const struct record *r, struct job *job)
 	return 0;
 }
 
-/* As one string, "a,b". What is not a tag is left out. */
+/* The tags as one string, "a,b". Invalid tags are left out. */
 static const char *intern_tags(struct jobs *js, const struct json_value *v, int *error)
 {
 	struct json_cursor c;
@@ -216,7 +216,7 @@ struct job *jobs_make_job(struct jobs *js, const struct record *r, uint64_t id, 
 	return *error ? NULL : job;
 }
 
-/* The numbers of an array, or one number; how many, at most 255, or -EBADMSG. */
+/* The numbers of an array, or one number. Returns how many, at most 255, or -EBADMSG. */
 static int read_gpus(const struct json_value *v, int gpus[255])
 {
 	int n = 0;
@@ -238,10 +238,10 @@ static int read_gpus(const struct json_value *v, int gpus[255])
 	return n;
 }
 
-/* The same, into the memory of the fold. A negative errno value on failure. */
+/* The same, in the memory of the fold. A negative errno value on failure. */
 static int copy_gpus(struct jobs *js, const struct json_value *v, const int **ret)
 {
-	/* One of ten GPUs, "[3]": one copy for all. */
+	/* A single GPU below 10, "[3]": all attempts share one copy. */
 	const int **shared = v->type == JSON_ARRAY && v->size == 3 && v->data[1] >= '0' && v->data[1] <= '9'
 				     ? &js->one_gpu[v->data[1] - '0']
 				     : NULL;
@@ -330,12 +330,12 @@ int jobs_add_keeper(struct jobs *js, const struct record *r)
 	return 0;
 }
 
-/* What a job does not say for itself is that of the runner that starts it. */
+/* Options that a job does not set are those of the runner that starts it. */
 int jobs_set_defaults(struct jobs *js, struct job *job, const struct record *r)
 {
 	struct job_wish w;
 	int error = 0;
-	memcpy(&w, job->wish, sizeof(w)); /* with its padding: wishes are compared as bytes */
+	memcpy(&w, job->wish, sizeof(w)); /* including padding: wishes are compared as bytes */
 	if (!w.has_retries)
 		w.retries = r->retries < 0 ? 0 : clamp_int(r->retries);
 	if (!w.has_on_finish)

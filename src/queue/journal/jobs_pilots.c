@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Coordinators and pilots of a queue on a cluster. There are few pilots at a time: the newest are found first. */
+/* Coordinators and pilots of a queue on a cluster. There are few pilots at a time, and the newest are found first. */
 #include <errno.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ struct queue_pilot *jobs_pilot(const struct jobs *js, const char *name, size_t s
 	return NULL;
 }
 
-/* The pilot that a line names, made if it is new. */
+/* The pilot that a line names, created if it is new. */
 static struct queue_pilot *named_pilot(struct jobs *js, const struct record *r, int *error)
 {
 	const char *name = jobs_intern(js, &r->pilot, NULL, error);
@@ -68,7 +68,7 @@ int jobs_apply_coordinator(struct jobs *js, const struct record *r)
 int jobs_apply_pilot(struct jobs *js, const struct record *r)
 {
 	int error = 0;
-	/* The lease counts all the same: a pilot may have been granted it. */
+	/* The lease counts even in an outdated record: a pilot may have been granted it. */
 	raise_lease(js, r->lease_ms);
 	if (jobs_is_outdated_epoch(js, r))
 		return 0;

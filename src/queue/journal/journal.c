@@ -33,7 +33,7 @@ static void release_append_lock(struct journal *j)
 		close_fd(&j->lock_fd);
 }
 
-/* If FILE.d was removed, other processes lock another file than this one: open it again. */
+/* If FILE.d was removed, other processes lock a different file: open the folder again. */
 static int take_append_lock(struct journal *j, struct gd_error *err)
 {
 	for (;;) {
@@ -74,8 +74,9 @@ bool journal_is_removed(const struct journal *j)
 }
 
 /*
- * What the user has moved away is not written to until it is back: working directories and logs of jobs are known by
- * their paths, and another queue may be there now. A directory that was removed and made again is opened anew.
+ * A directory that the user has moved is not written to until it is back: working directories and logs of jobs are
+ * known by their paths, and another queue may be at its path now. A directory that was removed and created again is
+ * reopened.
  */
 static int check_parent(const struct journal *j, struct gd_error *err)
 {
@@ -134,7 +135,7 @@ static int check_counters(struct journal *j, const struct stat *st, struct gd_er
 	struct journal_counters c;
 	bool have = journal_counters_read(j->lock_fd, &c);
 	bool match = have && c.size > 0 && journal_counters_match(j, &c, st->st_size);
-	/* If the first line and the end are damaged, the folder and other lines tell that it is a journal. */
+	/* If the first line and the end are damaged, the folder and other lines show that it is a journal. */
 	if (!match && !j->recognized && !(have && journal_has_seal(j->fd)) &&
 		!journal_recognize_zeros(j->fd, st->st_size))
 		return journal_refuse_unrecognized(j, err);
@@ -196,7 +197,7 @@ int journal_raise_fence(struct journal *j, struct gd_error *err)
 
 /* ---- Appending ------------------------------------------------------------------ */
 
-/* How many bytes the first `count` lines have. */
+/* The size of the first `count` lines. */
 static size_t lines_size(const char *lines, size_t size, uint64_t count)
 {
 	const char *p = lines, *end = lines + size;
@@ -215,7 +216,7 @@ static uint64_t count_lines(const char *lines, size_t size)
 	return n;
 }
 
-/* Keeps the complete lines among the first `done` bytes. Returns how many lines those are. */
+/* Keeps the complete lines among the first `done` bytes. Returns their number. */
 static uint64_t keep_complete(struct journal *j, const struct text *sealed, size_t done)
 {
 	uint64_t count = count_lines(sealed->data, done);
@@ -272,7 +273,7 @@ static int append_in(
 	r = write_sealed(j, sealed, &done);
 	if (r < 0) {
 		size_t written = lines_size(p, size, keep_complete(j, sealed, done));
-		/* If this fails, the counts are too high, which matters only after damage and is the safe side. */
+		/* If this fails, the counts are too high, which matters only after damage and is safe. */
 		(void)tally_add(j->counts_fd, p + written, size - written, -1);
 		if (ret_written)
 			*ret_written = written;

@@ -12,7 +12,7 @@
 #include "base/crc32c.h"
 #include "base/hash.h"
 
-/* The hash of this many bytes tells whether a file with the same inode number is still the same file. */
+/* The hash of this many bytes shows whether a file with the same inode number is still the same file. */
 #define TAIL_BYTES 64
 
 #define MAGIC         "gpuq-counters-2"
@@ -70,7 +70,7 @@ uint64_t journal_tail_of(const char *bytes, size_t size)
 _Static_assert(sizeof(MAGIC) + 32 + 36 + 64 + 3 + NUM_NUMBERS * (MOST_DIGITS + 1) + CHECK_SIZE < LINE_ROOM,
 	"the longest line has room");
 
-/* Written with every record: printf() would take most of the time. Returns the number of bytes. */
+/* Called for every record: printf() would take most of the time. Returns the number of bytes. */
 static int put_number(char *out, uint64_t n)
 {
 	char digits[MOST_DIGITS + 1];

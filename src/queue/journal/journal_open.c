@@ -16,7 +16,7 @@
 #include "queue/journal/tally.h"
 #include "queue/journal/trust.h"
 
-/* Also through links of other users: reading needs no trust. */
+/* Follows links of other users, too: reading needs no trust. */
 static int resolve_any(const char *path, char **ret, const char **ret_objection, struct gd_error *err)
 {
 	cleanup_(freep) char *target = NULL;
@@ -88,7 +88,7 @@ int journal_resolve(const char *path, char **ret, const char **ret_objection, st
 	return 0;
 }
 
-/* With O_CREAT alone, the kernel may refuse files of others in sticky directories before we can say why. */
+/* With O_CREAT alone, the kernel may refuse files of other users in sticky directories before we can report why. */
 static int open_or_create(int dir_fd, const char *name, bool *ret_created)
 {
 	const int flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY;
@@ -109,7 +109,7 @@ bool journal_parent_is_removed(const struct journal *j)
 	return fstat(j->parent_fd, &st) < 0 ? errno == ESTALE : st.st_nlink == 0;
 }
 
-/* A directory that was removed and made again is another one. */
+/* Opens the directory of the journal; opens it again if it was removed and may have been created again. */
 static int find_parent(struct journal *j, struct gd_error *err)
 {
 	struct gd_error why = {0};
@@ -131,7 +131,7 @@ static int find_parent(struct journal *j, struct gd_error *err)
 	return 0;
 }
 
-/* The mode of a directory may have changed since the last look. */
+/* The mode of a directory may have changed since the last check. */
 static int open_parent(struct journal *j, struct gd_error *err)
 {
 	int r = find_parent(j, err);
@@ -170,9 +170,9 @@ int journal_open_file(struct journal *j, struct gd_error *err)
 }
 
 /*
- * The contents of the folder are executed, like the journal itself, so nobody else may write to it. In a directory
- * in which everybody may create files, another user may have created the folder first. If the journal of another user
- * is accepted, so is a folder of that user.
+ * The contents of the folder are executed, like the journal itself, so no other user may write to it. In a directory in
+ * which all users may create files, another user may have created the folder first. If the journal of another user is
+ * accepted, so is a folder of that user.
  */
 static int check_folder(const struct journal *j, int fd, const char *shown, struct gd_error *err)
 {

@@ -67,7 +67,7 @@ void journal_reader_finish(struct journal_reader *r)
 	*r = (struct journal_reader){.fd = -1};
 }
 
-/* From the first line of the file on. */
+/* Starts again from the first line of the file. */
 static void begin_again(struct journal_reader *r)
 {
 	r->offset = 0;
@@ -88,7 +88,7 @@ static const char *reader_name(const struct journal_reader *r)
 	return r->journal ? r->journal->name : r->path;
 }
 
-/* Whether other users can change the file, or put another one in its place. */
+/* Whether other users can change or replace the file. */
 static int check_trust(struct journal_reader *r, int fd)
 {
 	cleanup_(closep) int dir_fd = -1;
@@ -122,10 +122,10 @@ static int reader_open(struct journal_reader *r)
 	return 0;
 }
 
-/* Not negative and not a code of ours: the lines are to be sorted. */
+/* Internal result, not an error: the lines must be sorted. */
 #define OUT_OF_ORDER 1
 
-/* The first line tells lines without seals from damaged ones. */
+/* The first line shows whether the lines have no seals, so that they are not taken for damaged. */
 static int look_at_first(struct journal_reader *r, const char *line, size_t size)
 {
 	struct record record;
@@ -137,7 +137,7 @@ static int look_at_first(struct journal_reader *r, const char *line, size_t size
 	return 0;
 }
 
-/* Notes the number of a line. Returns -EBADMSG if the line has come before. */
+/* Notes the number of a line. Returns -EBADMSG if the line is repeated. */
 static int note_number(struct journal_reader *r, uint64_t n)
 {
 	if (r->unordered || n == r->next_n) {
@@ -163,7 +163,7 @@ static int hand_out(struct journal_reader *r, const char *line, size_t size, jou
 	return e < 0 ? e : e > 0 ? -ECANCELED : 0;
 }
 
-/* One line without its newline, which may be changed. */
+/* Handles one line without its newline. The line may be modified. */
 static int take_line(struct journal_reader *r, char *line, size_t size, journal_line_fn *fn, void *context)
 {
 	uint64_t n;
@@ -191,7 +191,7 @@ static int take_line(struct journal_reader *r, char *line, size_t size, journal_
 	return e;
 }
 
-/* The complete lines among the first n bytes of the buffer. Returns how many bytes they are, or a code. */
+/* Handles the complete lines among the first n bytes of the buffer. Returns their size, or an error code. */
 static int take_lines(struct journal_reader *r, size_t n, journal_line_fn *fn, void *context, size_t *ret_taken)
 {
 	char *p = r->buf, *end = p + n, *newline;
@@ -204,7 +204,7 @@ static int take_lines(struct journal_reader *r, size_t n, journal_line_fn *fn, v
 	return e;
 }
 
-/* Returns -EFBIG. line_no: the number of the line before. */
+/* Returns -EFBIG. line_no: the number of the previous line. */
 static int refuse_line(struct journal_reader *r, uint64_t line_no)
 {
 	return error_set(&r->refusal, -EFBIG,
@@ -212,7 +212,7 @@ static int refuse_line(struct journal_reader *r, uint64_t line_no)
 		r->path, line_no + 1, r->limits.max_line_bytes >> 20);
 }
 
-/* Up to the size that the file had before: another user could append faster than this reads. */
+/* Reads up to the size that the file had before: another user could append faster than this reads. */
 static int read_to_end(struct journal_reader *r, off_t end, journal_line_fn *fn, void *context)
 {
 	while (r->offset < end) {
@@ -236,7 +236,7 @@ static int read_to_end(struct journal_reader *r, off_t end, journal_line_fn *fn,
 	return 0;
 }
 
-/* ---- In the order of their numbers ------------------------------------------ */
+/* ---- Lines in the order of their numbers ------------------------------------ */
 
 struct numbered_line {
 	uint64_t n; /* 0: damaged */
@@ -283,7 +283,7 @@ static int take_sorted(struct journal_reader *r, char *bytes, size_t size, journ
 	return 0;
 }
 
-/* The whole file in memory: it is damaged, and that is rare. A line that is too long ends the reading, as elsewhere. */
+/* Reads the whole file into memory: it is damaged, which is rare. A line that is too long is an error, as elsewhere. */
 static int read_sorted(struct journal_reader *r, off_t end, journal_line_fn *fn, void *context)
 {
 	enum { PIECE = 1 << 20 };
@@ -325,11 +325,11 @@ int journal_reader_read(struct journal_reader *r, journal_line_fn *fn, void *con
 		if (e < 0 || r->fd < 0)
 			return e;
 	}
-	/* Looked at before the last read: what was appended to the old file came before the rename. */
+	/* Checked before the last read: everything in the old file was appended before the rename. */
 	struct stat at_path, mine;
 	bool found = fstatat(reader_dir(r), reader_name(r), &at_path, 0) == 0;
 	bool replaced = found && (at_path.st_dev != r->dev || at_path.st_ino != r->ino);
-	/* A file that has what was read before was not truncated; the read adds only bytes that are there. */
+	/* A file at least as long as what was read before was not truncated; the read adds only bytes that exist. */
 	bool whole = found && !replaced && at_path.st_size >= r->offset;
 	int e = read_new(r, fn, context);
 	if (e == OUT_OF_ORDER) {
@@ -383,7 +383,7 @@ int journal_watch(const char *path)
 		return -1;
 	if (inotify_add_watch(fd, *dir ? dir : ".", IN_MOVED_TO | IN_CREATE | IN_ONLYDIR) < 0)
 		return -1;
-	/* It need not be there yet. */
+	/* The file need not exist yet. */
 	inotify_add_watch(fd, path, IN_MODIFY);
 	return take_fd(&fd);
 }

@@ -12,13 +12,13 @@
 #include "queue/journal/seal.h"
 
 /*
- * How much of a file is read. The line that every journal begins with has below 100 bytes; a journal of the first
- * gpu_dispatch begins with a command.
+ * How much of a file is read. The header of a journal has less than 100 bytes; a journal of the first gpu_dispatch
+ * begins with a command.
  */
 #define USUAL_LINE_BYTES   ((size_t)4096)
 #define LONGEST_LINE_BYTES ((size_t)1 << 20)
 
-/* What a crash can have left of the first append. */
+/* What a crash may leave of the first append. */
 #define HEADER_BEGIN     "{\"event\":\"journal\""
 #define TORN_HEADER_MOST 256
 
@@ -43,11 +43,11 @@ static int recognize_line(char *line, size_t size, bool whole)
 		return JOURNAL_ORIGINAL;
 	if (r.event != EVENT_JOURNAL)
 		return 0;
-	/* A header of ours that was damaged, or lacks its seal because it is torn, is one nevertheless. */
+	/* A header that is damaged, or lacks its seal because it is torn, is still a header. */
 	return !sealed && r.version == 1 ? -EPROTONOSUPPORT : 1;
 }
 
-/* The first line, or as much of the file as `room` takes. */
+/* Recognizes the first line, or the first `room` bytes of the file. */
 static int recognize_begin(int fd, size_t room, bool *ret_cut)
 {
 	cleanup_(freep) char *bytes = malloc(room);
@@ -55,7 +55,7 @@ static int recognize_begin(int fd, size_t room, bool *ret_cut)
 	*ret_cut = false;
 	if (n <= 0)
 		return 0;
-	/* A power cut before the first sync can leave zeros in the place of the first lines. */
+	/* A power cut before the first sync can leave zeros instead of the first lines. */
 	char *begin = bytes, *end = bytes + n;
 	while (begin < end && !*begin)
 		begin++;
@@ -63,7 +63,7 @@ static int recognize_begin(int fd, size_t room, bool *ret_cut)
 	*ret_cut = !newline && (size_t)n == room;
 	if (begin == end)
 		return 0;
-	/* What is left behind zeros need not be the first line. */
+	/* The line after the zeros need not be the first line. */
 	size_t size = (size_t)((newline ? newline : end) - begin), body;
 	uint64_t number;
 	bool is_ours = begin > bytes && newline && seal_check(begin, size, &number, &body) == 0;

@@ -16,23 +16,23 @@
 #include "queue/journal/seal.h"
 #include "queue/journal/tally.h"
 
-/* What the lines of the file say about the counters. */
+/* Counters found from the lines of the file. */
 struct recovery {
 	struct journal *journal;
 	const struct journal_counters *old; /* NULL: none */
 	bool has_header;
-	char queue[JOURNAL_QUEUE_ROOM]; /* of the header */
+	char queue[JOURNAL_QUEUE_ROOM]; /* from the header */
 	uint64_t generation;
 	uint64_t next_id;
 	unsigned char *counts; /* records of each job */
 	size_t num_counts, counts_capacity;
-	struct number_set losses; /* that earlier recoveries accepted */
+	struct number_set losses; /* losses that earlier recoveries accepted */
 	struct journal_reader reader;
 };
 
 /* ---- The beginning of the file --------------------------------------------------------- */
 
-/* Before anything is changed: whether the folder belongs to this journal. */
+/* Checks, before anything is changed, whether the folder belongs to this journal. */
 static int check_queue(const struct journal *j, const struct journal_counters *c, struct gd_error *err)
 {
 	bool other = c && !j->accepted && journal_compare_queue(j->fd, c->queue) == 0;
@@ -93,7 +93,7 @@ static int repair_end(struct journal *j, off_t size, off_t covered, struct gd_er
 	return 0;
 }
 
-/* ---- Its lines --------------------------------------------------------------------------- */
+/* ---- The lines of the file --------------------------------------------------------------- */
 
 static void note_header(struct recovery *v, const struct record *r)
 {
@@ -144,8 +144,8 @@ static int make_queue_id(struct journal *j)
 }
 
 /*
- * Which queue and generation this is. A file without a first line that tells continues what the counters know; a
- * new file begins a new generation.
+ * Determines the queue and the generation. A file without a readable header continues those of the counters; a new file
+ * begins a new generation.
  */
 static int identify(struct recovery *v, bool is_new, struct gd_error *err)
 {
@@ -162,7 +162,7 @@ static int identify(struct recovery *v, bool is_new, struct gd_error *err)
 		j->generation = v->generation;
 	else
 		j->generation = v->generation = c ? c->generation + is_new : 1;
-	/* An older file was restored: what happened since is missing from it, which readers must be able to see. */
+	/* An older file was restored: later records are missing from it, and readers must be able to detect that. */
 	if (c && strcmp(c->queue, j->queue) == 0 && c->generation > j->generation)
 		j->generation = c->generation;
 	return r < 0 ? error_set(err, r, "making a queue id: %s", error_words(r)) : 0;
@@ -173,7 +173,7 @@ static bool is_same_generation(const struct recovery *v)
 	return v->old && v->old->generation == v->generation && strcmp(v->old->queue, v->journal->queue) == 0;
 }
 
-/* The ids that `counts` knows were given, too. */
+/* Ids with a count in `counts` are taken, too. */
 static uint64_t counted_ids(const struct journal *j)
 {
 	cleanup_(freep) unsigned char *counts = NULL;
@@ -198,12 +198,12 @@ static void set_counters(struct recovery *v)
 	uint64_t counted = c ? 1 : counted_ids(j);
 	if (counted > j->next_id && counted <= JOB_MAX_ID)
 		j->next_id = counted;
-	/* Numbers that are known are not used again, unless a power cut took lines that were not synced. */
+	/* Known numbers are not reused, except those of unsynced lines lost in a power cut. */
 	j->next_n = v->reader.next_n;
 	uint64_t known = !same ? 0 : rebooted ? c->synced_n + 1 : c->next_n;
 	if (known > j->next_n)
 		j->next_n = known;
-	/* After a restart, what can be read is on the disk. */
+	/* After a restart, everything that can be read is on the disk. */
 	j->synced_n = rebooted ? j->next_n - 1 : same ? c->synced_n : 0;
 	if (j->synced_n >= j->next_n)
 		j->synced_n = j->next_n - 1;
@@ -212,7 +212,7 @@ static void set_counters(struct recovery *v)
 	j->dirty = true;
 }
 
-/* Lines that a power cut took before they were synced: the numbers are missing for good, and that is permitted. */
+/* Records which numbers were lost in a power cut before they were synced: a permitted loss. */
 static int write_losses(struct recovery *v, struct text *t)
 {
 	struct journal *j = v->journal;
@@ -233,8 +233,8 @@ static int write_losses(struct recovery *v, struct text *t)
 }
 
 /*
- * After a restart the counters say that all numbers are on the disk. If another power cut took the losses, the missing
- * numbers would be holes: so they are synced first, or the counters stay as they were.
+ * After a restart the counters claim that all numbers are on the disk. If another power cut removed the `loss` lines,
+ * the missing numbers would be holes. So the lines are synced first, or synced_n stays unchanged.
  */
 static void sync_losses(struct recovery *v)
 {
@@ -242,7 +242,7 @@ static void sync_losses(struct recovery *v)
 	j->synced_n = fdatasync(j->fd) == 0 ? j->next_n - 1 : v->old->synced_n;
 }
 
-/* Whether no record is missing but those of permitted losses; -ENOMEM. */
+/* Whether no record is missing except permitted losses; -ENOMEM. */
 static int is_complete(const struct recovery *v)
 {
 	struct number_set holes = {0};
@@ -258,7 +258,7 @@ static int is_complete(const struct recovery *v)
 	return r;
 }
 
-/* Counts that are missing, or that a power cut or a crash left behind, are those of the lines. */
+/* Also rewrites the counts from the lines if no record is missing: after a crash, the counts may be wrong. */
 static int write_lines(struct recovery *v, bool is_empty, struct gd_error *err)
 {
 	struct journal *j = v->journal;

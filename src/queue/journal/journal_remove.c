@@ -14,7 +14,7 @@ void journal_remove_empty(struct journal *j)
 	if (journal_lock(j, NULL) < 0)
 		return;
 	cleanup_(freep) char *folder = NULL;
-	/* Whoever waits for the lock sees that its file was removed, and makes both again. */
+	/* A process that waits for the lock sees that the lock file was removed, and creates both again. */
 	if (j->next_id == 1 && asprintf(&folder, "%s.d", j->name) >= 0) {
 		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 			if (unlinkat(j->dir_fd, names[i], 0) < 0)

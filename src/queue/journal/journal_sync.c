@@ -24,7 +24,7 @@ int journal_sync_directory(const struct journal *j)
 	return fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
 }
 
-/* Only this one number: whether the counters fit the file is for the next append to find out. */
+/* Updates only this number: the next append checks whether the counters match the file. */
 int journal_counters_note(int lock_fd, const char *queue, uint64_t generation, uint64_t n)
 {
 	struct journal_counters c;
@@ -56,12 +56,12 @@ int journal_sync(struct journal *j, struct gd_error *err)
 	if (r < 0)
 		return error_set(err, r, "syncing journal '%s': %s", j->path, error_words(r));
 	j->created = false;
-	/* Without it the lines are as safe, but their loss would not be noticed after a power cut. */
+	/* Without this, the lines are just as safe, but their loss in a power cut would not be noticed. */
 	note_synced(j, generation, n);
 	return 0;
 }
 
-/* The counters of the file that is open; false: they are those of another one. */
+/* Reads the counters; false if they do not belong to the open file. */
 static bool read_counters(int lock_fd, int fd, struct journal_counters *ret)
 {
 	struct stat st;

@@ -33,7 +33,7 @@ bool number_set_has(const struct number_set *s, uint64_t n)
 	return i < s->count && s->ranges[i].first <= n;
 }
 
-/* Puts `with` ranges in the place of `count` ranges at i. */
+/* Replaces `count` ranges at i with the ranges `with`. */
 static int splice(struct number_set *s, size_t i, size_t count, const struct number_range *with, size_t num_with)
 {
 	if (array_reserve(s->ranges, &s->capacity, s->count + num_with) < 0)

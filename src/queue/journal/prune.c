@@ -32,15 +32,15 @@ struct pruning {
 	struct draft draft;
 	struct text dropped;
 	int archive_fd;
-	off_t archive_size; /* before */
+	off_t archive_size; /* size before this prune */
 };
 
-/* ---- Which ------------------------------------------------------------------------ */
+/* ---- Choice of jobs --------------------------------------------------------------- */
 
 static bool may_go(const struct job *job, const struct prune_choice *choice)
 {
 	int64_t end = job->attempts && job->attempts->end_ms ? job->attempts->end_ms : job->submit_ms;
-	/* A hook that is still to be run must find its job. */
+	/* A hook that has not run yet needs its job. */
 	return job_is_final(job) && end <= choice->before_ms && !job->hooks_due &&
 	       (!choice->only || number_set_has(choice->only, job->id));
 }
@@ -49,7 +49,7 @@ uint64_t prune_choose(const struct jobs *js, const struct prune_choice *choice, 
 {
 	for (size_t i = 0; i < js->count; i++)
 		drop[i] = may_go(js->by_id[i], choice);
-	/* What a job that stays waits for or waited for, however long the chain: it may be tried again. */
+	/* Keep the jobs that a remaining job waits for or waited for, in chains of any length: it may be retried. */
 	for (size_t i = js->count; i-- > 0;)
 		for (uint64_t k = 1; !drop[i] && js->by_id[i]->after && k <= js->by_id[i]->after[0]; k++) {
 			size_t at = jobs_index(js, js->by_id[i]->after[k]);
@@ -81,12 +81,12 @@ static int flush_dropped(struct pruning *p, size_t above)
 	return r;
 }
 
-/* As it stands in the file, with its seal. */
+/* Archives a line as in the file, with its seal. */
 static int archive_line(struct pruning *p, const char *line, size_t size)
 {
 	const struct journal_reader *r = &p->reader;
 	bool sealed = line == r->line && size < r->line_size;
-	/* The reader has put a brace in the place of the seal's comma. */
+	/* The reader has replaced the seal's comma with a brace. */
 	text_append(&p->dropped, r->line, sealed ? size - 1 : r->line_size);
 	if (sealed) {
 		text_append_char(&p->dropped, ',');
@@ -108,7 +108,7 @@ static bool is_needed_keeper(const struct pruning *p, const struct record *r)
 	return false;
 }
 
-/* Jobs that stay are shown with the node of their pilot. */
+/* Keeps the pilots of remaining jobs, which are shown with the node of their pilot. */
 static void mark_pilots(struct pruning *p)
 {
 	const struct jobs *js = &p->follow.jobs;
@@ -129,7 +129,7 @@ static bool is_needed_pilot(const struct pruning *p, const struct record *r)
 	return !q || q->needed;
 }
 
-/* Of coordinators only the last one counts; its line has the longest lease that any of them granted. */
+/* Whether a line is obsolete. Only the last coordinator matters; its line has the longest lease that any granted. */
 static bool is_outlived(const struct pruning *p, const struct record *r)
 {
 	switch (r->event) {
@@ -150,7 +150,7 @@ static int sort_line(void *context, uint64_t line_no, const char *line, size_t s
 	struct record r;
 	(void)line_no;
 	bool bad = size == 0 || record_parse(line, size, &r) < 0;
-	/* A new first line has been written, and the numbers that were lost are those of the old file. */
+	/* A new first line has been written, and lost numbers are those of the old file. */
 	if (!bad && (r.event == EVENT_JOURNAL || r.event == EVENT_LOSS))
 		return 0;
 	if (bad || (r.id && is_dropped(p, r.id)) || is_outlived(p, &r))
@@ -196,9 +196,9 @@ static int write_seen(struct pruning *p)
 	return text_error(&t) ? text_error(&t) : t.length ? draft_add(&p->draft, t.data, t.length) : 0;
 }
 
-/* ---- All of it ---------------------------------------------------------------------------- */
+/* ---- Pruning ------------------------------------------------------------------------------ */
 
-/* The journal stays its owner's, also where root prunes it. */
+/* The archive has the owner of the journal, even if root prunes. */
 static int keep_owner(int fd, const struct stat *journal)
 {
 	return journal->st_uid != geteuid() && fchown(fd, journal->st_uid, journal->st_gid) < 0 ? -errno : 0;
@@ -233,7 +233,7 @@ static int open_archive(struct pruning *p, const char *path, const struct stat *
 		return error_set(
 			err, -EINVAL, "refusing to change '%s': it is not an archive of gpuq; move it away", path);
 	p->archive_size = st.st_size;
-	/* A line that a crash has cut off must not spoil our first. */
+	/* An incomplete line after a crash must not corrupt our first line. */
 	if (st.st_size > 0 && pread(p->archive_fd, &last, 1, st.st_size - 1) == 1 && last != '\n')
 		text_append_char(&p->dropped, '\n');
 	return 0;
@@ -259,7 +259,7 @@ static int write_files(struct pruning *p)
 	if (e < 0)
 		return e;
 	mark_pilots(p);
-	/* The file that is locked, whatever is at the path. */
+	/* The locked file, regardless of the file at the path. */
 	e = journal_reader_init_open(&p->reader, p->journal);
 	if (e < 0)
 		return e;
@@ -269,7 +269,7 @@ static int write_files(struct pruning *p)
 		e = -ESTALE; /* another file is at the path */
 	if (e == 0)
 		e = flush_dropped(p, 0);
-	/* The archive first: what is taken out of the journal must be there. */
+	/* Sync the archive first: it must contain what is removed from the journal. */
 	if (e == 0 && fsync(p->archive_fd) < 0)
 		e = -errno;
 	return e == 0 ? draft_sync(&p->draft) : e;
@@ -280,7 +280,7 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Environments that no job needs any more: they are full of secrets. */
+/* Removes environments that no job needs any more: they contain secrets. */
 static void sweep_environments(struct pruning *p)
 {
 	const struct jobs *js = &p->follow.jobs;
@@ -290,10 +290,10 @@ static void sweep_environments(struct pruning *p)
 		return; /* the next prune does it */
 	for (size_t i = 0; i < js->count; i++) {
 		const char *env = js->by_id[i]->wish->env;
-		/* A job without one gets the runner's, whose name stands nowhere. */
+		/* A job without an environment uses the runner's, whose name is not recorded. */
 		if (!p->drop[i] && !env)
 			return;
-		/* Interned: neighbours with the same have the same address. */
+		/* Interned: consecutive jobs with equal environments have the same address. */
 		if (!p->drop[i] && (n == 0 || used[n - 1] != env))
 			used[n++] = env;
 	}
@@ -315,7 +315,7 @@ static void sweep_scripts(struct pruning *p)
 	content_store_sweep(p->journal->dir_fd, STORE_SCRIPTS, used, n);
 }
 
-/* In the order of their paths, which are interned: equal ones have the same address. */
+/* Groups equal paths, which are interned: they have the same address. */
 static int compare_trees(const void *a, const void *b)
 {
 	const struct job *x = *(struct job *const *)a, *y = *(struct job *const *)b;
@@ -324,7 +324,7 @@ static int compare_trees(const void *a, const void *b)
 	return 0;
 }
 
-/* Worktrees that only pruned jobs have. Without memory they are left lying. */
+/* Lists the worktrees that only pruned jobs use. If out of memory, they are not removed. */
 static void collect_trees(struct pruning *p, struct prune_result *ret)
 {
 	const struct jobs *js = &p->follow.jobs;
@@ -350,7 +350,7 @@ static void collect_trees(struct pruning *p, struct prune_result *ret)
 	}
 }
 
-/* Without memory some are missing: the prune itself is done. */
+/* If out of memory, some ids are missing from the result: the prune itself is done. */
 static void collect_ids(struct pruning *p, struct prune_result *ret)
 {
 	const struct jobs *js = &p->follow.jobs;
@@ -370,7 +370,7 @@ void prune_result_finish(struct prune_result *r)
 	*r = (struct prune_result){0};
 }
 
-/* What only jobs needed that are no longer there. */
+/* Removes contents that only pruned jobs needed. */
 static void sweep(struct pruning *p)
 {
 	sweep_environments(p);

@@ -69,7 +69,7 @@ static int compare(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* A journal that cannot be examined may be there: only a missing one is forgotten. */
+/* A journal that cannot be examined may still exist: only a missing one is removed. */
 static int list_entry(struct queue_registry *r, int fd, const char *name)
 {
 	char *path;

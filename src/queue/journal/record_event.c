@@ -37,7 +37,7 @@ const char *record_event_name(enum event event)
 
 enum event record_event_parse(const struct json_value *v)
 {
-	/* The last event whose name had this length and this first letter: mostly it comes again. */
+	/* The last event whose name had this length and first letter: the next one is mostly the same. */
 	static struct {
 		unsigned char event, size;
 	} learned[32];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A whole job as lines of a journal, from which a fold makes the same job. */
+/* Writes a whole job as lines of a journal, from which a fold creates the same job. */
 #include "queue/journal/record.h"
 
 void record_spec_of(const struct job *job, struct job_spec *ret)

@@ -6,7 +6,7 @@
 		"\"" key "\":", sizeof(key) - 1, MEMBER_##kind, offsetof(struct record, field)                         \
 	}
 
-/* In the order of their length; those of one length, the frequent ones first. */
+/* Sorted by length; within one length, the frequent ones first. */
 const struct record_member record_members[] = {
 	MEMBER("id", ID, id),
 	MEMBER("by", STRING, by),
@@ -100,7 +100,7 @@ const struct record_member record_members[] = {
 
 #define MAX_KEY 15
 
-/* Where the members of each length begin. */
+/* Index of the first member of each length. */
 static void index_members(unsigned char first[MAX_KEY + 2])
 {
 	for (size_t i = 0; i < RECORD_NUM_MEMBERS; i++)

@@ -6,7 +6,7 @@
 #include "queue/journal/record_private.h"
 #include "queue/journal/record_value.h"
 
-/* What every event of its kind must have. */
+/* Checks that a record has the members that its event requires. */
 static int record_check(struct record *r, bool has_event)
 {
 	if (!has_event) {
@@ -52,15 +52,15 @@ static void record_clear(struct record *r)
 		.records = -1,
 		.array_index = -1,
 		.duration_ms = -1};
-	/* By a call: what the compiler has in line for such sizes, `rep stos`, takes longer to begin than the rest
-	 * does. */
+	/* A real call: the `rep stos` that the compiler would inline takes longer to begin than the rest of the
+	 * function. */
 	static void *(*const volatile copy)(void *, const void *, size_t) = memcpy;
 	copy(r, &nothing, sizeof(*r));
 }
 
-/* ---- Values as we write them ------------------------------------------------------- */
+/* ---- Values in our own format ------------------------------------------------------ */
 
-/* Digits, at most 18 of them, which cannot overflow. Returns the place after them; NULL: these are not all. */
+/* Reads at most 18 digits, which cannot overflow. Returns the position after them; NULL if there are none or more. */
 static inline const char *take_digits(const char *p, const char *end, uint64_t *n)
 {
 	const char *start = p;
@@ -85,7 +85,7 @@ static inline int read_usual_int(struct json_cursor *c, struct record *r, const 
 	return record_put_int(r, m, (int64_t)n) < 0 ? -EBADMSG : 1;
 }
 
-/* With three digits after the point. */
+/* Seconds with three digits after the point. */
 static inline int read_usual_seconds(struct json_cursor *c, struct record *r, const struct record_member *m)
 {
 	uint64_t n = 0;
@@ -110,7 +110,7 @@ static inline int read_usual_time(struct json_cursor *c, struct record *r, const
 	return 1;
 }
 
-/* Of ASCII, without escapes. */
+/* A string of ASCII, without escapes. */
 static inline bool read_usual_string(struct json_cursor *c, struct json_value *ret)
 {
 	const char *p = c->p, *quote;
@@ -121,7 +121,7 @@ static inline bool read_usual_string(struct json_cursor *c, struct json_value *r
 	return true;
 }
 
-/* The index of one GPU. */
+/* An array with the index of one GPU. */
 static inline bool read_usual_array(struct json_cursor *c, struct json_value *ret)
 {
 	const char *p = c->p;
@@ -133,8 +133,8 @@ static inline bool read_usual_array(struct json_cursor *c, struct json_value *re
 }
 
 /*
- * Reads a value of the most frequent forms into its place in the record: most of the time that a large journal takes is
- * spent here. 1; 0 if the value has another form, with nothing changed; -EBADMSG.
+ * Reads a value of the most frequent forms into its field of the record: reading a large journal spends most of its
+ * time here. 1; 0 if the value has another form, with nothing changed; -EBADMSG.
  */
 static inline int read_usual(struct json_cursor *c, struct record *r, const struct record_member *m)
 {
@@ -166,8 +166,8 @@ static inline int read_usual(struct json_cursor *c, struct record *r, const stru
 /* ---- Lines -------------------------------------------------------------------------- */
 
 /*
- * Reads the next member; its index in *m, or RECORD_NUM_MEMBERS if it is none of ours. Lines of one kind are all alike:
- * the key that came after *m the last time mostly comes again. Returns 1, 0 at the end, or -EBADMSG.
+ * Reads the next member; sets *m to its index, or RECORD_NUM_MEMBERS if it is unknown. Lines of one event have similar
+ * keys: the key that followed *m the last time mostly follows again. Returns 1, 0 at the end, or -EBADMSG.
  */
 static inline int next_member(struct json_cursor *c, struct record *r, size_t *m)
 {

@@ -6,7 +6,7 @@
 
 struct record_minute record_last_minute;
 
-/* Decimal seconds, to milliseconds; our own have three digits after the point. */
+/* Converts decimal seconds to milliseconds; our own have three digits after the point. */
 static int read_seconds(const struct json_value *v, int64_t *ret)
 {
 	double s;
@@ -90,7 +90,7 @@ int record_read_value(struct record *r, const struct record_member *m, const str
 		r->event = record_event_parse(v);
 		return 0;
 	case MEMBER_GPU:
-		/* The first gpu_dispatch: a number, or a text for none. */
+		/* Written by the first gpu_dispatch: a number, or a string for none. */
 		if (v->type == JSON_NUMBER)
 			memcpy(field, v, sizeof(*v));
 		return 0;

@@ -22,7 +22,7 @@ static void put_time(struct text *t, const char *key, int64_t ms)
 	json_put_string(t, key, date);
 }
 
-/* 0: now; below: not known. */
+/* 0: now; negative: not known. */
 static void put_known_time(struct text *t, int64_t ms)
 {
 	if (ms >= 0)
@@ -69,7 +69,7 @@ void record_write_lost(struct text *t, uint64_t from, uint64_t to)
 		json_put_int(t, "from", (int64_t)from);
 		json_put_int(t, "to", (int64_t)to);
 	}
-	/* Who does not know it would run lines of commands files again. */
+	/* A reader that does not know the event would run lines of commands files again. */
 	json_put_bool(t, "must", true);
 	end(t);
 }
@@ -174,12 +174,12 @@ void record_write_add(struct text *t, uint64_t id, int64_t time_ms, const struct
 	begin(t, EVENT_ADD, id);
 	put_time(t, "time", time_ms);
 	put_spec(t, s);
-	/* A reader that does not know leases takes this one for held, and does not start it. */
+	/* A reader that does not know leases treats this one as held and does not start it. */
 	if (s->held || s->keeper)
 		json_put_bool(t, "held", true);
 	if (s->keeper)
 		json_put_string(t, "keeper", s->keeper);
-	/* A reader that ignores these would run something else than was asked for. */
+	/* A reader that ignores these would not run the job as requested. */
 	if (s->in_array || s->num_after_any || s->begin_ms || s->warn_signal || s->requeue_on)
 		json_put_bool(t, "must", true);
 	end(t);
@@ -280,7 +280,7 @@ void record_write_coordinator(struct text *t, uint64_t epoch, const struct machi
 	json_put_string(t, "host", m->host);
 	json_put_int(t, "pid", pid);
 	json_put_seconds(t, "lease", lease_ms);
-	/* A runner that does not know pilots would take their attempts for lost. */
+	/* A runner that does not know pilots would treat their attempts as lost. */
 	json_put_bool(t, "must", true);
 	end(t);
 }

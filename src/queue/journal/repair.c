@@ -30,7 +30,7 @@ static int copy_line(void *context, uint64_t line_no, const char *line, size_t s
 	if (size == 0 || record_parse(line, size, &r) < 0 || r.event == EVENT_JOURNAL || r.event == EVENT_LOSS ||
 		r.event == EVENT_LOST)
 		return 0;
-	/* What is left of a job whose `add` was lost means nothing without it. */
+	/* The other lines of a job whose `add` was lost are useless. */
 	if (r.id && !jobs_find(c->jobs, r.id))
 		return 0;
 	cleanup_(text_finish) struct text t = {0};
@@ -42,7 +42,7 @@ static int copy_line(void *context, uint64_t line_no, const char *line, size_t s
 static int copy_lines(struct copying *c)
 {
 	struct journal_reader r;
-	/* The file that is locked, whatever is at the path. */
+	/* The locked file, regardless of the file at the path. */
 	int e = journal_reader_init_open(&r, c->draft.journal);
 	if (e < 0)
 		return e;
@@ -52,7 +52,7 @@ static int copy_lines(struct copying *c)
 	return e == 1 ? -ESTALE : e;
 }
 
-/* First of all, so that what is added from commands files stays held for good. */
+/* Written first, so that jobs added from commands files always stay held. */
 static int write_lost(struct draft *d, const struct jobs *js)
 {
 	cleanup_(text_finish) struct text t = {0};
@@ -78,7 +78,7 @@ static int write_unknown(struct draft *d, const struct jobs *js)
 	return r;
 }
 
-/* FILE.damaged-20261117T031500Z, with a number behind it if that is taken. */
+/* FILE.damaged-20261117T031500Z, with a number appended if that exists. */
 static int keep_damaged(const struct journal *j, struct repair_result *ret)
 {
 	struct tm tm;

@@ -19,11 +19,11 @@
 #define FILE_NAME  "samples.jsonl"
 #define DRAFT_NAME "samples.jsonl.new"
 
-/* A file that is larger than this is not ours: it is not read, and begun anew. */
+/* A larger file is not ours: it is not read, and is started over. */
 #define LARGEST_FILE (SAMPLES_MAX_BYTES * 4)
-/* What is read of the file for its last line: enough for a thousand GPUs. */
+/* Bytes read from the end of the file for its last line: enough for a thousand GPUs. */
 #define LAST_BYTES (256 << 10)
-#define MAX_MB     (INT64_MAX >> 20) /* it is shown in bytes */
+#define MAX_MB     (INT64_MAX >> 20) /* fits an int64_t in bytes */
 
 /* ---- One line ---------------------------------------------------------------- */
 
@@ -66,11 +66,11 @@ static void format_sample(struct text *t, const struct sample *s)
 	text_append_char(t, '\n');
 }
 
-/* What a line is read into; used again for the next one. */
+/* Arrays that a line is read into; reused for the next line. */
 struct page {
 	struct sample_gpu *gpus;
 	size_t gpus_capacity;
-	uint64_t *jobs; /* of all GPUs, one after another */
+	uint64_t *jobs; /* jobs of all GPUs, one after another */
 	size_t num_jobs, jobs_capacity;
 	struct sample_peak *peaks;
 	size_t peaks_capacity;
@@ -157,7 +157,7 @@ static int read_gpus(struct page *p, const struct json_value *array, size_t *ret
 	return r;
 }
 
-/* [job, MB] */
+/* Reads [job, MB]. */
 static int read_peak(const struct json_value *pair, struct sample_peak *ret)
 {
 	struct json_cursor c;
@@ -219,7 +219,7 @@ static int parse_sample(struct page *p, const char *line, size_t size, struct sa
 	}
 	if (r < 0 || json_end(&c) < 0 || s.time_ms < 0 || !gpus)
 		return -EBADMSG;
-	/* Only now: the memory may have moved while it grew. */
+	/* Set the pointers only now: the array may have moved while it grew. */
 	const uint64_t *jobs = p->jobs;
 	for (size_t i = 0; i < s.num_gpus; i++) {
 		p->gpus[i].jobs = jobs;
@@ -242,7 +242,7 @@ static int open_existing(int dir_fd, int flags, struct stat *ret_stat)
 	return S_ISREG(ret_stat->st_mode) ? take_fd(&fd) : -EINVAL;
 }
 
-/* All complete lines, in memory to be freed. */
+/* Reads all complete lines; release with free(). */
 static int read_file(int dir_fd, char **ret, size_t *ret_size)
 {
 	struct stat st;
@@ -300,7 +300,7 @@ int samples_read_last(int dir_fd, struct samples_stamp *stamp, samples_fn *fn, v
 	if (have < 0)
 		return -errno;
 	*stamp = (struct samples_stamp){st.st_ino, st.st_size};
-	/* The last line that is complete; a longer one than is read here is left out. */
+	/* The last complete line; a line longer than LAST_BYTES is skipped. */
 	const char *end = memrchr(data, '\n', (size_t)have);
 	const char *before = end ? memrchr(data, '\n', (size_t)(end - data)) : NULL;
 	const char *line = before ? before + 1 : data;
@@ -313,17 +313,17 @@ int samples_read_last(int dir_fd, struct samples_stamp *stamp, samples_fn *fn, v
 /* ---- Thinning -------------------------------------------------------------------- */
 
 struct thinning {
-	int64_t step_ms; /* a sample so soon after the last one that is kept is dropped */
+	int64_t step_ms; /* samples closer than this to the last kept one are dropped */
 	int64_t last_ms;
 	size_t bytes;
-	struct text *out;  /* NULL: only counts */
-	struct text *line; /* room for one, used again for the next */
+	struct text *out;  /* NULL: only count the bytes */
+	struct text *line; /* buffer for one line, reused */
 };
 
 static int keep_some(void *context, const struct sample *s)
 {
 	struct thinning *t = context;
-	/* Backwards: the machine's clock was set. */
+	/* If the time goes backwards, the clock was set: keep the sample. */
 	if (t->bytes && s->time_ms >= t->last_ms && s->time_ms - t->last_ms < t->step_ms)
 		return 0;
 	text_clear(t->line);
@@ -335,7 +335,7 @@ static int keep_some(void *context, const struct sample *s)
 	return text_error(t->line);
 }
 
-/* The least step that leaves half of a full file; so all times are kept as densely as each other. */
+/* Finds the smallest step that leaves at most half of a full file, so that the samples stay evenly spaced. */
 static int thin_text(int dir_fd, struct text *ret)
 {
 	cleanup_(text_finish) struct text line = {0};
@@ -345,7 +345,7 @@ static int thin_text(int dir_fd, struct text *ret)
 		t = (struct thinning){.step_ms = t.step_ms * 2, .line = &line};
 		r = samples_read(dir_fd, keep_some, &t);
 	} while (r == 0 && t.bytes > SAMPLES_MAX_BYTES / 2 && t.step_ms < INT64_MAX >> 20);
-	/* Of times that make no sense, none are worth keeping. */
+	/* If the times make no sense, keep no samples. */
 	if (r < 0 || t.bytes > SAMPLES_MAX_BYTES / 2)
 		return r == -ENOMEM ? r : 0;
 	t = (struct thinning){.step_ms = t.step_ms, .out = ret, .line = &line};
@@ -372,7 +372,7 @@ static int thin(int dir_fd)
 	return r;
 }
 
-/* What a runner that was killed in the middle of a line has left. */
+/* Whether a runner was killed in the middle of writing a line. */
 static bool is_torn(int fd, off_t size)
 {
 	char last;
@@ -391,7 +391,7 @@ int samples_append(int dir_fd, const struct sample *s)
 		return -ENOMEM;
 	if (is_torn(fd, st.st_size) && write(fd, "\n", 1) < 0)
 		return -errno;
-	/* Where it cannot be thinned, the disk is full: then nothing comes to it either. */
+	/* If the file cannot be thinned, the disk is full: then append nothing either. */
 	if ((uint64_t)st.st_size + line.length > SAMPLES_MAX_BYTES) {
 		int r = thin(dir_fd);
 		if (r < 0)

@@ -12,7 +12,7 @@
 #define NUMBER_KEY  ",\"n\":"
 #define MOST_DIGITS 19
 
-/* The checksum as eight hexadecimal digits, all at once: as they lie in memory. */
+/* The checksum as eight hexadecimal digits in memory order, computed all at once. */
 static uint64_t check_digits(uint32_t crc)
 {
 	const uint64_t ones = UINT64_C(0x0101010101010101);
@@ -40,15 +40,15 @@ void seal_append(struct text *t, const char *line, size_t size, uint64_t n)
 }
 
 /*
- * The number whose last digit stands before `end`, and how many digits it has. Up to seven digits are read all at once,
- * from the eight bytes before `end`; 0: there are none or more.
+ * Reads the number that ends before `end`, and returns how many digits it has. Up to seven digits are read at once,
+ * from the eight bytes before `end`; 0 if there are none or more.
  */
 static size_t last_number(const char *end, uint64_t *ret)
 {
 	const uint64_t ones = UINT64_C(0x0101010101010101);
 	uint64_t w;
 	memcpy(&w, end - sizeof(w), sizeof(w));
-	w = le64toh(w) ^ '0' * ones; /* the last digit is in the highest byte */
+	w = le64toh(w) ^ '0' * ones; /* the last digit in the highest byte */
 	uint64_t others = (((w & 0x7f * ones) + 0x76 * ones) | w) & 0x80 * ones;
 	if (!others || others >> 63)
 		return 0;

@@ -12,7 +12,7 @@
 #include "base/cleanup.h"
 #include "queue/journal/job.h"
 
-/* Ids that are further apart are counted one by one. */
+/* Ids that span a wider range are counted one by one. */
 #define WIDEST_SPAN ((uint64_t)1 << 20)
 
 uint64_t tally_line_id(const char *line, size_t size)

@@ -46,8 +46,8 @@ static int open_named(const char *path, int *ret_fd)
 }
 
 /*
- * Whoever can write the directory can give another file of the user this name. In a sticky one nobody but its owner
- * can.
+ * A user who can write the directory can rename another file of this user to this name. In a sticky directory, only the
+ * owner can.
  */
 static int check_above(const char *path, struct gd_error *err)
 {
@@ -67,7 +67,7 @@ static int check_above(const char *path, struct gd_error *err)
 		path, why.message);
 }
 
-/* Whether a link of another user is on the way, also behind links of this one, to the file that was opened. */
+/* Checks whether a link of another user, even behind links of this user, is on the path to the opened file. */
 static int check_links(const char *path, const struct stat *opened, struct gd_error *err)
 {
 	cleanup_(closep) int fd = -1;
@@ -95,7 +95,7 @@ int trust_open(const char *path, enum trust_choice choice, int *ret_fd, struct g
 		return r;
 	if (foreign && choice == TRUST_FOUND)
 		return trust_refuse(path, TRUST_FOREIGN_LINK, err);
-	/* Not blocking: it can be a pipe to which nobody writes. */
+	/* Non-blocking: it may be a pipe without a writer. */
 	cleanup_(closep) int fd = open(real, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
