@@ -75,7 +75,7 @@ static const char **make_argv(const struct queue_choice *q, const char *const *o
 	return argv;
 }
 
-/* ---- Is it ready? ------------------------------------------------------------------------ */
+/* ---- Readiness --------------------------------------------------------------------------- */
 
 void background_tell(int fd, const struct gd_error *err)
 {

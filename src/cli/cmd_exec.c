@@ -85,7 +85,7 @@ static int open_follow(struct exec *e)
 	return r;
 }
 
-/* ---- All of it ------------------------------------------------------------------------ */
+/* ---- The whole command ---------------------------------------------------------------- */
 
 static int wait_and_attend(struct exec *e)
 {

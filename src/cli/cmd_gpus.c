@@ -272,7 +272,7 @@ static int append_gpus(const struct gd_gpu_list *list, const struct gd_gpu **gpu
 	return table_print(&t, terminal_width(), coloured, out);
 }
 
-/* ---- Their processes ---------------------------------------------------- */
+/* ---- Processes ---------------------------------------------------------- */
 
 /* The driver reports PIDs of the host; in a container these are other processes, or do not exist. */
 static bool pids_are_ours(void)

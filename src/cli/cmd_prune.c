@@ -71,7 +71,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* ---- Showing, asking -------------------------------------------------------------------- */
+/* ---- Showing and asking ----------------------------------------------------------------- */
 
 static const char *plural(uint64_t count)
 {
@@ -177,7 +177,7 @@ static bool ask(const struct prune_command *p)
 	return answer[0] == 'y' || answer[0] == 'Y';
 }
 
-/* ---- Doing ---------------------------------------------------------------------------- */
+/* ---- Pruning -------------------------------------------------------------------------- */
 
 /* Removes worktrees of --freeze, if nothing has been written there. */
 static void remove_trees(const struct prune_result *result, bool trust)

@@ -180,7 +180,7 @@ FILE *run_out(const struct run *run)
 	return wants_json(run) ? stderr : stdout;
 }
 
-/* ---- Running, or waiting for who runs ---------------------------------------------------- */
+/* ---- Running, or waiting for another runner ---------------------------------------------- */
 
 void run_on_ready(void *context)
 {

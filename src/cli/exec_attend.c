@@ -160,7 +160,7 @@ static int on_keeper_killed(const struct exec *e)
 	return EXIT_WAIT;
 }
 
-/* ---- All of it ------------------------------------------------------------------------ */
+/* ---- The main loop -------------------------------------------------------------------- */
 
 static int open_signals(void)
 {

@@ -54,7 +54,7 @@ static void cut_newline(struct text *t)
 		t->data[--t->length] = '\0';
 }
 
-/* ---- Which files ---------------------------------------------------------------------- */
+/* ---- Selecting files ------------------------------------------------------------------ */
 
 /* Excludes a path if it is in the tree; `suffix` is part of the pattern. */
 static void exclude(struct freezing *f, const char *path, const char *suffix)
@@ -349,7 +349,7 @@ int frozen_tree_make(
 	return 0;
 }
 
-/* ---- Removing it ---------------------------------------------------------------------- */
+/* ---- Removing a worktree -------------------------------------------------------------- */
 
 /* A link that we created, or a cache. */
 static bool is_ours(const char *tree, const char *entry)

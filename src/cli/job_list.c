@@ -26,7 +26,7 @@ void job_list_finish(struct job_list *l)
 	*l = (struct job_list){0};
 }
 
-/* ---- As high as the terminal ------------------------------------------------------- */
+/* ---- Fitting the height of the terminal -------------------------------------------- */
 
 enum part { PART_RUNS, PART_FAILED, PART_WAITS, PART_OVER };
 
@@ -96,7 +96,7 @@ int job_list_fit(struct job_list *l, size_t most)
 	return 0;
 }
 
-/* ---- As wide ------------------------------------------------------------------------- */
+/* ---- Fitting its width --------------------------------------------------------------- */
 
 static void measure_commands(const struct job_list *l, struct job_line_options *o)
 {

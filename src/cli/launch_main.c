@@ -31,7 +31,7 @@ static bool is_stopped(void)
 	return stop_signals_count() > 0;
 }
 
-/* ---- What the launcher tells ------------------------------------------------- */
+/* ---- Callbacks of the launcher ----------------------------------------------- */
 
 static void on_progress(void *context, const struct gd_launch_progress *progress)
 {

@@ -88,7 +88,7 @@ static int take_line(void *context, const struct history_line *line)
 	return 0;
 }
 
-/* ---- As a model ------------------------------------------------------------------------------ */
+/* ---- Filling the model ----------------------------------------------------------------------- */
 
 static int by_file(const void *a, const void *b)
 {

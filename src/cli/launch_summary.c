@@ -19,7 +19,7 @@ void launch_summary_print_skipped(size_t skipped, bool all, FILE *out)
 		      : "; --force does them again");
 }
 
-/* ---- For programs ------------------------------------------------------------ */
+/* ---- JSON -------------------------------------------------------------------- */
 
 static void put_failures(struct text *t, const struct gd_launch_summary *s)
 {

@@ -20,7 +20,7 @@ static void stop(void *run)
 	map_stop(run);
 }
 
-/* ---- What a run reports ------------------------------------------------------ */
+/* ---- Callbacks of the run ---------------------------------------------------- */
 
 static void on_start(void *context, const struct map_summary *summary)
 {

@@ -61,7 +61,7 @@ int map_summary_print(const struct map_summary *s, FILE *out)
 	return 0;
 }
 
-/* ---- For programs ------------------------------------------------------------ */
+/* ---- JSON -------------------------------------------------------------------- */
 
 static void put_failures(struct text *t, const struct map_summary *s)
 {

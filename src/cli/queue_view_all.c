@@ -21,7 +21,7 @@
 
 #define FIND_NS (2 * NS_PER_S) /* how often to check for new and removed queues */
 
-/* ---- Which queues there are --------------------------------------------------------------- */
+/* ---- Finding queues ----------------------------------------------------------------------- */
 
 static void complain(struct queue_view *v, struct queue_part *part, const struct gd_error *why)
 {
@@ -127,7 +127,7 @@ void queue_view_close_all(struct queue_view *v)
 	v->num_parts = 0;
 }
 
-/* ---- What is new ------------------------------------------------------------------------------ */
+/* ---- Updates ---------------------------------------------------------------------------------- */
 
 static int put_what_follows(struct queue_view *v)
 {
@@ -161,7 +161,7 @@ int queue_view_update_all(struct queue_view *v, struct gd_error *err)
 	return complaint.code ? error_set(err, complaint.code, "%s", complaint.message) : 0;
 }
 
-/* ---- What may be done ------------------------------------------------------------------------- */
+/* ---- Actions ---------------------------------------------------------------------------------- */
 
 static struct queue_view *find_part(const struct queue_view *v, uint64_t id)
 {

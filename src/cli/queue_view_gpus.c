@@ -108,7 +108,7 @@ int queue_view_choose_gpus(struct queue_view *v, struct gd_error *err)
 	return none ? 0 : open_probe(v, of_runner, &spec, err);
 }
 
-/* ---- Into the model --------------------------------------------------------------------- */
+/* ---- Filling the model ------------------------------------------------------------------ */
 
 static bool is_on(const struct job *job, int gpu, const char *node)
 {

@@ -187,7 +187,7 @@ int queue_view_put_peaks(struct queue_view *v)
 	return r;
 }
 
-/* ---- What happened on which GPU ------------------------------------------------------ */
+/* ---- Counts per GPU ------------------------------------------------------------------ */
 
 static int tally(struct queue_view *v, const struct job *job, const struct job_attempt *a)
 {
@@ -238,7 +238,7 @@ void queue_view_on_change(void *context, struct job *job, int old_state)
 		v->error = r;
 }
 
-/* ---- Into the model --------------------------------------------------------------------- */
+/* ---- Filling the model ------------------------------------------------------------------ */
 
 int queue_view_put_work(struct queue_view *v)
 {

@@ -13,7 +13,7 @@ const char *queue_view_node(const struct job *job)
 	return job->keeper && job->keeper->is_pilot ? job->keeper->machine.host : NULL;
 }
 
-/* ---- What ended there ------------------------------------------------------------------- */
+/* ---- Counts per node -------------------------------------------------------------------- */
 
 static struct node_tally *find_tally(const struct queue_view *v, const char *node, int gpu)
 {

@@ -148,7 +148,7 @@ static void on_say(void *context, const char *lines, size_t size)
 	panel_print(p->panel, lines, size);
 }
 
-/* ---- Into the model ------------------------------------------------------------------- */
+/* ---- Filling the model ---------------------------------------------------------------- */
 
 static bool is_on(const struct runner_job *job, int position)
 {

@@ -32,7 +32,7 @@ struct slurm_run {
 	char program[PATH_MAX];
 };
 
-/* ---- Lines for people ------------------------------------------------------------------- */
+/* ---- Messages for the user -------------------------------------------------------------- */
 
 static void print_lines(void *context, const char *lines, size_t size)
 {

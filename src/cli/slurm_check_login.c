@@ -140,7 +140,7 @@ void slurm_check_account(struct slurm_check *c)
 	text_finish(&a.out);
 }
 
-/* ---- The place of the queue ------------------------------------------------------------- */
+/* ---- The queue's directory -------------------------------------------------------------- */
 
 static int make_files(struct slurm_check *c)
 {

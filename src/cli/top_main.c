@@ -133,7 +133,7 @@ static void follow_log(struct top_program *p)
 		open_log(p, p->top.log_job);
 }
 
-/* ---- What is asked for ------------------------------------------------------------------------ */
+/* ---- Requests --------------------------------------------------------------------------------- */
 
 static void act(struct top_program *p)
 {

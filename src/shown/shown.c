@@ -56,7 +56,7 @@ struct shown {
 	struct devices devices;
 };
 
-/* ---- Into the model ------------------------------------------------------------------- */
+/* ---- Filling the model ---------------------------------------------------------------- */
 
 static const char *name_task(struct shown *s, const struct gd_worker_stats *w, char name[NAME_ROOM])
 {
