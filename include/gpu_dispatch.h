@@ -130,7 +130,7 @@ struct gd_error {
 	char message[508];
 };
 
-/** Bytes owned by someone other than the holder of this struct. */
+/** A reference to bytes that the struct does not own. */
 struct gd_bytes {
 	const void *data;
 	size_t size;
