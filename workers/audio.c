@@ -19,9 +19,9 @@
 struct audio {
 	SNDFILE *file; /* NULL: ffmpeg decodes */
 	struct ffmpeg ffmpeg;
-	size_t ahead; /* samples in `mono` that ffmpeg gave when it was opened */
+	size_t ahead; /* samples in `mono` that were read from ffmpeg when it was opened */
 	SF_INFO info;
-	struct resampler *resampler; /* NULL: it has the rate */
+	struct resampler *resampler; /* NULL: the file already has the right rate */
 	float *frames;               /* as in the file */
 	float *mono;
 	float *out;
@@ -31,7 +31,7 @@ struct audio {
 
 static int open_file(const char *path, char *words, size_t room)
 {
-	/* A pipe of that name would be waited for. */
+	/* O_NONBLOCK: opening a named pipe would wait. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
 	int error = fd < 0 || fstat(fd, &st) < 0 ? errno : 0;
@@ -68,13 +68,13 @@ static int prepare(struct audio *a, char *words, size_t room)
 	return a->frames && a->mono && a->out ? 0 : -ENOMEM;
 }
 
-/* What libsndfile does not know. The first samples show whether ffmpeg does. */
+/* For formats that libsndfile cannot read. Reading the first samples shows whether ffmpeg can. */
 static int open_with_ffmpeg(struct audio *a, const char *path, char *words, size_t room)
 {
 	char why[128];
 	snprintf(why, sizeof(why), "%s", sf_strerror(NULL));
 	why[strcspn(why, "\n")] = '\0';
-	if (why[0] && why[strlen(why) - 1] == '.') /* more words follow */
+	if (why[0] && why[strlen(why) - 1] == '.') /* more text follows */
 		why[strlen(why) - 1] = '\0';
 	a->info = (SF_INFO){.samplerate = AUDIO_RATE, .channels = 1};
 	int r = ffmpeg_open(&a->ffmpeg, path, AUDIO_RATE);

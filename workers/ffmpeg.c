@@ -16,7 +16,7 @@
 
 extern char **environ;
 
-/* Standard error stays that of the worker: its log. No file may lead ffmpeg to the network or to another file. */
+/* Standard error goes to the worker's log. A file must not make ffmpeg open the network or other files. */
 static int spawn(const char *path, int rate, int out, pid_t *ret)
 {
 	char url[PATH_MAX + sizeof("file:")], hertz[16];
@@ -50,7 +50,7 @@ int ffmpeg_open(struct ffmpeg *f, const char *path, int rate)
 	return r;
 }
 
-/* At the end of its output: 0, or -EIO if it says that it failed. */
+/* At the end of its output: 0, or -EIO if its exit status reports failure. */
 static int reap(struct ffmpeg *f)
 {
 	int status = 0;

@@ -9,15 +9,15 @@
 struct ffmpeg {
 	pid_t pid; /* 0: none */
 	int fd;
-	size_t left; /* bytes of a sample that is not whole yet */
+	size_t left; /* bytes of an incomplete sample */
 	unsigned char rest[sizeof(float)];
 };
 
-/* Starts it with samples of that rate. -ENOENT: it is not installed. */
+/* Starts ffmpeg with this output sample rate. -ENOENT: it is not installed. */
 int ffmpeg_open(struct ffmpeg *f, const char *path, int rate);
-/* Up to `count` samples; 0: the end; -EIO: it failed, which its log explains. */
+/* Reads up to `count` samples; 0: the end; -EIO: ffmpeg failed; see its log. */
 long ffmpeg_read(struct ffmpeg *f, float *samples, size_t count);
-/* Ends it if it still runs. */
+/* Ends ffmpeg if it still runs. */
 void ffmpeg_close(struct ffmpeg *f);
 
 #endif

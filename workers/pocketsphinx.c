@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Speech by CMU PocketSphinx: on the CPU, in English, with Debian's model. A
- * segment is what is said between two silences.
+ * Speech recognition with CMU PocketSphinx: on the CPU, in English, with Debian's model. A segment is the speech
+ * between two silences.
  *
- * Settings: hmm, lm, dict: the three parts of a model of one's own, by their paths.
+ * Settings: hmm, lm, dict: the paths of the three parts of a custom model.
  */
 #include <errno.h>
 #include <limits.h>
@@ -21,22 +21,22 @@
 #define POCKETSPHINX_MODELDIR "/usr/share/pocketsphinx/model"
 #endif
 #define FRAME_S 0.01
-#define VAD_S   0.3 /* of speech, before it is known that there is some */
-#define SLICE   512 /* samples: how exactly a segment's beginning is known */
+#define VAD_S   0.3 /* of speech, before it is detected */
+#define SLICE   512 /* samples: the resolution of a segment's beginning */
 #define WORDS   512
 #define MODEL   "en-us"
 
 struct pocketsphinx {
 	cmd_ln_t *config;
 	ps_decoder_t *decoder;
-	mfcc_t *means; /* of the channel, as the model has them at first */
+	mfcc_t *means; /* initial cepstral means of the model */
 	char model[64];
 	char language[16];
 };
 
 /* ---- The model ---------------------------------------------------------- */
 
-/* The setting, or what Debian installs. */
+/* The path of the setting, or Debian's. */
 static int find_part(struct gd_worker *w, const char *key, const char *rest, char path[PATH_MAX])
 {
 	const char *given = gd_worker_setting(w, key, NULL);
@@ -52,14 +52,14 @@ static int find_part(struct gd_worker *w, const char *key, const char *rest, cha
 		path, strerror(error), key);
 }
 
-/* What there is no model for is said, not ignored: 0, or -EINVAL with words that say what to do. */
+/* Refuses settings for which there is no model, instead of ignoring them: 0, or -EINVAL with what to do. */
 static int check_wishes(const char *language, const char *model, char *words, size_t room)
 {
 	static const char *const languages[] = {"auto", "en", "en-us", "english"};
 	bool english = false;
 	for (size_t i = 0; i < sizeof(languages) / sizeof(*languages); i++)
 		english |= strcmp(language, languages[i]) == 0;
-	/* "base" is what gpuq launch says if nobody has said anything. */
+	/* "base" is the default of gpuq launch. */
 	if (strcmp(model, MODEL) != 0 && strcmp(model, "base") != 0)
 		snprintf(words, room,
 			"the recognizer that is installed, pocketsphinx, has no model of the size '%.40s'; install whisper.cpp "
@@ -77,7 +77,7 @@ static int check_wishes(const char *language, const char *model, char *words, si
 	return -EINVAL;
 }
 
-/* Before a run: no model is loaded. With a model of one's own, anything goes. */
+/* Called before a run, without loading a model. With a custom model, any setting is accepted. */
 static int check(const struct gd_setting *settings, size_t num_settings, struct gd_error *err)
 {
 	const char *model = MODEL, *language = "en";
@@ -140,7 +140,7 @@ static void unload(void *state)
 
 /* ---- A recording -------------------------------------------------------- */
 
-/* "about(2)" is the second way to say "about"; "<s>" and "[NOISE]" are no words. */
+/* "about(2)" is the second pronunciation of "about"; "<s>" and "[NOISE]" are not words. */
 static bool is_spoken(const char *word)
 {
 	return word && word[0] != '<' && word[0] != '[' && word[0] != '+';
@@ -154,7 +154,7 @@ static void append_word(struct text *t, const char *word)
 	text_append(t, word, variant && variant != word ? (size_t)(variant - word) : strlen(word));
 }
 
-/* The words of the utterance that has ended; it began at this second. */
+/* Takes the words of the ended utterance, which began at this second. */
 static int take_utterance(struct pocketsphinx *r, double start, struct transcript *t)
 {
 	cleanup_(text_finish) struct text text = {0};
@@ -188,14 +188,14 @@ static void to_16_bit(const float *from, size_t count, int16 *to)
 	}
 }
 
-/* Where the stream is: which sample, and since when somebody speaks. */
+/* The position in the stream, and the start of the current speech. */
 struct stream {
 	size_t samples;
 	bool speaking;
 	double since;
 };
 
-/* One slice. An utterance ends where the recognizer hears a silence. */
+/* Processes one slice. An utterance ends when the recognizer detects silence. */
 static int hear(struct pocketsphinx *r, struct stream *s, const int16 *slice, size_t count, struct transcript *t)
 {
 	if (ps_process_raw(r->decoder, slice, count, FALSE, FALSE) < 0)
@@ -223,7 +223,7 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 	int e = 0;
 	t->model = r->model;
 	t->language = r->language[0] ? r->language : NULL;
-	/* What it learned of the last speaker's microphone: the same file is to give the same text in any order. */
+	/* Reset the adaptation to the last speaker's microphone: a file must give the same text in any order. */
 	cmn_live_set(ps_get_feat(r->decoder)->cmn_struct, r->means);
 	if (ps_start_stream(r->decoder) < 0 || ps_start_utt(r->decoder) < 0)
 		return gd_worker_fail(w, -EIO, "pocketsphinx cannot begin");
@@ -237,7 +237,7 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 		if (e == 0 && gd_worker_cancelled(w, 0))
 			e = -ECANCELED;
 	}
-	/* Also after a failure: the decoder is for the next file, too. */
+	/* Also after a failure: the decoder is reused for the next file. */
 	bool ended = ps_end_utt(r->decoder) >= 0;
 	if (n < 0)
 		return gd_worker_fail(w, (int)n, "the recording cannot be read to its end");

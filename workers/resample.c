@@ -7,27 +7,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CROSSINGS 16    /* of zero, of the sinc, on each side */
-#define ROLLOFF   0.945 /* of the band: what is left for the filter to fall in */
+#define CROSSINGS 16    /* zero crossings of the sinc on each side */
+#define ROLLOFF   0.945 /* fraction of the band that is kept; the filter falls off in the rest */
 #define BETA      8.0   /* of the Kaiser window: about 80 dB */
 #define MAX_TAPS                                                                                                       \
 	((size_t)8                                                                                                     \
 		<< 20) /* of all filters: rates without a common divisor need this many, and no recording has those */
 
 /*
- * Output n lies at n * step / phases in the input. Of the input, the last `taps`
- * samples are kept in `line`, twice, so that they always lie in a row.
+ * Output n is at n * step / phases in the input. The last `taps` input samples are kept in `line`, twice, so that they
+ * are always contiguous.
  */
 struct resampler {
 	unsigned phases; /* output samples in a whole number of input samples… */
-	unsigned step;   /* …that is this */
+	unsigned step;   /* …which is this number */
 	unsigned taps;
 	float *filters; /* phases × taps */
 	float *line;    /* 2 × taps */
 	unsigned at;
-	uint64_t taken; /* input samples, with the silence behind the end */
+	uint64_t taken; /* input samples, including the silence after the end */
 	uint64_t given;
-	uint64_t real; /* input samples without it */
+	uint64_t real; /* input samples without that silence */
 };
 
 static unsigned common_divisor(unsigned a, unsigned b)
@@ -40,7 +40,7 @@ static unsigned common_divisor(unsigned a, unsigned b)
 	return a;
 }
 
-/* The modified Bessel function of order 0, as its series. */
+/* The modified Bessel function of order 0, by its series. */
 static double bessel(double x)
 {
 	double sum = 1, term = 1;
@@ -75,7 +75,7 @@ static void make_filters(struct resampler *r)
 			filter[i] = (float)value;
 			sum += value;
 		}
-		/* A constant stays what it is, in every phase. */
+		/* Normalize: a constant signal stays constant in every phase. */
 		for (unsigned i = 0; i < r->taps; i++)
 			filter[i] = (float)(filter[i] / sum);
 	}
@@ -129,7 +129,7 @@ static void push(struct resampler *r, float sample)
 	r->taken++;
 }
 
-/* Whether all that the next output needs has been taken. */
+/* Whether all input for the next output has been taken. */
 static int is_due(const struct resampler *r)
 {
 	return r->given * r->step / r->phases + r->taps / 2 < r->taken;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the speech recognizers share: the worker's hooks. A model is loaded, then each
- * file is recognized and its transcript written.
+ * The worker hooks shared by the speech recognizers: load a model, then recognize each file and write its transcript.
  *
  * A plug-in is speech.c linked with exactly one recognizer, which defines
  * speech_recognizer.
@@ -20,13 +19,13 @@ struct speech_recognizer {
 	/* See struct gd_plugin; or NULL. */
 	int (*check)(const struct gd_setting *settings, size_t num_settings, struct gd_error *err);
 	size_t state_size;
-	/* Loads the model into the state, which is zero before. 0, -ENOMEM, or what gd_worker_fail() returned. */
+	/* Loads the model into the state, which is zero before. 0, -ENOMEM, or the result of gd_worker_fail(). */
 	int (*load)(struct gd_worker *w, void *state);
-	/* Releases what load() put into the state, also if load() failed. Does not free the state. */
+	/* Releases what load() put into the state, even if load() failed. Does not free the state. */
 	void (*unload)(void *state);
 	/*
-	 * Recognizes all of the recording: adds segments to the transcript, and sets its model and language.
-	 * 0, or what gd_worker_fail() returned.
+	 * Recognizes the whole recording: adds segments to the transcript, and sets its model and language. 0, or the
+	 * result of gd_worker_fail().
 	 */
 	int (*recognize)(struct gd_worker *w, void *state, struct audio *audio, struct transcript *transcript);
 };

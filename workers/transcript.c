@@ -52,7 +52,7 @@ static int write_whole(const char *path, const struct text *text)
 	if (fd < 0)
 		return -errno;
 	int r = file_write_all(fd, text_string(text), text->length);
-	/* Some file systems tell only now that they are full. */
+	/* Some file systems report only here that they are full. */
 	if (r == 0 && fsync(fd) < 0 && errno != EINVAL && errno != EROFS)
 		r = -errno;
 	if (r == 0 && close(take_fd(&fd)) < 0)
@@ -60,7 +60,7 @@ static int write_whole(const char *path, const struct text *text)
 	return r;
 }
 
-/* Beside its place, then into it. */
+/* Writes a temporary file next to the target, then renames it. */
 static int write_file(const struct gd_file *file, const char *suffix, const struct text *text, char *words, size_t room)
 {
 	cleanup_(freep) char *path = NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Speech by whisper.cpp, on the worker's GPU.
+ * Speech recognition with whisper.cpp, on the worker's GPU.
  *
  * Settings: model_size: "base", "large-v3"…, or the path of a model; language: "en"…,
- * or "auto", the default; threads, where it computes on the CPU; translate: "true" for English text.
+ * or "auto", the default; threads, if it computes on the CPU; translate: "true" for English text.
  */
 #include <errno.h>
 #include <limits.h>
@@ -19,7 +19,7 @@
 
 #define WORDS    512
 #define TICK_S   0.01                   /* of whisper's times */
-#define SHORTEST (AUDIO_RATE * 11 / 10) /* of less than a second it makes nothing */
+#define SHORTEST (AUDIO_RATE * 11 / 10) /* whisper ignores less than a second of audio */
 
 struct whisper {
 	struct whisper_context *context;
@@ -31,14 +31,14 @@ struct whisper {
 
 /* ---- The model ---------------------------------------------------------- */
 
-/* Whether it is there; `path` is its place. */
+/* Whether the model exists; `path` is its path. */
 static bool is_at(char path[PATH_MAX], const char *folder, const char *below, const char *size)
 {
 	int n = snprintf(path, PATH_MAX, "%s%s/ggml-%s.bin", folder, below, size);
 	return n > 0 && n < PATH_MAX && access(path, R_OK) == 0;
 }
 
-/* 0 and the path of the model; otherwise a negative errno value, with words that say what to do. */
+/* 0 and the path of the model; otherwise a negative errno value, with a message that says what to do. */
 static int find_model(const char *size, char path[PATH_MAX], char *words, size_t room)
 {
 	size_t length = strlen(size);
@@ -75,7 +75,7 @@ static int check_language(const char *language, char *words, size_t room)
 	return -EINVAL;
 }
 
-/* Before a run: no model is loaded. */
+/* Called before a run, without loading a model. */
 static int check(const struct gd_setting *settings, size_t num_settings, struct gd_error *err)
 {
 	const char *size = "base", *language = "auto";
@@ -123,7 +123,7 @@ static void unload(void *state)
 
 /* ---- A recording -------------------------------------------------------- */
 
-/* All of it: whisper takes no less. */
+/* Reads the whole recording: whisper needs all of it at once. */
 static int read_all(struct gd_worker *w, struct audio *a, float **ret, size_t *ret_count)
 {
 	cleanup_(freep) float *samples = NULL;
@@ -155,13 +155,13 @@ static bool is_cancelled(void *worker)
 	return gd_worker_cancelled(worker, 0);
 }
 
-/* The mean over its words' pieces, as sure as whisper was of each. */
+/* The mean probability of the tokens of a segment. */
 static double confidence(struct whisper_context *c, int segment)
 {
 	int tokens = whisper_full_n_tokens(c, segment), counted = 0;
 	double sum = 0;
 	for (int i = 0; i < tokens; i++) {
-		/* Those behind the end of text are times and the like. */
+		/* Tokens from the end of text on are timestamps and other special tokens. */
 		if (whisper_full_get_token_id(c, segment, i) >= whisper_token_eot(c))
 			continue;
 		sum += (double)whisper_full_get_token_p(c, segment, i);
@@ -192,7 +192,7 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 	struct whisper_full_params params = whisper_full_default_params(WHISPER_SAMPLING_GREEDY);
 	params.language = r->language;
 	params.translate = r->translate;
-	params.no_context = true; /* the last file has nothing to do with this one */
+	params.no_context = true; /* do not use the last file as context */
 	params.print_progress = params.print_realtime = params.print_timestamps = params.print_special = false;
 	params.abort_callback = is_cancelled;
 	params.abort_callback_user_data = w;
