@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where the tests find things when pytest is typed by hand; `make test` says it itself."""
+"""Default paths for running pytest by hand; `make test` sets them itself."""
 import os
 import pathlib
 

@@ -11,7 +11,7 @@ from lab import Lab  # noqa: E402
 from launch_lab import Launch  # noqa: E402
 from map_lab import Map  # noqa: E402
 
-# nohup and shells that start programs in the background ignore signals that tests send; children would inherit that.
+# nohup and shells that start background programs ignore signals that the tests send; children would inherit that.
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)

@@ -2,7 +2,7 @@
 """
 Kills a process at one of its system calls, with killer.c.
 
-KILL_POINTS: how many calls of each case, chosen by KILL_SEED; "all": each one, as the heavy tests do.
+KILL_POINTS: how many calls to test per case, chosen by KILL_SEED; "all": each one, as the heavy tests do.
 """
 import os
 import pathlib
@@ -19,12 +19,12 @@ ALL = POINTS == "all"
 
 
 def seeded(name):
-    """Random numbers of one case."""
+    """A random number generator for one case."""
     return random.Random(f"{SEED} {name}")
 
 
 def killed_at(lab, depth, number, *words):
-    """Runs gpuq with these words and kills a process of that depth at that call. False: it made fewer calls."""
+    """Runs gpuq with these arguments and kills a process of that depth at that call. False if it made fewer calls."""
     result = subprocess.run([KILLER, str(depth), str(number), os.environ["GPUQ"], *map(str, words)], cwd=lab.directory,
                             env=lab.environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT, check=False)
     assert result.returncode in (KILLED, NOT_KILLED), result

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A queue in a directory of its own, and the processes that work on it."""
+"""A queue in its own directory, and the processes that work on it."""
 import json
 import os
 import pathlib
@@ -9,7 +9,7 @@ import subprocess
 import processes
 
 GPUQ = os.environ["GPUQ"]
-LIMIT = 240  # seconds, for anything that takes milliseconds
+LIMIT = 240  # seconds, timeout for operations that take milliseconds
 
 
 class Lab:
@@ -37,7 +37,7 @@ class Lab:
         return process
 
     def gpuq(self, *words, code=0, input=None, prefix=(), **options):
-        """Standard output; the exit code must be `code`, or anything where that is None."""
+        """Returns standard output. The exit code must be `code`; None allows any."""
         result = self.result(*words, input=input, prefix=prefix, **options)
         if code is not None:
             assert result.returncode == code, (words, result.returncode, result.stdout, result.stderr)
@@ -51,7 +51,7 @@ class Lab:
                               timeout=LIMIT * 2, check=False, **options)
 
     def add(self, *words, **options):
-        """Adds without starting a runner; the id."""
+        """Adds a job without starting a runner; returns its id."""
         return int(self.gpuq("add", "--no-start", *words, **options))
 
     def commands(self, *lines, name="commands.txt"):
@@ -64,7 +64,7 @@ class Lab:
         return json.loads(self.gpuq("status", "--json", number))[0]
 
     def events(self):
-        """Complete lines that are objects."""
+        """The complete lines that are JSON objects."""
         events = []
         for line in self.journal.read_bytes().split(b"\n")[:-1]:
             try:
@@ -74,17 +74,17 @@ class Lab:
         return events
 
     def ran(self):
-        """What the jobs wrote with `echo … >> ran`, in order."""
+        """The lines that the jobs wrote with `echo … >> ran`, in order."""
         path = self.directory / "ran"
         return path.read_text().split() if path.exists() else []
 
     def until(self, condition, what="the event"):
-        """Waits for something that no descriptor tells of."""
+        """Polls for a condition that no descriptor reports."""
         return processes.until(condition, LIMIT,
                                lambda: f"{what}\n{self.journal.read_text(errors='replace')[-3000:]}")
 
     def processes(self):
-        """PIDs of all processes that work in this directory, whatever they are."""
+        """PIDs of all processes of any kind that work in this directory."""
         return processes.with_variable("GPUQ_CLAIMS_DIR", self.directory / "claims")
 
     def runner(self):
@@ -94,7 +94,7 @@ class Lab:
         return int(text[1]) if len(text) > 1 else 0
 
     def keepers(self):
-        """PIDs of keepers that live."""
+        """PIDs of live keepers."""
         pids = [event["pid"] for event in self.events() if event["event"] == "keeper"]
         return [pid for pid in pids if processes.name_of(pid) == "gpuq-keeper"]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A folder of files in a directory of its own, and gpuq launch over it."""
+"""A folder of files in its own directory, and gpuq launch for it."""
 import json
 import os
 import pathlib
@@ -10,9 +10,9 @@ import wave
 import processes
 
 GPUQ = os.environ["GPUQ"]
-LIMIT = 240  # seconds, for anything that takes milliseconds
+LIMIT = 240  # seconds, timeout for operations that take milliseconds
 
-# A persistent worker that does what the names of files say, and notes what it does.
+# A persistent worker that takes its actions from the file names and records what it does.
 WORKER = r"""
 import base64, json, os, sys, time
 def path(task, key): return os.fsdecode(base64.b64decode(task[key + "_b64"])) if key + "_b64" in task else task[key]
@@ -40,7 +40,7 @@ COPY = ("--", "cp", "--", "{file}", "{output}/")
 
 
 class Launch:
-    """A folder with files, and gpuq launch over it."""
+    """A folder with files, and gpuq launch for it."""
 
     def __init__(self, directory):
         self.directory = pathlib.Path(directory)
@@ -86,7 +86,7 @@ class Launch:
         return out, err
 
     def summary(self, *words, code=0, **options):
-        """What --json says, and standard error."""
+        """The output of --json, and standard error."""
         _, err = self.run("--json", "summary.json", *words, code=code, **options)
         return json.loads((self.directory / "summary.json").read_text()), err
 
@@ -102,7 +102,7 @@ class Launch:
         return processes.until(condition, LIMIT, lambda: what)
 
     def processes(self):
-        """PIDs of all processes of this launch, whatever they are."""
+        """PIDs of all processes of any kind of this launch."""
         return processes.with_variable("LAUNCH_LAB", self.directory)
 
     def end(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Items in a directory of their own, and gpuq map over them."""
+"""Items in their own directory, and gpuq map for them."""
 import json
 import os
 import pathlib
@@ -9,9 +9,9 @@ import sys
 import processes
 
 GPUQ = os.environ["GPUQ"]
-LIMIT = 240  # seconds, for anything that takes milliseconds
+LIMIT = 240  # seconds, timeout for operations that take milliseconds
 
-# A worker that does what the items say, and notes what it gets. An item is a number, or a string of words.
+# A worker that takes its actions from the items and records them. An item is a number, or a string of words.
 WORKER = r"""
 import json, os, signal, sys, time
 def say(**what): print(json.dumps(what), flush=True)
@@ -50,7 +50,7 @@ COMMAND = ("--worker-command", f"{sys.executable} worker.py")
 
 
 class Map:
-    """A file with items, and gpuq map over it."""
+    """A file with items, and gpuq map for it."""
 
     def __init__(self, directory):
         self.directory = pathlib.Path(directory)
@@ -85,7 +85,7 @@ class Map:
         return out, err
 
     def summary(self, *words, code=0, **options):
-        """What --json says, and standard error."""
+        """The output of --json, and standard error."""
         _, err = self.run("--json", "summary.json", *words, code=code, **options)
         return json.loads((self.directory / "summary.json").read_text()), err
 
@@ -93,7 +93,7 @@ class Map:
         return [json.loads(line) for line in (path or self.output).read_text().splitlines()]
 
     def results(self):
-        """By number; fails if a number occurs twice."""
+        """The results by number; fails if a number occurs twice."""
         lines = self.lines()
         results = {line["n"]: line.get("result") for line in lines if "error" not in line}
         assert len({line["n"] for line in lines}) == len(lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Processes that tests start, find, watch and end."""
+"""Helpers to start, find, watch and end processes."""
 import contextlib
 import ctypes
 import os
@@ -11,9 +11,9 @@ import time
 
 
 def until(condition, limit_s, describe):
-    """Waits for something that no descriptor tells of, and returns what the condition did.
+    """Polls for a condition that no descriptor reports, and returns its value.
 
-    Where it is in vain, the test fails with the words that describe() returns."""
+    On timeout, the test fails with the message that describe() returns."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         value = condition()
@@ -24,7 +24,7 @@ def until(condition, limit_s, describe):
 
 
 def with_variable(name, value):
-    """PIDs of all other processes with this variable in their environment, whatever they are; zombies have none."""
+    """PIDs of all other processes with this variable in their environment; zombies have no environment."""
     mark = f"{name}={value}".encode()
     found = []
     for entry in pathlib.Path("/proc").iterdir():
@@ -39,7 +39,7 @@ def with_variable(name, value):
 
 
 def end_started(started):
-    """Kills those subprocesses that still run, and reaps all."""
+    """Kills the subprocesses that are still running, and reaps all."""
     for process in started:
         if process.poll() is None:
             process.kill()
@@ -55,13 +55,13 @@ def name_of(pid):
 
 
 def naps(pid):
-    """How often a process went to sleep: more, when it has done something since."""
+    """How many times a process went to sleep; the number grows when the process does something."""
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
     return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.M).group(1))
 
 
 def alive(pid):
-    """Whether a process is there and no zombie."""
+    """Whether a process exists and is not a zombie."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
@@ -69,7 +69,7 @@ def alive(pid):
 
 
 def ignore_signals():
-    """For a new process: also those that the C library keeps for itself, 32 and 33."""
+    """For a new process: ignores all signals, including 32 and 33, which the C library reserves."""
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     number = {"x86_64": 13, "aarch64": 134}.get(platform.machine())
     action = (ctypes.c_ulong * 5)(1)  # SIG_IGN
@@ -92,7 +92,7 @@ def children(pid):
 
 
 def descendants(pid):
-    """All processes below it, from the top down."""
+    """All its descendants, from the top down."""
     found = children(pid)
     for child in list(found):
         found += descendants(child)

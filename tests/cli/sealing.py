@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Lines of a journal as journal_append() writes them: with a sequence number and a checksum."""
+"""Journal lines as journal_append() writes them, with a sequence number and a checksum."""
 
 import json
 
@@ -49,7 +49,7 @@ def journal(*lines):
 
 
 def again(events):
-    """Events that were read, which may have been changed since."""
+    """Seals events again that were read and may have been changed."""
     return sealed(*({key: value for key, value in event.items() if key not in ("n", "c")} for event in events))
 
 
@@ -58,6 +58,6 @@ def last_number(path):
 
 
 def append(path, *lines):
-    """Appends lines as a process that died before it wrote its counters."""
+    """Appends lines like a process that died before it wrote its counters."""
     with open(path, "ab") as file:
         file.write(sealed(*lines, first=last_number(path) + 1))

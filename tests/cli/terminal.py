@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A program in a terminal of its own, and what stands on its screen."""
+"""A program in its own terminal, and the content of its screen."""
 import fcntl
 import os
 import pty
@@ -17,8 +17,8 @@ LIMIT = 240
 
 class Screen:
     """
-    Rows and columns, what has scrolled out above them, and a cursor. Only what our programs use; anything
-    else is an error. A row is (text, wrapped): whether the next row continues its line.
+    Rows and columns, the scrollback above them, and a cursor. Supports only what our programs use;
+    anything else is an error. A row is (text, wrapped): whether the next row continues its line.
     """
 
     def __init__(self, columns, rows):
@@ -102,7 +102,7 @@ class Screen:
             raise AssertionError(f"unknown sequence {arguments}{what}")
 
     def resize(self, columns, rows, reflow):
-        """As VTE and tmux do it, lines that do not fit are wrapped; or, as xterm does, cut off."""
+        """Wraps lines that do not fit, like VTE and tmux, or cuts them off, like xterm."""
         whole, cursor = [], None
         row = 0
         while row < self.rows:
@@ -126,7 +126,7 @@ class Screen:
                 self.row, self.column = len(lines) + cursor[1] // columns, cursor[1] % columns
             lines += pieces
             wrapped += [True] * (len(pieces) - 1) + [False]
-        # Too many: what is below the cursor goes last.
+        # Too many rows: rows below the cursor are removed last.
         while len(lines) > rows and len(lines) - 1 > self.row and not lines[-1]:
             lines.pop(), wrapped.pop()
         while len(lines) > rows and self.row > 0:
@@ -153,7 +153,8 @@ class Terminal:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             try:
-                # As a terminal has it, though whoever runs the tests may ignore some (a shell's "&" does).
+                # Default signal handling as in a terminal; the tests may have inherited ignored
+                # signals (from a shell's "&").
                 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGTSTP):
                     signal.signal(number, signal.SIG_DFL)
                 os.chdir(cwd or ".")
@@ -174,15 +175,15 @@ class Terminal:
         self.set_size(self.fd, columns, rows)
 
     def pump(self, seconds):
-        """Reads what is there, or comes within that time; False at the end."""
+        """Reads available output, or waits for it that long; False at the end."""
         if not select.select([self.fd], [], [], seconds)[0]:
             return True
         try:
             data = os.read(self.fd, 65536)
-        except OSError:  # EIO: nobody is on the other side any more
+        except OSError:  # EIO: the other side is closed
             return False
         self.bytes += len(data)
-        # A character may be cut in half.
+        # A character may be split between two reads.
         data = getattr(self, "half", b"") + data
         text = data.decode("utf-8", "ignore")
         self.half = data[len(text.encode()):]
@@ -190,7 +191,7 @@ class Terminal:
         return bool(data)
 
     def until(self, condition, what="the event"):
-        """Waits until the screen is so; what was true."""
+        """Waits until the condition on the screen holds; returns its value."""
         deadline = time.monotonic() + LIMIT
         while time.monotonic() < deadline:
             value = condition(self.screen)
@@ -209,7 +210,7 @@ class Terminal:
         os.write(self.fd, keys.encode())
 
     def wait(self):
-        """The exit status, as os.waitstatus_to_exitcode() has it."""
+        """The exit status as returned by os.waitstatus_to_exitcode()."""
         deadline = time.monotonic() + LIMIT
         while self.pump(0.1) and time.monotonic() < deadline:
             pass

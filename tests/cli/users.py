@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Two users of this machine, who do not trust each other, and gpuq where both can execute it."""
+"""Two users of this machine who do not trust each other, and a gpuq that both can execute."""
 import contextlib
 import os
 import pathlib
@@ -14,7 +14,7 @@ import sealing
 
 BUILD = pathlib.Path(os.environ["GD_BUILD"])
 GPUQ = pathlib.Path(os.environ["GPUQ"])
-LIMIT = 240  # seconds, for anything that takes milliseconds
+LIMIT = 240  # seconds, timeout for operations that take milliseconds
 STICKY, GROUP = 0o1777, 0o2775  # modes of directories
 OPEN = f"chmod {GROUP:o} ."
 JOURNAL = sealing.seal(sealing.HEADER, 1).decode()
@@ -26,7 +26,7 @@ needs_users = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("useradd"
 
 
 class User:
-    """An account of its own, with its private group, and member of `group`."""
+    """A new account with a private group, which is also a member of `group`."""
 
     def __init__(self, name, group, place):
         subprocess.run(["useradd", "--no-create-home", "--no-log-init", "--user-group", "--groups", group, name], check=True)
@@ -62,7 +62,7 @@ class User:
         return process
 
     def run(self, *words, cwd, env=None, umask=0o022):
-        """The finished process; one that hangs fails the test."""
+        """The finished process; a timeout fails the test."""
         return subprocess.run([str(word) for word in words], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=LIMIT, check=False, **self.options(env, umask))
 
@@ -70,7 +70,7 @@ class User:
         return self.run("gpuq", *words, cwd=cwd, env=env)
 
     def attack(self, program, *words):
-        """Runs a Python program; returns once it has printed a line, which is the result. The program may go on."""
+        """Runs a Python program; returns the first line that it prints. The program may continue."""
         process = subprocess.Popen([sys.executable, "-c", program, *map(str, words)], stdout=subprocess.PIPE, stdin=subprocess.PIPE,
                                    text=True, cwd="/", **self.identity())
         self.started.append(process)
@@ -83,7 +83,7 @@ class User:
 
 
 class Machine:
-    """The users `owner` and `other`, a directory for all (as /tmp) and one of a group that both are in."""
+    """The users `owner` and `other`, a directory for all users (like /tmp) and one of a group with both users."""
 
     def __init__(self, place):
         self.place = place
@@ -97,14 +97,14 @@ class Machine:
         self.number = 0
 
     def add_users(self):
-        """Apart from the constructor, so that remove() removes what was added before a failure."""
+        """Separate from the constructor, so that remove() cleans up after a failure."""
         subprocess.run(["groupadd", self.group], check=True)
         for letter in "ab":
             self.users.append(User(f"gpuq{letter}{os.getpid()}", self.group, self.place))
         self.owner, self.other = self.users
 
     def directory(self, mode):
-        """A new directory of root and the group."""
+        """A new directory owned by root and the group."""
         self.number += 1
         path = self.place / f"dir{self.number}"
         path.mkdir()
@@ -113,7 +113,7 @@ class Machine:
         return path
 
     def project(self, owner):
-        """A new directory of the owner, who can open it to the group with OPEN."""
+        """A new directory of `owner`, who can share it with the group by OPEN."""
         path = self.directory(0o755)
         shutil.chown(path, owner.uid, self.group)
         return path
@@ -146,7 +146,7 @@ def get_other(machine):
 
 
 def job(command, number=1):
-    """The line of a journal after its first."""
+    """The second line of a journal."""
     return sealing.seal({"event": "add", "id": number, "time": "2026-11-15T21:42:19.599Z", "command": command}, number + 1).decode()
 
 
@@ -155,7 +155,7 @@ def until(condition, what):
 
 
 def plant(user, path, text, mode=0o644):
-    """A file of that user, in the place of what may be there."""
+    """Creates a file of that user, replacing any existing one."""
     draft = path.with_name(path.name + ".draft")
     draft.write_text(text)
     os.chown(draft, user.uid, user.gid)
@@ -164,7 +164,7 @@ def plant(user, path, text, mode=0o644):
 
 
 def hold_pipe(user, path):
-    """A pipe of that user, who has it open and never reads."""
+    """A pipe of that user, who keeps it open and never reads."""
     program = "import os, sys; os.mkfifo(sys.argv[1]); os.chmod(sys.argv[1], 0o666); f = os.open(sys.argv[1], os.O_RDWR); print(1, flush=True); sys.stdin.read()"
     assert user.attack(program, path) == "1"
 
@@ -176,7 +176,7 @@ def refused(result, words):
 
 
 def copy_journal(user, path, command):
-    """A queue with a waiting job, as a file of that user without a folder."""
+    """Copies a queue with a waiting job to a file of that user, without a folder."""
     path.write_text(JOURNAL + job(command))
     os.chown(path, user.uid, user.gid)
     path.chmod(0o600)

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""`gpuq web` on a queue of its own, and what one asks it."""
+"""`gpuq web` on its own queue, and requests to it."""
 import http.client
 import json
 import os
 import threading
 import urllib.parse
 
-LIMIT = 240  # seconds, for anything that takes milliseconds
+LIMIT = 240  # seconds, timeout for operations that take milliseconds
 
 
 class Page:
-    """A server that runs, and requests to it."""
+    """A running server, and requests to it."""
 
     def __init__(self, lab, *words, env=None, queue=True):
         self.lab = lab
@@ -28,7 +28,7 @@ class Page:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT)
 
     def ask(self, path, method="GET", token=True, headers=None, body=None):
-        """The response, read to its end: status, headers, content."""
+        """The complete response: status, headers, content."""
         connection = self.connect()
         connection.request(method, path, body=body, headers=self.headers(token) | (headers or {}))
         response = connection.getresponse()
@@ -56,7 +56,7 @@ class Page:
 
 
 class Stream:
-    """Server-sent events, as they come."""
+    """Server-sent events, as they arrive."""
 
     def __init__(self, page, query="", token=True):
         self.connection = page.connect()
@@ -65,7 +65,7 @@ class Stream:
         self.status = self.response.status
 
     def next(self):
-        """(name, data) of the next event; comments are left out."""
+        """(name, data) of the next event; comments are skipped."""
         name, data = None, None
         for line in iter(self.response.readline, b""):
             text = line.decode().rstrip("\n")
@@ -78,7 +78,8 @@ class Stream:
         raise EOFError("the stream has ended")
 
     def until(self, name, condition=lambda data: True):
-        """The first event of that name for which the condition holds. Ends with the test's limit, if never."""
+        """The first event of that name for which the condition holds. Without such an event it runs
+        into the test's time limit."""
         timer = threading.Timer(LIMIT, self.connection.sock.shutdown, [2]) if self.connection.sock else None
         if timer:
             timer.start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One call of one command fails, by the library of inject.c."""
+"""Makes one call of one command fail, with the library of inject.c."""
 
 import os
 import pathlib
@@ -32,7 +32,7 @@ class Injection:
         }
 
     def calls_left(self) -> int:
-        """Negative or 0: the call failed; otherwise how many calls more there would have had to be."""
+        """0 or negative if the call failed; otherwise how many more calls were needed to reach it."""
         passing, failing = struct.unpack("qq", self.counter.read_bytes())
         return passing + failing if failing > 0 else 0
 

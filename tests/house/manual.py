@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Documents as programs: what they tell a reader to type.
+"""Runs documents as programs: the commands that they tell the reader to type.
 
-In a document, a block of `sh` is run. A comment before a block changes that:
+`sh` blocks of a document are run. A comment before a block changes that:
 
-    <!-- file: train.py -->          the block is the contents of this file
-    <!-- not run: needs root -->     the block is not run, and why
+    <!-- file: train.py -->          the block is the content of this file
+    <!-- not run: needs root -->     the block is not run, with the reason
     <!-- exit: 0 or 1 -->            the last command may also exit with 1
 """
 import dataclasses
@@ -47,7 +47,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def script(document: pathlib.Path) -> str:
-    """A shell script that does what the document says, one block after the other; exports stay."""
+    """A shell script of all blocks in order; exports persist from block to block."""
     parts = ["set -e\n"]
     for block in blocks(document.read_text()):
         place = f"{document.name}:{block.line}"
@@ -56,7 +56,7 @@ def script(document: pathlib.Path) -> str:
             parts.append(f"cat >{block.note} <<'END-OF-BLOCK'\n{block.text}END-OF-BLOCK\n")
         elif block.language == "sh" and block.kind != "not run":
             parts.append(f"echo '@@ {place}' >&2\n")
-            # The last command alone may fail: set -e is off in what stands before ||.
+            # Only the last command may fail: set -e is off for commands before ||.
             lines = block.text.rstrip("\n").split("\n")
             if block.kind == "exit":
                 assert block.note == "0 or 1", place

@@ -1,11 +1,11 @@
-"""All executions of a small program of C11 atomics, under the RC11 model.
+"""Enumerates all executions of a small program of C11 atomics, under the RC11 model.
 
     outcomes([[store("x", 1), load("a", "y")], [store("y", 1), load("b", "x")]])
 
 returns the set of final register values, each as a frozenset of pairs (name, value).
 The model is that of Lahav et al., "Repairing Sequential Consistency in C/C++11"
-(PLDI 2017), without its ban on load buffering, which makes this checker allow more
-than the compiler and ARMv8 do, never less: what it forbids cannot happen.
+(PLDI 2017), without its ban on load buffering, so this checker allows more than the compiler and
+ARMv8 do, never less: executions that it forbids cannot happen.
 
 Programs are straight lines of loads, stores, increments and fences on atomic
 words that are 0 at first. An execution is a choice of the store that each load
@@ -85,7 +85,7 @@ def events_of(program):
 
 
 def sequenced(events):
-    """Program order; what is initial comes before everything."""
+    """Program order; initial stores come before everything."""
     return {(a.number, b.number) for a in events for b in events
             if a.number < b.number and (a.kind == "init" or a.thread == b.thread) and b.kind != "init"}
 
@@ -93,7 +93,7 @@ def sequenced(events):
 def synchronized(events, sb, rf):
     """From a release to the acquire that reads from its release sequence, with or without fences."""
     increments = {e.number for e in events if e.kind == "increment"}
-    through = {(a, b) for a, b in rf if b in increments}  # a release sequence goes on through increments
+    through = {(a, b) for a, b in rf if b in increments}  # a release sequence continues through increments
     same = {(e.number, e.number) for e in events}
     reach = join(same | closure(through), rf)
     result = set()
@@ -107,7 +107,7 @@ def synchronized(events, sb, rf):
 
 
 def partial_sc(events, sb, hb, mo, fr, eco):
-    """The order in which everything seq_cst must lie, as RC11 defines it."""
+    """The order that all seq_cst events must obey, as RC11 defines it."""
     def word(pair):
         return events[pair[0]].word, events[pair[1]].word
     same = {(e.number, e.number) for e in events}
@@ -124,7 +124,7 @@ def partial_sc(events, sb, hb, mo, fr, eco):
 def consistent(events, sb, rf, mo):
     source = {r: w for w, r in rf}
     fr = {(r, later) for r, w in source.items() for a, later in mo if a == w and later != r}
-    for e in events:  # an increment reads what is directly before it
+    for e in events:  # an increment reads the store directly before it
         if e.kind == "increment":
             before = [a for a, b in mo if b == e.number]
             if max(before, key=lambda a: sum((x, a) in mo for x in before)) != source[e.number]:
@@ -139,7 +139,7 @@ def consistent(events, sb, rf, mo):
 
 
 def values_of(events, rf):
-    """What each event reads or writes; None where increments feed on themselves."""
+    """The value that each event reads or writes; None if increments depend on themselves."""
     source = {r: w for w, r in rf}
     values = {e.number: e.value for e in events if e.kind in ("init", "store")}
     for _ in events:

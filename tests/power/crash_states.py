@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""What a power cut may leave of files, computed from a log of calls (recorder.c).
+"""Computes the possible states of files after a power cut from a log of calls (recorder.c).
 
 Lines of the log:
 
     write INODE OFFSET HEX      truncate INODE SIZE
     create INODE PATH           mkdir PATH       rename FROM TO       link FROM TO       unlink PATH
     sync PID INODE [DIRECTORY]  synced PID INODE
-    mark WORDS…                 from outside: what has been promised to somebody
+    mark WORDS…                 from outside: what has been reported as done
 
 The file system of the model: data that was not synced may be on the disk or not, in any order, each block of 4096 bytes
-by itself; the file's size may be there without the data, which then reads as zeros. Sizes and operations on directories
-happen in their order, but any number of the last ones may be missing, unless the directory was synced behind them. Nothing
+by itself; the file's size may be on disk without the data, which then reads as zeros. Sizes and
+operations on directories
+happen in their order, but any number of the last ones may be missing, unless the directory was
+synced after them. Nothing
 else is assumed: a rename may be on the disk before the data of the file that it moves.
 """
 
@@ -22,8 +24,8 @@ import random
 from collections.abc import Iterator
 
 BLOCK = 4096
-EXHAUSTIVE = 12  # unsynced operations up to which every combination is made
-MOST = 2**EXHAUSTIVE * EXHAUSTIVE  # as many states as those can have
+EXHAUSTIVE = 12  # up to this many unsynced operations, every combination is generated
+MOST = 2**EXHAUSTIVE * EXHAUSTIVE  # the number of states they can have
 
 
 @dataclasses.dataclass
@@ -65,7 +67,7 @@ def split(inode: str, offset: int, data: bytes, at: int) -> Iterator[Change]:
 def parse(path: pathlib.Path) -> Log:
     log = Log([], [], [], 0)
     syncs: dict[tuple[str, str], tuple[int, str]] = {}
-    lives: collections.Counter[str] = collections.Counter()  # numbers of inodes are used again
+    lives: collections.Counter[str] = collections.Counter()  # inode numbers are reused
 
     def life(inode: str) -> str:
         return f"{inode}.{lives[inode]}"
@@ -105,7 +107,7 @@ def finish(log: Log, inode: str, folder: str, begun: int, at: int) -> None:
 
 @dataclasses.dataclass
 class State:
-    """Files as they are found after the cut: path → inode, inode → content."""
+    """Files after the power cut: path → inode, inode → content."""
 
     names: dict[str, str]
     folders: list[str]
@@ -131,7 +133,7 @@ def apply_entries(entries: list[Entry]) -> tuple[dict[str, str], list[str]]:
 
 
 def apply_changes(changes: list[Change], kept: set[int], sized: int) -> dict[str, bytes]:
-    """`kept`: which of the changes are on the disk; before line `sized`, sizes are there although data is not."""
+    """`kept`: which of the changes are on the disk; before line `sized`, sizes are on disk even if data is not."""
     contents: dict[str, bytearray] = {}
     for i, change in enumerate(changes):
         content = contents.setdefault(change.inode, bytearray())
@@ -146,7 +148,7 @@ def apply_changes(changes: list[Change], kept: set[int], sized: int) -> dict[str
 
 
 def states(log: Log, cut: int, chance: random.Random, at_most: int) -> Iterator[State]:
-    """States after a cut behind line `cut` of the log; all of them, or `at_most` of them by chance."""
+    """States after a power cut after line `cut` of the log: all of them, or a random selection of `at_most`."""
     changes = [c for c in log.changes if c.at <= cut]
     entries = [e for e in log.entries if e.at <= cut]
     fixed = {i for i, c in enumerate(changes) if c.synced is not None and c.synced <= cut}
@@ -156,7 +158,7 @@ def states(log: Log, cut: int, chance: random.Random, at_most: int) -> Iterator[
 
     def make(kept: set[int], length: int, sized: bool) -> State:
         names, folders = apply_entries(entries[:length])
-        # Sizes are metadata like directories: none is there without what happened before it.
+        # Sizes are metadata like directories: none is on disk without the operations before it.
         known = entries[length].at if length < len(entries) else cut + 1
         return State(names, folders, apply_changes(changes, fixed | kept, known if sized else 0))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Fixtures. Finds the package in the build tree when pytest is typed by hand; `make test` says it itself."""
+"""Fixtures. Finds the package in the build tree when pytest is run by hand; `make test` sets the path itself."""
 from __future__ import annotations
 
 import importlib.util
@@ -22,15 +22,15 @@ if importlib.util.find_spec("gpu_dispatch") is None:
     sys.path.insert(0, str(BUILD / "python"))
     os.environ["PYTHONPATH"] = str(BUILD / "python")  # for programs that the tests run
 
-# Shells start programs in the background with SIGINT ignored, and their children inherit it. Ctrl-C is
-# tested nevertheless.
+# Shells start programs in the background with SIGINT ignored, and their children inherit it. Restore
+# it, because Ctrl-C is tested.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Pool]:
-    """A pool for tests that leave it as it was."""
+    """A shared pool for tests that do not change it."""
     from gpu_dispatch import Pool
     from poolworkers import Actor
 

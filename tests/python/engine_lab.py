@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The extension's Pool with callbacks that keep the books."""
+"""The extension's Pool with callbacks that record their arguments."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from gpu_dispatch import BaseWorker, _engine, _spawn
 
 
 class Log:
-    """What the callbacks were told."""
+    """The arguments of the callbacks."""
 
     def __init__(self) -> None:
         self.results: dict[Any, Any] = {}
@@ -49,7 +49,7 @@ def poll_until(pool: _engine.Pool, condition: Callable[[], object]) -> None:
 
 
 def submit_all(pool: _engine.Pool, items: list[Any]) -> None:
-    """Large ones find no room at first."""
+    """Large tasks do not fit at first."""
     iterator = iter(items)
     while not pool.feed(iterator):
         pool.poll(30_000)

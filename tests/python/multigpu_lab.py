@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Files, and a worker that does what their names say, for the tests of gpu_dispatch.multigpu."""
+"""Files, and a worker that takes its actions from their names, for the tests of gpu_dispatch.multigpu."""
 from __future__ import annotations
 
 import sys

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Workers for the tests of Pool. A module of its own, because workers import it."""
+"""Workers for the tests of Pool. A separate module, because workers import it."""
 from __future__ import annotations
 
 import os
@@ -22,7 +22,7 @@ class Unpicklable(Exception):
 
 
 class OddError(Exception):
-    """Its constructor takes other arguments than those in `args`."""
+    """An exception whose constructor takes other arguments than those in `args`."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(f"{first} and {second}")
@@ -52,7 +52,7 @@ class Grenade:
 
 
 class SlowToUnpickle:
-    """Unpickling it takes for ever."""
+    """Unpickling it takes forever."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -88,7 +88,7 @@ def explode_in(pid: int) -> ParentGrenade:
 
 
 class Actor(BaseWorker):
-    """Does what the item says: (verb, argument)."""
+    """Executes the item: (verb, argument)."""
 
     def setup(self, gpu_id: int, seed: int, greeting: str = "hello", **kwargs: Any) -> None:
         self.gpu_id = gpu_id
@@ -136,12 +136,12 @@ class Actor(BaseWorker):
         raise ValueError("x" * size + " the end")
 
     def die_at(self, path: str) -> None:
-        """Dies when somebody writes into the FIFO."""
+        """Dies when a process writes into the FIFO."""
         self.block(path)
         os.kill(os.getpid(), signal.SIGKILL)
 
     def ignore_cancel(self, path: str) -> str:
-        """Returns as if nothing had happened when it is asked to stop."""
+        """Returns normally when it is asked to stop."""
         try:
             Path(path).write_text("begun")
             self.forever(None)
@@ -176,7 +176,7 @@ class Actor(BaseWorker):
         return "survived"
 
     def block(self, path: str) -> str:
-        """Waits until somebody writes into the FIFO."""
+        """Waits until a process writes into the FIFO."""
         with open(path) as fifo:
             return fifo.read()
 
@@ -185,7 +185,7 @@ class Actor(BaseWorker):
             time.sleep(0.005)
 
     def until_cancelled(self, path: str) -> None:
-        """Says that it has begun, waits for `self.cancelled`, and says that it has seen it."""
+        """Reports that it has begun, waits for `self.cancelled`, and reports that it has seen it."""
         try:
             Path(path).write_text("begun")
             while not self.cancelled:
@@ -231,7 +231,7 @@ class Actor(BaseWorker):
 
 
 class Batcher(BaseWorker):
-    """Doubles numbers, many at once; says how many came together."""
+    """Doubles numbers in batches; reports the batch size."""
 
     def setup(self, gpu_id: int, seed: int) -> None:
         pass
@@ -247,7 +247,7 @@ class Batcher(BaseWorker):
 
 
 class BrokenSetup(BaseWorker):
-    """Cannot be set up."""
+    """Fails in setup()."""
 
     def setup(self, gpu_id: int, seed: int) -> None:
         raise RuntimeError("no model")

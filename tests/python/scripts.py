@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Programs as users write them, run as processes of their own."""
+"""Programs as users write them, run as separate processes."""
 from __future__ import annotations
 
 import pathlib

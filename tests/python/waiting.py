@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What tests wait with, and what they look at in other processes."""
+"""Helpers to wait, and to inspect other processes."""
 from __future__ import annotations
 
 import os
@@ -11,7 +11,7 @@ DEADLINE_SECONDS = 60.0
 
 
 def eventually(true: Callable[[], object], seconds: float = DEADLINE_SECONDS) -> None:
-    """Waits until it is true; fails after a generous deadline."""
+    """Waits until the condition is true; fails after a generous deadline."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "this has not happened"
@@ -24,7 +24,7 @@ def says(path: Path, text: str) -> bool:
 
 
 def _fields(pid: int) -> list[str]:
-    """What the kernel says about a process, from its state on. The name before that may be any bytes."""
+    """Fields of /proc/PID/stat, from the state on. The name before that may contain any bytes."""
     return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode().split()
 
 
@@ -37,7 +37,7 @@ def alive(pid: int) -> bool:
 
 
 def children(pid: int) -> set[int]:
-    """All processes below this one."""
+    """All descendants of this process."""
     found: set[int] = set()
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -57,13 +57,13 @@ def open_descriptors() -> int:
 
 
 def fifo(directory: Path, name: str = "fifo") -> str:
-    """A new FIFO, at which a task can wait."""
+    """A new FIFO that a task can wait on."""
     path = directory / name
     os.mkfifo(path)
     return str(path)
 
 
 def release(path: str, text: str = "go") -> None:
-    """Ends the wait at a FIFO."""
+    """Ends the wait on a FIFO."""
     with open(path, "w") as file:
         file.write(text)

@@ -15,7 +15,7 @@ from gpu_dispatch import BaseWorker, _engine
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 30) -> None:
-    """For what other processes bring about: there is nothing to wait for but the fact itself."""
+    """Polls for a condition that another process causes and that has no event."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -75,7 +75,7 @@ class Meet(BaseWorker):
 
 
 class NoSetup(BaseWorker):
-    """Fails in setup() on the GPUs that it is told."""
+    """Fails in setup() on the given GPUs."""
 
     def setup(self, gpu_id: int, seed: int, bad: list[int]) -> None:
         if gpu_id in bad:
@@ -102,7 +102,7 @@ class MarkCleanup(BaseWorker):
 
 
 class Interrupting:
-    """Ctrl-C comes while this is unpickled, once."""
+    """Raises Ctrl-C once while it is unpickled."""
 
     trips = 0
 
@@ -134,14 +134,14 @@ def _refuse() -> None:
 
 
 class OddError(Exception):
-    """Pickles, but does not unpickle: its constructor wants more than its args."""
+    """Pickles, but does not unpickle: its constructor requires more than its args."""
 
     def __init__(self, one: int, two: int) -> None:
         super().__init__(f"{one} and {two}")
 
 
 class Naughty(BaseWorker):
-    """Does what the item says."""
+    """Executes the item."""
 
     def setup(self, gpu_id: int, seed: int, directory: str = "") -> None:
         self.directory = pathlib.Path(directory)
@@ -175,7 +175,7 @@ class Naughty(BaseWorker):
         os.kill(os.getpid(), signal.SIGKILL)
 
     def do_hang(self) -> None:
-        """In Python code: can be interrupted."""
+        """Hangs in Python code, which can be interrupted."""
         (self.directory / "hangs").touch()
         while True:
             time.sleep(60)
@@ -197,13 +197,13 @@ class Naughty(BaseWorker):
                 pass
 
     def do_spin(self, nothing: None = None) -> int:
-        """Without a system call."""
+        """Spins without a system call."""
         count = 0
         while True:
             count += 1
 
     def do_poll_cancelled(self) -> str:
-        """In a thread, which no exception reaches."""
+        """Polls in a thread, which no exception reaches."""
         seen = threading.Event()
 
         def watch() -> None:
@@ -213,7 +213,7 @@ class Naughty(BaseWorker):
         threading.Thread(target=watch).start()
         try:
             (self.directory / "hangs").touch()
-            threading.Event().wait()  # for the exception, which would otherwise come later
+            threading.Event().wait()  # wait for the exception, which would otherwise arrive later
         except BaseException:
             pass
         return "cancelled" if seen.wait(30) else "?"
@@ -254,7 +254,7 @@ class Naughty(BaseWorker):
         return words[0]
 
     def do_thread_runs(self) -> None:
-        """Starts a thread that goes on while the worker waits for its next task."""
+        """Starts a thread that continues while the worker waits for its next task."""
 
         def tick() -> None:
             (self.directory / "thread-begins").touch()

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A queue on eight nodes while everything fails, drawn from a seed. Root only.
+"""Runs a queue on eight nodes with random faults, chosen by a seed. Root only.
 
-    chaos.py SEED [--seconds N] [--jobs N] [--lease S] [--silence S] [--faults KIND,…|none] [--interval S] [--mutant NAME] [--keep DIRECTORY]
+    chaos.py SEED [--seconds N] [--jobs N] [--lease S] [--silence S] [--faults KIND,…|none]
+    [--interval S] [--mutant NAME] [--keep DIRECTORY]
 
-Ends with 0 if every job completed once, none was begun twice or ran twice at the same time, and each has the right end. Judged by the
-traces that the jobs leave themselves. The environment is that of the tests: GD_BUILD.
+Exits with 0 if every job completed once, no attempt was begun twice, no job ran twice at the same
+time, and each job has the right end. Checked against the traces that the jobs write themselves. The
+environment is that of the tests: GD_BUILD.
 """
 import argparse
 import pathlib
@@ -21,7 +23,7 @@ import faults  # noqa: E402
 import node_queue  # noqa: E402
 import traces  # noqa: E402
 
-FRESH_NS = 200_000_000  # a trace is as old as this at most if its process runs
+FRESH_NS = 200_000_000  # maximum age of the trace of a running process
 
 
 def parse():
@@ -41,7 +43,7 @@ def parse():
 
 
 def draw_jobs(options, rng):
-    """Some outlast whatever a pilot can live on after it was cut off; some have children that left their session."""
+    """Some outlast any pilot that was cut off; some have children that left their session."""
     jobs = []
     longest = 2 * (options.silence + options.lease)
     for number in range(options.jobs):

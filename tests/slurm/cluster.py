@@ -14,10 +14,10 @@ import processes
 BUILD = pathlib.Path(os.environ["GD_BUILD"])
 GPUQ = pathlib.Path(os.environ["GPUQ"])
 HERE = pathlib.Path(__file__).parent
-LIMIT = 240  # seconds, for anything that takes a few
+LIMIT = 240  # seconds, timeout for operations that take a few
 GPUS = 2
 RUN = "gpuq run --commands-file commands.txt"
-# A job that takes its time until the file `go` is there.
+# A job that runs until the file `go` exists.
 COMMAND = "echo $GPUQ_JOB_ID:$GPUQ_ATTEMPT >> ran; until [ -e go ]; do sleep 0.05; done; echo $GPUQ_JOB_ID >> done"
 # The same, and exits 0 when it is told to end.
 POLITE = "trap 'exit 0' TERM; " + COMMAND
@@ -27,7 +27,7 @@ class Cluster:
     """slurmctld, slurmd and munged in a temporary directory, as an ordinary user; see cluster_process.py."""
 
     def __init__(self):
-        # Not below pytest's directory: the path of a socket is short, and the user must be able to reach it.
+        # Not below pytest's directory: the path of a socket must be short, and the user must be able to reach it.
         self.place = pathlib.Path(tempfile.mkdtemp(prefix="gpuq-slurm-"))
         self.place.chmod(0o755)
         self.process = subprocess.Popen([sys.executable, HERE / "cluster_process.py", self.place, str(GPUS)], stdin=subprocess.PIPE,
@@ -41,7 +41,7 @@ class Cluster:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH", "CUDA_", "GPUQ_"))}
         self.environment = {**kept, "SLURM_CONF": answer["conf"], "USER": answer["user"], "HOME": str(self.place),
                             "PATH": f"{self.place / 'bin'}:{os.environ['PATH']}", "GPUQ_CLAIMS_DIR": str(self.place / "claims"),
-                            # No driver can be asked, also where the machine has one.
+                            # Hide the GPU driver, even if the machine has one.
                             "GPUQ_NVML_LIBRARY": str(self.place / "none"), "GPUQ_SYSFS_ROOT": str(self.place / "none")}
         (self.place / "bin").mkdir()
         helpers = ("gpuq-probe", "gpuq-slurm", "gpuq-top", "gpuq-web")
@@ -54,18 +54,18 @@ class Cluster:
         return mine if os.geteuid() == 0 else {}
 
     def owner(self):
-        """Of files that tests make for the user: uid and gid, or None if the tests are the user."""
+        """Owner of files that tests create for the user: uid and gid, or None if the tests run as the user."""
         return (self.user.pw_uid, self.user.pw_gid) if os.geteuid() == 0 else None
 
     def run(self, *words, cwd=None, env=None, code=0):
-        """What a command of the user prints on standard output."""
+        """The standard output of a command run as the user."""
         result = subprocess.run([str(word) for word in words], cwd=cwd or self.place, env={**self.environment, **(env or {})},
                                 stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=False, **self.identity())
         assert code is None or result.returncode == code, (words, result)
         return result.stdout
 
     def processes(self):
-        """PIDs of all processes that the user has on this cluster, the daemons among them."""
+        """PIDs of all processes of the user on this cluster, including the daemons."""
         return processes.with_variable("SLURM_CONF", self.environment["SLURM_CONF"])
 
     def lab(self):
@@ -82,7 +82,7 @@ class Cluster:
 
 
 class SlurmLab:
-    """A queue in a directory of its own, and batch jobs that work on it."""
+    """A queue in its own directory, and batch jobs that work on it."""
 
     def __init__(self, cluster, directory):
         self.cluster = cluster
@@ -96,13 +96,13 @@ class SlurmLab:
         return self.cluster.run(*words, cwd=self.directory, code=code)
 
     def sbatch(self, *words, gpus=GPUS):
-        """Submits; the number of the batch job. Its output is in out.NUMBER."""
+        """Submits a batch job and returns its number. Its output is in out.NUMBER."""
         number = int(self.slurm("sbatch", "--parsable", "--open-mode=append", "--output=out.%j", f"--gres=gpu:{gpus}", *words))
         self.batches.append(number)
         return number
 
     def batch_state(self, number):
-        """PENDING, RUNNING, COMPLETING…; None: slurmctld has forgotten it."""
+        """PENDING, RUNNING, COMPLETING…; None if slurmctld no longer knows it."""
         for word in self.slurm("scontrol", "show", "job", str(number), code=None).split():
             if word.startswith("JobState="):
                 return word.partition("=")[2]
@@ -116,14 +116,14 @@ class SlurmLab:
         return int(code.partition("=")[2].partition(":")[0])
 
     def until_gone(self, number):
-        """Until the batch job has ended and Slurm has no process of it any more."""
+        """Waits until the batch job has ended and Slurm has no processes of it left."""
         self.exit_code(number)
         self.until(lambda: not self.slurm("squeue", "-h", "-o", "%i"), "its processes to end")
 
     def begin_again(self, number):
-        """Slurm lets a requeued batch job wait for two minutes; this one begins in two seconds.
+        """Slurm delays a requeued batch job by two minutes; this starts it in two seconds.
 
-        Not at once: in the second of the requeue, slurmd takes the new credential for the revoked one."""
+        Not at once: in the second of the requeue, slurmd confuses the new credential with the revoked one."""
         self.until(lambda: self.batch_state(number) == "PENDING", f"the requeue of {number}")
         self.slurm("scontrol", "update", f"JobId={number}", "StartTime=now+2")
 
@@ -150,12 +150,12 @@ class SlurmLab:
         return [attempt["status"] for attempt in job["history"]]
 
     def ran(self):
-        """What the jobs wrote with `echo … >> ran`, in order."""
+        """The lines that the jobs wrote with `echo … >> ran`, in order."""
         path = self.directory / "ran"
         return path.read_text().split() if path.exists() else []
 
     def check_interrupted(self, count=2):
-        """After the next run has begun: a keeper may have been killed before it could write the end."""
+        """Call it after the next run has started: a keeper may have been killed before it could write the end."""
         for number in range(1, count + 1):
             assert self.history(number)[0] == "interrupted", self.jobs()
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The process above a Slurm cluster of the tests: whatever the cluster starts is below it and ends with it.
+"""The process above a Slurm cluster of the tests: all processes of the cluster are its descendants and end with it.
 
     cluster_process.py DIRECTORY GPUS
 
-Makes a user for the cluster if it runs as root, otherwise uses the caller. Prints one line of JSON when the node is
-idle: {"user": …, "conf": …}, or {"error": …}. It ends when its standard input does: its parent has closed it, or was killed.
-Then it kills all processes below it, and removes the user and the directory.
+Creates a user for the cluster if it runs as root, otherwise uses the caller. Prints one line of JSON when the node is
+idle: {"user": …, "conf": …}, or {"error": …}. It ends when its standard input ends: its parent has
+closed it, or was killed. Then it kills all its descendants, and removes the user and the directory.
 It is the subreaper of all of them, so none escapes by leaving its session or by losing its parent.
 """
 import contextlib
@@ -71,7 +71,7 @@ PartitionName=urgent Nodes=node MaxTime=INFINITE State=UP PriorityTier=2
 
 
 class User:
-    """Who runs the cluster: an account of its own, where this process may make one."""
+    """The user who runs the cluster: a new account, if this process may create one."""
 
     def __init__(self):
         self.made = os.geteuid() == 0
@@ -90,7 +90,7 @@ class User:
 
 
 def free_ports(count):
-    """Numbers that nobody uses now."""
+    """Port numbers that are free now."""
     sockets = [socket.socket() for _ in range(count)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))
@@ -107,7 +107,7 @@ def write_files(place, user, gpus):
     (place / "munge/key").write_bytes(secrets.token_bytes(1024))
     (place / "munge/key").chmod(0o400)
     for number in range(gpus):
-        # slurmd wants a character device.
+        # slurmd requires a character device.
         (place / f"dev/nvidia{number}").symlink_to("/dev/null")
     host = socket.gethostname().split(".")[0]
     (place / "slurm.conf").write_text(
@@ -119,7 +119,7 @@ def write_files(place, user, gpus):
 
 
 def environment(place):
-    # Of Slurm's own variables only this one: the tests may run inside an allocation themselves.
+    # Pass only this one of Slurm's own variables: the tests may run inside an allocation themselves.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH", "CUDA_"))}
     return {**kept, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", "SLURM_CONF": f"{place}/slurm.conf", "HOME": str(place)}
 
@@ -131,12 +131,12 @@ def start(place, user, *words):
 
 
 def is_over(wait_s=0):
-    """Whether the parent has closed our standard input, or is gone. It never writes."""
+    """Whether the parent has closed our standard input or is gone. The parent never writes."""
     return bool(select.select([sys.stdin], [], [], wait_s)[0])
 
 
 def wait_until(condition, processes):
-    """False: one of the processes has ended, nobody wants the cluster any more, or it takes too long."""
+    """False if one of the processes has ended, the cluster is no longer wanted, or it takes too long."""
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline and not is_over():
         if condition():
@@ -166,7 +166,7 @@ def bring_up(place, user, gpus):
 
 
 def descendants(above):
-    """PIDs of all processes below this one."""
+    """PIDs of all descendants of this process."""
     parents = {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -180,7 +180,7 @@ def descendants(above):
 
 
 def kill_all():
-    """Until no process is left below this one: those whose parent dies become children of this one."""
+    """Kills until this process has no descendants left: orphans become its children."""
     while True:
         for pid in descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
@@ -206,7 +206,7 @@ def serve(place, user, gpus):
         words = words_of_logs(place)
         kill_all()
     print(json.dumps({"user": user.name, "conf": f"{place}/slurm.conf"} if up else {"error": words}), flush=True)
-    # Processes that became children of this one are reaped.
+    # Reap the orphans that became children of this process.
     while not is_over(0.2):
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -216,7 +216,7 @@ def serve(place, user, gpus):
 def main():
     place, gpus = pathlib.Path(sys.argv[1]), int(sys.argv[2])
     os.umask(0o022)
-    # Whoever presses Ctrl-C ends the tests, which end this process by closing its input.
+    # Ctrl-C ends the tests, which end this process by closing its input.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A coordinator for tests of pilots: the protocol once more, written from its description (src/slurm/tunnel.h, frame_codec.h)."""
+"""A coordinator for tests of pilots: a second implementation of the protocol, from its description
+(src/slurm/tunnel.h, frame_codec.h)."""
 import hmac
 import os
 import secrets
@@ -79,7 +80,8 @@ def read_frame(data):
 
 
 class Connection:
-    """An accepted pilot. `frames` has what it said; heartbeats are answered while the test waits for something else."""
+    """An accepted pilot. `frames` contains its frames; heartbeats are answered while the test waits
+    for other frames."""
 
     def __init__(self, coordinator, connection):
         self.coordinator, self.connection = coordinator, connection
@@ -122,7 +124,7 @@ class Connection:
         return read_frame(data)
 
     def wait_for(self, *kinds):
-        """The next frame of these kinds. Heartbeats are answered, others are dropped."""
+        """The next frame of these kinds. Heartbeats are answered, other frames are dropped."""
         while True:
             frame = self.receive()
             if frame["kind"] in kinds:

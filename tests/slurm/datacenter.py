@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Eight nodes with eight fake GPUs each under a real Slurm, on this machine, for root.
 
-Each host is a set of namespaces: `ctl` has slurmctld, `login` is where people work, `g1`… have slurmd. A node has its own network, host name,
-mounts and processes, so it can be cut off from one other host or from all, lose its power and get it back. The directory `shared` is
-seen by all hosts under the same path; on the nodes through a FUSE daemon (bindfs), which can be stopped: then the file system hangs
-there as NFS does.
+Each host is a set of namespaces: `ctl` has slurmctld, `login` is the login node, `g1`… have slurmd.
+A node has its own network, host name,
+mounts and processes, so it can be cut off from one other host or from all, and be powered off and
+on. All hosts see the directory `shared` under the same path; nodes see it through a FUSE daemon
+(bindfs), which can be stopped: then the file system hangs like NFS.
 
-A program that uses this calls enter() first: it runs again as a child of the first process of a PID namespace. When that process ends, for
-whatever reason, nothing is left of the cluster: processes, networks and mounts are gone with their namespaces.
+A program that uses this calls enter() first: it then runs as a child of the first process of a PID
+namespace. When that process ends, for any reason, nothing of the cluster remains: processes,
+networks and mounts disappear with their namespaces.
 """
 import contextlib
 import ctypes
@@ -72,22 +74,22 @@ MpiDefault=none
 NODE = ("NodeName={name} NodeHostname={name} NodeAddr={address} Port={port} CPUs=64 Boards=1 SocketsPerBoard=1 CoresPerSocket=64 "
         "ThreadsPerCore=1 RealMemory=8000 Gres=gpu:fake:{gpus}\n")
 CARD = "card\nuuid=GPU-{number}0000000-0000-0000-0000-000000000000\nname=Fake\npci=0:{bus}:0\nmemory=17179869184 17179869184 0 0\nmode=0\n"
-# The first process of a host. It reaps, and says when its name and its files are there.
+# The first process of a host. It reaps, and reports when its name and its files are ready.
 FIRST = 'mount --bind "$1" /etc/hosts && mount --bind "$4" /proc/sys/kernel/random/boot_id && hostname "$2" && mount -t tmpfs none "$3" && chmod 1777 "$3" && echo up && { sleep infinity & wait; }'
 
 
 def enter():
-    """Returns in namespaces of its own. Root only."""
+    """Returns in new namespaces. Root only."""
     if os.environ.get(ENTERED):
         return
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: whoever started this is gone
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG: die with the parent
     words = ["unshare", "--mount", "--uts", "--net", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "sh", "-c", '"$@" & wait $!', "sh",
              sys.executable, *sys.argv]
     os.execvpe(words[0], words, {**os.environ, ENTERED: "1"})
 
 
 def missing():
-    """Why there can be no data center here; None: there can."""
+    """The reason why the data center cannot run here; None if it can."""
     programs = ["sbatch", "/usr/sbin/slurmctld", "/usr/sbin/slurmd", "/usr/sbin/munged", "unshare", "nsenter", "/sbin/ip", "bindfs"]
     lacking = [program for program in programs if not shutil.which(program)]
     if lacking:
@@ -126,13 +128,13 @@ class Host:
         self.ip("link", "set", "eth0", "up")
 
     def boot_id(self):
-        """Another one: the kernel's is that of the machine."""
+        """A separate boot id: the kernel's is that of the machine."""
         path = self.center.local / f"boot.{self.name}"
         path.write_text(f"{uuid.uuid4()}\n", encoding="ascii")
         return path
 
     def words(self, *words, cwd="/"):
-        """A command on this host."""
+        """The arguments to run a command on this host."""
         pids = ["--pid"] if self.own_pids else []
         return ["nsenter", "-t", str(self.first), "--net", "--uts", "--mount", *pids, f"--wdns={cwd}", *map(str, words)]
 
@@ -145,14 +147,14 @@ class Host:
                                     stdout=file, stderr=file, start_new_session=True, **options)
 
     def run(self, *words, code=0, cwd=None, limit=LIMIT):
-        """What a command of the user prints on standard output."""
+        """The standard output of a command run as the user."""
         result = subprocess.run(self.words(*self.center.as_user(), *words, cwd=cwd or self.center.shared), env=self.center.environment,
                                 stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit, check=False)
         assert code is None or result.returncode == code, (words, result)
         return result.stdout
 
     def cut(self, other):
-        """Packets of the two hosts to each other get lost, without a word to anybody."""
+        """Silently drops packets between the two hosts."""
         for here, there in ((self, other), (other, self)):
             here.ip("neigh", "replace", there.address, "lladdr", "02:00:00:00:ff:ff", "dev", "eth0", "nud", "permanent")
 
@@ -168,7 +170,7 @@ class Host:
 
 
 class Node(Host):
-    """A host with slurmd, which sees the shared directory through a daemon of its own."""
+    """A host with slurmd, which sees the shared directory through its own daemon."""
 
     def __init__(self, center, number):
         super().__init__(center, f"g{number}", number, own_pids=True)
@@ -179,7 +181,7 @@ class Node(Host):
     def power_on(self):
         self.on()
         if self.center.fuse:
-            # As NFS: attributes and names are cached for a second.
+            # Like NFS: attributes and names are cached for a second.
             self.bindfs = self.start("bindfs", "-f", "--multithreaded", "--enable-lock-forwarding", "-o", "nonempty", self.center.real, self.center.shared, log=f"bindfs.{self.name}")
             mounts = pathlib.Path(f"/proc/{self.first}/mountinfo")
             processes.until(lambda: " fuse" in mounts.read_text(encoding="utf-8"), LIMIT, lambda: f"files on {self.name}")
@@ -190,7 +192,7 @@ class Node(Host):
         self.slurmd = self.start("slurmd", "-D", "-N", self.name, "-f", self.center.conf, log=f"slurmd.{self.name}")
 
     def slurmd_kill(self):
-        """The daemon alone: whatever it started lives on."""
+        """Kills only the daemon: its children continue to run."""
         for pid in processes.children(self.slurmd.pid):
             kill(pid, signal.SIGKILL)
         self.slurmd.wait(LIMIT)
@@ -209,7 +211,7 @@ class Node(Host):
             ip("link", "delete", self.card)  # the kernel removes it with the node's network, but later
 
     def fs(self, number):
-        """SIGSTOP: its file system hangs; SIGCONT: it goes on."""
+        """SIGSTOP: its file system hangs; SIGCONT: it resumes."""
         for pid in processes.children(self.bindfs.pid):
             kill(pid, number)
         if number == signal.SIGCONT:
@@ -261,7 +263,8 @@ def kill(pid, number):
 
 
 class Datacenter:
-    """Hosts, Slurm on them, and a directory for each queue. `fuse`: nodes see `shared` through a daemon that can be stopped."""
+    """Hosts, Slurm on them, and a directory for each queue. `fuse`: nodes see `shared` through a
+    daemon that can be stopped."""
 
     def __init__(self, nodes=NODES, gpus=GPUS, fuse=True, root=False, slurmd_timeout=10, programs=()):
         self.place = pathlib.Path(tempfile.mkdtemp(prefix="gpuq-eight-"))
@@ -311,7 +314,7 @@ class Datacenter:
         ip("link", "add", "br0", "type", "bridge")
         ip("link", "set", "br0", "up")
         munge = self.local / "munge"
-        subprocess.run(["mount", "--bind", self.real, self.shared], check=True)  # hosts begin with a copy of these mounts
+        subprocess.run(["mount", "--bind", self.real, self.shared], check=True)  # hosts copy these mounts
         self.ctl.on()
         self.login.on()
         self.ctl.start("munged", "--foreground", "--force", f"--key-file={munge}/key", f"--socket={munge}/socket", f"--pid-file={munge}/pid",
@@ -333,7 +336,7 @@ class Datacenter:
         return self.login.run("sinfo", "-h", "-N", "-o", "%t", code=None).split()
 
     def squeue(self):
-        """Slurm jobs that are not over: number → node."""
+        """Slurm jobs that have not ended: number → node."""
         rows = [row.split("|") for row in self.login.run("squeue", "-h", "-o", "%i|%N", code=None).splitlines()]
         return {int(number): node for number, node in rows}
 
@@ -345,7 +348,7 @@ class Datacenter:
         return self.shared / name
 
     def down(self):
-        """Kills all that runs on it. What is left ends with the namespaces of this program."""
+        """Kills all its processes. The rest ends with the namespaces of this program."""
         for node in self.nodes:
             if node.is_on:
                 node.power_off()

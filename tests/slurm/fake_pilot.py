@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A pilot for attacks on coordinators: the other side of coordinator.py, from the description in src/slurm/tunnel.h and frame_codec.h."""
+"""A pilot for attacks on coordinators: the other side of coordinator.py, from the description in
+src/slurm/tunnel.h and frame_codec.h."""
 import hmac
 import secrets
 import socket
@@ -11,7 +12,8 @@ VERSION = 1
 
 
 class FakePilot:
-    """Connects to the coordinator of this queue. `secret`: what it claims to know; None: what is in the queue's directory."""
+    """Connects to the coordinator of this queue. `secret`: the secret that it uses; None: the one
+    in the queue's directory."""
 
     def __init__(self, queue_dir, slurm_job=4711, secret=None):
         host, port = (queue_dir / "slurm.address").read_text(encoding="ascii").split()
@@ -28,7 +30,7 @@ class FakePilot:
         self.connection.sendall(self.proof(b"pilot"))
 
     def sealed(self, data, counter=None):
-        """A frame with its counter and its MAC."""
+        """A frame with counter and MAC."""
         if counter is None:
             self.sent += 1
             counter = self.sent
@@ -47,7 +49,7 @@ class FakePilot:
         self.connection.sendall(data)
 
     def receive(self):
-        """The kind of the next frame; None: the coordinator has closed the connection."""
+        """The kind of the next frame; None if the coordinator has closed the connection."""
         try:
             size, _ = struct.unpack("<IQ", read_exactly(self.connection, 12))
             data = read_exactly(self.connection, size + 32)

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""What goes wrong in a data center: each fault has a moment at which it begins and, mostly, one at which it is over."""
+"""Faults of a data center: each fault has a start and, usually, an end."""
 import signal
 
 import datacenter
 
 
 class Faults:
-    """Draws faults from a seed. A fault is effective if a job ran where it happened."""
+    """Draws random faults from a seed. A fault is effective if a job ran where it happened."""
 
     def __init__(self, center, queue, random, kinds, busy):
         self.center, self.queue, self.random, self.kinds, self.busy = center, queue, random, kinds, busy
         self.done, self.effective = {}, 0
-        self.over = []  # (when, what to call)
-        self.broken = set()  # things that have a fault now: a second one of the kind makes no sense
+        self.over = []  # (time, function to call)
+        self.broken = set()  # things that have a fault now: they do not get a second one
         self.log = []
 
     def later(self, now, seconds, thing, call):
@@ -33,11 +33,11 @@ class Faults:
         self.heal_due(float("inf"))
 
     def inject(self, now):
-        """One fault, if there is a thing that it can happen to."""
+        """Injects one fault, if anything can be affected."""
         kind = self.random.choice(self.kinds)
         busy = self.busy()
         nodes = [node for node in self.center.nodes if node.is_on and node.name not in self.broken]
-        # Where work is, it hurts.
+        # Prefer places with work.
         working = [node for node in nodes if node.name in busy]
         node = self.random.choice(working or nodes) if nodes else None
         on_node = kind in ON_NODE
@@ -52,7 +52,7 @@ class Faults:
         self.log.append(f"{now:6.2f} {kind}{' ' + node.name if on_node else ''} {words}{'' if effective else ' (idle)'}")
 
     def seconds(self):
-        """Shorter than the silence, longer than it, and longer than the lease."""
+        """Durations shorter than the silence, longer than it, and longer than the lease."""
         longest = 1.5 * (self.queue.lease_s + self.queue.silence_s) + 2
         return self.random.choice([self.random.uniform(0.1, self.queue.silence_s), self.random.uniform(0.5, self.queue.lease_s), longest])
 
@@ -74,7 +74,7 @@ def unplug(faults, now, node):
 
 
 def unplug_and_scancel(faults, now, node):
-    """Slurm is told to end a pilot that it cannot reach: the job is not running any more, by its word."""
+    """Slurm is told to end a pilot that it cannot reach: it then reports the job as not running."""
     if faults.broken & {"slurmctld", "login-ctl"}:
         return None
     words = unplug(faults, now, node)
@@ -151,7 +151,7 @@ def coordinator(faults, now):
 
 
 def login_power(faults, now):
-    """Nothing of the journal is left that was not synced."""
+    """Unsynced parts of the journal are lost."""
     if "coordinator" in faults.broken or not faults.queue.is_alive():
         return None
     lost = faults.queue.lose_power()
@@ -178,7 +178,7 @@ def slurmctld(faults, now):
 
 
 def forget(faults, now):
-    """slurmctld comes back without its state: no job that it had started is known to it."""
+    """slurmctld restarts without its state: it does not know any job that it had started."""
     if "slurmctld" in faults.broken:
         return None
     faults.center.slurmctld_kill()
@@ -187,7 +187,7 @@ def forget(faults, now):
 
 
 def scancel(faults, _now):
-    """Of one pilot that runs."""
+    """Cancels one running pilot."""
     if "slurmctld" in faults.broken or "login-ctl" in faults.broken:
         return None
     running = sorted(number for number, node in faults.center.squeue().items() if node)

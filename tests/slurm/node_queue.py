@@ -16,7 +16,7 @@ SLOW_SYNC_MS = 30
 
 
 class TracedJob:
-    """What trace_job is called with."""
+    """The arguments of trace_job."""
 
     def __init__(self, ms, code=0, manner="plain", child=False):
         self.ms, self.code, self.manner, self.child = ms, code, manner, child
@@ -39,7 +39,7 @@ class NodeQueue:
         self.coordinators = 0
 
     def add(self, jobs):
-        """All at once; ids count from 1."""
+        """Adds all jobs at once; ids count from 1."""
         table = self.real / "jobs.csv"
         table.write_text("ms,code,manner,child\n" + "".join(f"{job.ms},{job.code},{job.manner},{'child' if job.child else 'alone'}\n" for job in jobs),
                          encoding="ascii")
@@ -66,16 +66,16 @@ class NodeQueue:
         self.coordinator.wait()
 
     def lose_power(self):
-        """Of the login node: what of the journal was not synced is gone. How much that was."""
+        """Cuts the power of the login node: unsynced parts of the journal are lost. Returns how much that was."""
         helpers = processes.descendants(self.coordinator.pid)
         self.kill()
-        for pid in helpers:  # the syncer would go on
+        for pid in helpers:  # the syncer would continue
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         processes.until(lambda: not any(processes.alive(pid) for pid in helpers), LIMIT, lambda: f"the end of {helpers}")
         self.center.login.boot_id()
         size = self.journal.stat().st_size
-        # Before the first sync: what `gpuq add` wrote, which had synced it.
+        # Before the first sync: keep what `gpuq add` wrote and synced.
         synced = int(self.synced.read_text(encoding="ascii") or self.added)
         os.truncate(self.journal, synced)
         return size - synced
@@ -108,13 +108,13 @@ class NodeQueue:
         return found
 
     def release(self):
-        """Jobs that were lost too often."""
+        """Releases jobs that were held because they were lost too often."""
         held = self.held()
         if held:
             self.center.login.run("gpuq", "release", "--jobs-file", self.directory / "jobs.jsonl", *sorted(held), code=None)
 
     def finish(self, limit_s=LIMIT):
-        """Until every job has its end; coordinators that leave jobs behind are followed by another one."""
+        """Waits until every job has its end; starts another coordinator if one leaves jobs behind."""
         deadline = time.monotonic() + limit_s
         while True:
             if not self.is_alive():
@@ -145,6 +145,6 @@ class NodeQueue:
         return log.read_text(encoding="utf-8", errors="replace")[-size:] if log.exists() else ""
 
     def keep(self, where):
-        """Copies journal, traces and logs to a directory, for whoever looks for the reason."""
+        """Copies journal, traces and logs to a directory, for debugging."""
         os.makedirs(where, exist_ok=True)
         subprocess.run(["cp", "-r", self.real, self.center.local / "trace", self.center.local / "log", where], check=False)

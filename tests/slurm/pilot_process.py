@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A pilot without Slurm around it."""
+"""A pilot without Slurm."""
 import contextlib
 import os
 import pathlib
@@ -27,11 +27,11 @@ class Pilot:
         return self.log.read_text(encoding="utf-8")
 
     def tree(self):
-        """PIDs: sweeper, guard, agent and all below."""
+        """PIDs: sweeper, guard, agent and its descendants."""
         return [self.process.pid, *processes.descendants(self.process.pid)]
 
     def outer(self, number):
-        """The PID of a process that has this number in the PID namespace of the agent, or has it here."""
+        """The PID of the process with this number in the PID namespace of the agent, or in ours."""
         for pid in processes.descendants(self.process.pid):
             with contextlib.suppress(OSError):
                 status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ class Pilot:
         return self.process.wait(LIMIT)
 
     def kill(self):
-        """Whatever is left."""
+        """Kills all remaining processes."""
         for pid in self.tree():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the jobs themselves say (trace_job.c), compared with the journal."""
+"""Traces that the jobs write themselves (trace_job.c), compared with the journal."""
 import collections
 import contextlib
 import json
@@ -19,13 +19,13 @@ class Trace:
 def read_traces(directory):
     found = []
     for path in directory.iterdir():
-        with contextlib.suppress(ValueError):  # it has just been made
+        with contextlib.suppress(ValueError):  # it has just been created
             found.append(Trace(path))
     return sorted(found, key=lambda trace: trace.begin)
 
 
 def overlaps(traces):
-    """An instruction of an attempt after another attempt of the job had begun."""
+    """Finds attempts that executed an instruction after another attempt of the job had begun."""
     found = []
     jobs = collections.defaultdict(list)
     for trace in traces:
@@ -44,7 +44,7 @@ def begun_twice(traces):
 
 
 def shared_gpus(traces):
-    """Two attempts on one GPU at the same time."""
+    """Finds two attempts on one GPU at the same time."""
     found, last = [], {}
     for trace in traces:
         for gpu in trace.gpus:
@@ -57,7 +57,8 @@ def shared_gpus(traces):
 
 
 def wrong_ends(traces, rows, codes):
-    """Each job ends once, in the state that its exit code means, by an attempt that came to its end. codes: job → its exit code."""
+    """Checks that each job ends once, in the state that matches its exit code, by an attempt that
+    ran to its end. codes: job → its exit code."""
     found = []
     ends = collections.defaultdict(list)
     for row in rows:
