@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For LD_PRELOAD: a clock of the machine that jumps. CLOCK_FILE: 8 bytes, the seconds by which it is wrong now. */
+/* For LD_PRELOAD: a wall clock that jumps. CLOCK_FILE: 8 bytes, the current error of the clock in seconds. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded: while the file $ENDLESS_FOLDER exists, a folder has no end. Each entry is a file that matches no pattern.
- * The first one makes the file $ENDLESS_FOLDER.reached.
+ * For LD_PRELOAD: while the file $ENDLESS_FOLDER exists, reading a folder never ends. Each entry is a file that matches
+ * no pattern. The first one creates the file $ENDLESS_FOLDER.reached.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -20,7 +20,7 @@ struct dirent64 *readdir64(DIR *dir)
 	const char *gate = getenv("ENDLESS_FOLDER");
 	if (!real)
 		real = (struct dirent64 * (*)(DIR *)) dlsym(RTLD_NEXT, "readdir64");
-	int error = errno; /* the end of a folder leaves it as it was */
+	int error = errno; /* the end of a folder does not change errno */
 	bool open = gate && access(gate, F_OK) == 0;
 	errno = error;
 	if (!open)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For LD_PRELOAD: a disk that fails gpuq, and its keepers, once or for a while.
+ * For LD_PRELOAD: a disk that fails for gpuq and its keepers, once or for a while.
  *
  *     FAULT_CALL   write, sync, lock (none at all), inotify (likewise), fork (of a nursery)
  *                  or replace (the journal looks like another file)
  *     FAULT_ERRNO  the number
- *     FAULT_SHORT  bytes that are written all the same, before it fails
- *     FAULT_FILE   the name of the only file that counts; all if it is not set
+ *     FAULT_SHORT  bytes that are written before the call fails
+ *     FAULT_FILE   the name of the only affected file; all files if not set
  *     FAULT_COUNTER  a file of two 64-bit numbers, shared by all processes: calls to let pass, then calls to fail
  *
- * Only regular files count, and only in programs called gpuq and gpuq-….
+ * Affects only regular files, and only in programs called gpuq and gpuq-….
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A kernel with few inotify watches, to be preloaded: INOTIFY_LIMIT watches are granted, further ones fail with ENOSPC;
- * with a limit of 0 there is not even an instance.
+ * For LD_PRELOAD: a kernel with few inotify watches. INOTIFY_LIMIT watches are granted, further ones fail with ENOSPC;
+ * with a limit of 0 not even an instance can be created.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -6,9 +6,9 @@
  *     killer DEPTH count PROGRAM [ARGUMENT…]
  *
  * DEPTH 0 is the program itself, 1 its children, and so on; calls of all processes
- * of that depth are counted together. Exits, when the program has ended, 42 if it has
- * killed and 0 if not; 1 on trouble. The killed process is killed before the call is made.
- * With "count" nothing is killed, and the number of calls is printed when the program has ended.
+ * of that depth are counted together. After the program has ended, exits with 42 if it killed a process and 0 if not; 1
+ * on errors. The process is killed before the call is made. With "count" nothing is killed, and the number of calls is
+ * printed when the program has ended.
  */
 #include <errno.h>
 #include <limits.h>
@@ -26,7 +26,7 @@
 
 static struct traced {
 	pid_t pid;
-	int depth; /* -1: it stopped before its parent told of it */
+	int depth; /* -1: it stopped before the event of its parent */
 	int in_call;
 } all[MAX_TRACED];
 static int count;
@@ -67,7 +67,7 @@ static void on_stop(struct traced *t, int status)
 			go_on(c, 0);
 		go_on(find(t->pid), 0);
 	} else if (t->depth == -1) {
-		t->depth = -2; /* its parent will tell */
+		t->depth = -2; /* the event of its parent follows */
 	} else {
 		go_on(t, event || signal == SIGSTOP || signal == SIGTRAP ? 0 : signal);
 	}
@@ -87,7 +87,8 @@ int main(int argc, char **argv)
 		_exit(127);
 	}
 	int status;
-	/* Seized, not attached: a new child of a seized process is never left with a SIGSTOP when we are gone. */
+	/* Seized, not attached: a new child of a seized process is never left with a SIGSTOP after this process has
+	 * ended. */
 	if (root < 0 || waitpid(root, &status, WUNTRACED) != root || ptrace(PTRACE_SEIZE, root, NULL, OPTIONS) < 0)
 		return 1;
 	find(root)->depth = 0;
@@ -99,7 +100,7 @@ int main(int argc, char **argv)
 		struct traced *t = find(pid);
 		if (WIFEXITED(status) || WIFSIGNALED(status)) {
 			*t = all[--count];
-			/* Those that are left are let go by the kernel. */
+			/* The kernel detaches the remaining processes. */
 			if (pid == root && counting)
 				return printf("%ld\n", LONG_MAX - countdown) < 0;
 			if (pid == root)

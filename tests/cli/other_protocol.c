@@ -1,4 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes a gpuq whose keepers speak another protocol, as one of another version would. */
+/* Builds a gpuq whose keepers use another protocol, like a gpuq of another version. */
 #define KEEPER_PROTOCOL 2
 #include "queue/keeper/keeper_protocol.c"

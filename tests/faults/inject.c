@@ -5,11 +5,11 @@
  *     INJECT_CALL     which: a name of the list in this file
  *     INJECT_ERRNO    the number
  *     INJECT_COUNTER  a file of two 64-bit numbers, shared by all processes: calls to let pass, then calls to fail
- *     INJECT_LEAST    only allocations of at least so many bytes count (optional)
+ *     INJECT_LEAST    only allocations of at least this many bytes count (optional)
  *     INJECT_PROCESS  only calls of processes with this name count: gpuq, gpuq-keeper… (optional)
  *
  * Only programs called gpuq and gpuq-… are affected, not the commands of jobs. Their standard output and error, and
- * reads and writes of pipes and terminals, are left alone.
+ * reads and writes of pipes and terminals, are not affected.
  */
 #undef _FILE_OFFSET_BITS
 #include <dirent.h>
@@ -119,7 +119,7 @@ ssize_t pread64(int fd, void *data, size_t size, off_t offset)
 	FAILS_FILE("read", pread64, fd, data, size, offset);
 }
 
-/* What a fortified build calls. */
+/* Called by fortified builds. */
 ssize_t __read_chk(int fd, void *data, size_t size, size_t room);
 ssize_t __read_chk(int fd, void *data, size_t size, size_t room)
 {
@@ -276,7 +276,7 @@ pid_t fork(void)
 	return due("fork") ? -1 : NEXT(fork)();
 }
 
-/* A frame of ours must not be on the stack that both processes use: jump. */
+/* Jump, because our stack frame must not be on the stack that both processes use. */
 #ifdef __x86_64__
 __attribute__((used)) static void *vfork_target(void)
 {

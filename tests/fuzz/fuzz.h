@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A claim that stops the fuzzer where it is wrong, also without assertions. */
+/* An assertion that stops the fuzzer even with NDEBUG. */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs a fuzz target over the files of a folder: what the fuzzers once found stays a test with any compiler. */
+/* Runs a fuzz target over the files of a folder: inputs found by fuzzers stay tests with any compiler. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ static int replay(int folder, const char *name)
 	struct stat st;
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -1;
-	/* Exactly its size: a read beyond it is seen by the sanitizers. */
+	/* Exactly its size, so that sanitizers detect a read beyond it. */
 	uint8_t *data = malloc((size_t)st.st_size + !st.st_size);
 	if (!data || read(fd, data, (size_t)st.st_size) != st.st_size)
 		return -1;

@@ -42,7 +42,7 @@ static void write_file(const struct fake_machine *m, const char *path, const cha
 	char full[512], fresh[540];
 	snprintf(full, sizeof(full), "%s/%s", m->dir, path);
 	scratch_make_above(full);
-	/* Renamed into place: the fake reads it whenever it likes. */
+	/* Renamed into place, because the fake can read it at any time. */
 	snprintf(fresh, sizeof(fresh), "%s.new", full);
 	FILE *f = fopen(fresh, "we");
 	check_true(f != NULL);

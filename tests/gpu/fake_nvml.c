@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A libnvidia-ml.so.1 for tests. What it shows, and what goes wrong, stands in
- * the file $FAKE_NVML, which is read anew at each call, so a test changes the
- * machine by rewriting it. One setting per line; lines before the first "card"
- * are about the library. `crash`, `hang` and `fail` name a function without its
- * "nvmlDevice" or "nvml" and its version: hang=GetMemoryInfo, fail=GetName 15.
- * A hanging call goes on when the line is gone; with `stuck` in place of `hang` it never returns, as in a driver that
- * has lost it, but calls that begin later succeed when the line is gone.
+ * A libnvidia-ml.so.1 for tests. The file $FAKE_NVML defines its cards and faults. It is read at each call, so a test
+ * changes the machine by rewriting it. One setting per line; lines before the first "card" are about the library.
+ * `crash`, `hang` and `fail` name a function without its "nvmlDevice" or "nvml" and its version: hang=GetMemoryInfo,
+ * fail=GetName 15. A hanging call continues when the line is removed. With `stuck` instead of `hang` it never returns,
+ * as in a broken driver, but later calls succeed once the line is removed.
  *
- * Compiled with FAKE_OLD it is a library of about 2015: no _v2 of most, no MIG.
+ * Compiled with FAKE_OLD it is a library of about 2015: most _v2 functions are missing, and there is no MIG.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -152,7 +150,7 @@ static struct device fresh_device(void)
 		.uuid = ""};
 }
 
-/* "card" begins a card, "instance N" an instance on it, "mig" says that it is split. */
+/* "card" begins a card, "instance N" an instance on it, "mig" enables MIG. */
 static void read_machine(void)
 {
 	memset(&driver, 0, sizeof(driver));
@@ -184,7 +182,7 @@ static void read_machine(void)
 		fclose(f);
 }
 
-/* 0, or what the function is to return; does not come back from a crash. */
+/* Returns 0, or the value that the function must return; does not return from a crash. */
 static int meet_fault(const struct device *d, const char *function)
 {
 	for (;;) {
@@ -217,7 +215,7 @@ static void unlockp(int *unused)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Begins a call: reads the file, takes the lock until the function returns, meets its faults. */
+/* Begins a call: reads the file, takes the lock until the function returns, applies its faults. */
 #define ENTER(target, function)                                                                                        \
 	__attribute__((cleanup(unlockp), unused)) int locked_ = pthread_mutex_lock(&lock);                             \
 	read_machine();                                                                                                \
@@ -326,7 +324,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetPowerUsage(struct nvmlDevice_st *h, unsigned *r
 }
 
 #ifndef FAKE_OLD
-/* "energy=5000" stands still; "energy=5000 100000" rises by 100 J in a second. */
+/* "energy=5000" is constant; "energy=5000 100000" rises by 100 J in a second. */
 EXPORT nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(struct nvmlDevice_st *h, unsigned long long *ret)
 {
 	ENTER(device_of(h), "GetTotalEnergyConsumption");
@@ -502,7 +500,7 @@ static nvmlReturn_t get_processes(
 	const struct process *list, unsigned have, unsigned *count, nvmlProcessInfo_t *infos, const char *growing)
 {
 	unsigned room = *count;
-	/* A machine on which processes start faster than they are asked for, for a while. */
+	/* For a while, the number of processes grows between calls. */
 	if (growing && calls_for_processes++ < (unsigned)atoi(growing)) {
 		*count = room + 1;
 		return 7;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A program compiled against another version of the header than the library has:
- * test_sizes.py makes the structs smaller (fields of later versions are missing) or
+ * test_sizes.py builds it with structs that are smaller (fields of later versions are missing) or
  * larger (with `future`, fields that this library does not know). Uses only fields
  * that every version has.
  *
@@ -55,7 +55,7 @@ static void fail(const struct gd_error *err)
 	exit(3);
 }
 
-/* What the library writes stays inside the struct, as this program knows it. */
+/* The library must write only inside the struct as this program knows it. */
 static void check_filled(const unsigned char *bytes, size_t size, size_t room)
 {
 	size_t filled;

@@ -121,7 +121,7 @@ static void poll_once(struct file_rig *rig, int timeout_ms)
 	assert_true(r >= 0 || r == -ENODEV);
 }
 
-/* With no task there is nothing that gd_pool_poll() would wait for. */
+/* Without a task gd_pool_poll() does not wait. */
 static void await_descriptor(struct file_rig *rig, int timeout_ms)
 {
 	struct pollfd p = {.fd = gd_pool_fd(rig->pool), .events = POLLIN};

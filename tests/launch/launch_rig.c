@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The board's words hold the first letters in the order of their beginning, its first note how many there are. */
+/* The board's words contain the first letters in the order of their beginning; its first note is their number. */
 #define LETTERS (sizeof(board->words) / sizeof(board->words[0]))
 
 static void note_begin(char letter)

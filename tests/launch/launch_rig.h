@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A launch in a folder of the test's own, with hooks of the test's program as workers:
- * input files below "in", results below "out". What a file asks of its worker is the
- * second letter of its name; who was worked on, and in which order, is told by the first.
+ * A launch in the test's own folder, with hooks of the test program as workers:
+ * input files below "in", results below "out". The second letter of a file's name tells the worker what to do; the
+ * first letter identifies the file when the order is checked.
  */
 #ifndef TESTS_LAUNCH_LAUNCH_RIG_H
 #define TESTS_LAUNCH_LAUNCH_RIG_H
@@ -23,7 +23,7 @@ int launch_rig_enter(void **state);
  * board->begun counts the files that were begun.
  */
 extern const struct gd_worker_ops launch_rig_worker;
-/* One whose setup fails with "no model in this test". */
+/* A worker whose setup fails with "no model in this test". */
 extern const struct gd_worker_ops launch_rig_broken_worker;
 
 /* From "in" to "out" on two simulated GPUs. */
@@ -41,19 +41,19 @@ void launch_rig_assert_counts(const struct gd_launch_summary *s, struct launch_c
 /* gd_launch(), which must return `expected`. */
 struct gd_launch_summary *launch_rig_launch(const struct gd_launch_options *o, int expected);
 
-/* The same where only the counts matter. */
+/* The same, but returns only the counts. */
 void launch_rig_run(const struct gd_launch_options *o, int expected, struct launch_counts counts);
 
-/* The same where everything must go well and not even the counts matter. */
+/* The same, but must succeed, and returns nothing. */
 void launch_rig_run_well(const struct gd_launch_options *o);
 
 /* A gd_launch_options.seconds: 100 for files whose name begins with d, 1 for all others. */
 int launch_rig_seconds(void *context, const char *path, double *ret);
 
-/* How often files with this first letter were begun. */
+/* How many times files with this first letter were begun. */
 int launch_rig_begun(char letter);
 
-/* The first letters of the files, in the order in which they were begun, from the `from`th on. */
+/* Checks the first letters of the files in the order in which they were begun, starting with the `from`th. */
 void launch_rig_assert_order(size_t from, const char *letters);
 
 #endif

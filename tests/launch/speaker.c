@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A persistent program for the tests, after docs/worker-protocol.md: it does what
- * the first argument says in its setup, and what the name of a file says with that.
- * What it hears goes to FOLDER/heard.
+ * A persistent program for the tests, after docs/worker-protocol.md: its first argument selects what it does in setup,
+ * and the name of a file what it does with that file. It writes its input to FOLDER/heard.
  *
  *     speaker MODE FOLDER
  */
@@ -61,7 +60,7 @@ static void say_much(char first, size_t size)
 	fflush(stdout);
 }
 
-/* Also out of its session: nobody may overlook them. */
+/* Also outside its session: these must be found, too. */
 static void start_children(void)
 {
 	for (int i = 0; i < 2; i++) {
@@ -121,7 +120,7 @@ static bool asked(const char *what)
 	return name && strncmp(name, what, strlen(what)) == 0;
 }
 
-/* True where there is nothing more to say. */
+/* True if there is nothing more to send. */
 static bool go_wrong(long long id)
 {
 	if (asked("exit3"))

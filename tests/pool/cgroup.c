@@ -66,7 +66,7 @@ bool cgroup_add(const struct cgroup *c, pid_t pid)
 
 void cgroup_remove(const struct cgroup *c)
 {
-	/* Busy until the last of its dead is buried. */
+	/* EBUSY until the last dead process is reaped. */
 	for (int ms = 0; rmdir(c->path) < 0 && errno == EBUSY && ms < WAIT_MS; ms++)
 		poll(NULL, 0, 1);
 }

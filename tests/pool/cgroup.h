@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A control group (version 1) for one test; where none can be made, the test is skipped by name. */
+/* A control group (version 1) for one test; if none can be created, the test is skipped by name. */
 #ifndef TESTS_POOL_CGROUP_H
 #define TESTS_POOL_CGROUP_H
 
@@ -10,10 +10,10 @@ struct cgroup {
 	char path[128];
 };
 
-/* False, with a line that says so, where this machine or user has none. */
+/* False, with a message, if this machine or user has none. */
 bool cgroup_create(const char *controller, struct cgroup *ret);
 bool cgroup_write(const struct cgroup *c, const char *file, const char *value);
-/* Writes until the file reads as what was written. */
+/* Writes until the file contains the value. */
 bool cgroup_settle(const struct cgroup *c, const char *file, const char *value);
 bool cgroup_add(const struct cgroup *c, pid_t pid);
 void cgroup_remove(const struct cgroup *c); /* once it is empty */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A worker program for the tests of executed workers: it tells who it is, or does what a task says. */
+/* A worker program for the tests of executed workers: it reports its identity, or executes the task. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static int setup(struct gd_worker *w, void **ret_state)
 	return 0;
 }
 
-/* How many descriptors are open beside the standard ones and those of the library. */
+/* How many descriptors are open besides the standard ones and those of the library. */
 static int strange_fds(void)
 {
 	int count = 0;

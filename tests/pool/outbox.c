@@ -20,7 +20,7 @@ struct outbox *outbox_find(void)
 		if (strstr(line, "gd-outbox") && mode[1] == 'w' && !found)
 			found = (void *)from;
 		else if (mode[1] == 'w')
-			_exit(91); /* somebody else's, or its inbox */
+			_exit(91); /* another worker's, or its inbox */
 	}
 	fclose(f);
 	if (!found)

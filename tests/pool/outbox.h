@@ -5,10 +5,10 @@
 
 #include "pool/channel.h"
 
-/* In a worker: its outbox. Exits if this process can write anything else of the pool's. */
+/* In a worker: finds its outbox. Exits if this process can write to other memory of the pool. */
 struct outbox *outbox_find(void);
 
-/* Publishes a record of the worker's own making. The pool is not woken for it. */
+/* Publishes a forged record. Does not wake the pool. */
 void outbox_publish(struct outbox *out, struct ring_desc desc);
 
 #endif

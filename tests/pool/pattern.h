@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes that differ from number to number and from page to page, and are known again. */
+/* Byte patterns that differ between numbers and between pages, and can be checked. */
 #ifndef TESTS_POOL_PATTERN_H
 #define TESTS_POOL_PATTERN_H
 
@@ -15,7 +15,7 @@ static inline void pattern_fill(void *to, size_t size, uint64_t number)
 		memset(data + i, (int)(number * 31 + i / 4096 + 1), size - i < 4096 ? size - i : 4096);
 }
 
-/* Looks at the ends and the middle of each page. */
+/* Checks the ends and the middle of each page. */
 static inline bool pattern_is_filled(const void *from, size_t size, uint64_t number)
 {
 	const unsigned char *data = from;

@@ -203,7 +203,7 @@ struct pool_rig *pool_rig_again(void **state)
 	return *state;
 }
 
-/* Not array_reserve(): what is new must be zero. */
+/* Not array_reserve(): new elements must be zero. */
 void pool_rig_reserve(struct pool_rig *rig, size_t num_tasks)
 {
 	if (num_tasks <= rig->capacity)
@@ -261,7 +261,7 @@ void pool_rig_fill(void *data, size_t size, const struct rig_job *job)
 	memcpy(data, job, sizeof(*job));
 }
 
-/* Looked at here and there: at the ends of pages, and at the end. */
+/* Checks samples: at the ends of pages, and at the end. */
 bool pool_rig_intact(const struct gd_bytes *task)
 {
 	const struct rig_job job = pool_rig_job(task);
@@ -300,7 +300,7 @@ void pool_rig_until(struct pool_rig *rig, bool (*condition)(struct pool_rig *rig
 	uint64_t deadline_ns = wait_deadline_ns();
 	while (!condition(rig)) {
 		wait_check(deadline_ns, what);
-		/* With no task there is nothing that gd_pool_poll() would wait for. */
+		/* Without a task gd_pool_poll() does not wait. */
 		if (gd_pool_outstanding(rig->pool) == 0)
 			await_descriptor(rig);
 		poll_some(rig);

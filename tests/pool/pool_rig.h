@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A pool that a test drives by hand: options with simulated GPUs, callbacks that keep
- * the books (each task has exactly one end, each answer is right), and waiting for
- * events with a deadline.
+ * A pool that a test drives by hand: options with simulated GPUs, callbacks that check that each task has exactly one
+ * end and each answer is right, and waiting for events with a deadline.
  *
  * For tests in which workers, the warden or the whole program are killed, stopped or
- * starved, with many tasks. It works in a test and in a host (support/host.h). Where
- * single callbacks matter, or a run of the dispatcher, use recorder.h.
+ * starved, with many tasks. It works in a test and in a host (support/host.h). To check single callbacks, or a run of
+ * the dispatcher, use recorder.h.
  */
 #ifndef TESTS_POOL_POOL_RIG_H
 #define TESTS_POOL_POOL_RIG_H
@@ -20,9 +19,9 @@
 #include "support/callbacks.h"
 #include "support/check.h"
 
-/* What a task asks of a worker. Its result is pool_rig_answer(number). */
+/* The request in a task. Its result is pool_rig_answer(number). */
 struct rig_job {
-	uint32_t what;     /* a test's own; 0: just answer */
+	uint32_t what;     /* defined by the test; 0: just answer */
 	uint32_t argument; /* likewise */
 	uint64_t number;
 };
@@ -32,14 +31,15 @@ static inline uint64_t pool_rig_answer(uint64_t number)
 	return number * 2 + 1;
 }
 
-/* In hooks: what the task asks for, and the answer that the books expect. */
+/* In hooks: the request in the task, and the expected answer. */
 struct rig_job pool_rig_job(const struct gd_bytes *task);
 int pool_rig_reply(struct gd_worker *w, const struct rig_job *job);
 
 /* A process hook that only answers. */
 int pool_rig_just_reply(struct gd_worker *w, void *state, const struct gd_bytes *task);
 
-/* One that counts what it begins on the board, and answers or, where the job says so, hangs until it is killed. */
+/* A process hook that counts begun tasks on the board, and answers or, if the job requests it, hangs until it is
+ * killed. */
 enum { RIG_JOB_ANSWER, RIG_JOB_HOLD };
 int pool_rig_reply_or_hold(struct gd_worker *w, void *state, const struct gd_bytes *task);
 
@@ -60,9 +60,9 @@ struct pool_rig {
 	struct gd_pool *pool;
 	int distrusted;     /* the slot whose results may be wrong; -1: none */
 	int64_t timeout_ms; /* of the tasks that are submitted from now on; 0: the pool's */
-	void (*on_end)(struct pool_rig *rig, const struct gd_event *event); /* a test's own part of the callbacks */
+	void (*on_end)(struct pool_rig *rig, const struct gd_event *event); /* the test's part of the callbacks */
 
-	unsigned char *ends; /* by task id: how often it was called back */
+	unsigned char *ends; /* by task id: number of callbacks */
 	size_t capacity;
 	uint64_t submitted;
 	uint64_t last_id;
@@ -76,10 +76,10 @@ struct pool_rig {
 	size_t setup_failures;
 	size_t cleanup_failures;
 	size_t exits;
-	size_t wrong; /* results, from a slot that is trusted */
+	size_t wrong; /* wrong results from a trusted slot */
 	size_t by_failure[GD_FAILURE_NOT_CARRIED + 1];
-	size_t failed_elsewhere;   /* not in the slot that is distrusted */
-	size_t late_elsewhere;     /* of them, timed out */
+	size_t failed_elsewhere;   /* outside the distrusted slot */
+	size_t late_elsewhere;     /* number of these that timed out */
 	struct kept_event failure; /* the last of each */
 	struct kept_event setup_failure;
 	struct kept_event cleanup_failure;
@@ -92,12 +92,12 @@ int pool_rig_setup(void **state);
 int pool_rig_teardown(void **state);
 #define pool_rig_test(test) cmocka_unit_test_setup_teardown(test, pool_rig_setup, pool_rig_teardown)
 
-/* In a test that needs several: ends the one that *state is, and begins the next. */
+/* For tests that need several rigs: ends the rig in *state and creates the next. */
 struct pool_rig *pool_rig_again(void **state);
 
 /*
- * Repeats `attempt`, with a new rig, until it is true: it was undisturbed. For short time limits: a machine that
- * stands still for a moment can exceed them in some attempts, a defect does so in every attempt.
+ * Repeats `attempt`, with a new rig, until it returns true because it was undisturbed. For short time limits: a machine
+ * that stalls for a moment can exceed them in some attempts, a defect does so in every attempt.
  */
 #define POOL_RIG_TRIES 20
 #define pool_rig_try(attempt)                                                                                          \
@@ -109,10 +109,10 @@ struct pool_rig *pool_rig_new(void);
 void pool_rig_free(struct pool_rig *rig);
 
 void pool_rig_open(struct pool_rig *rig, const struct gd_worker_ops *ops);
-/* Room in the books for so many tasks, where something else than the rig submits them. */
+/* Reserves records for this many tasks, for tests that submit tasks without the rig. */
 void pool_rig_reserve(struct pool_rig *rig, size_t num_tasks);
 void pool_rig_submit(struct pool_rig *rig, uint32_t what, uint32_t argument);
-/* With `size` bytes in all, which pool_rig_intact() knows again. */
+/* Submits a task of `size` bytes in total, which pool_rig_intact() can check. */
 void pool_rig_submit_sized(struct pool_rig *rig, uint32_t what, size_t size);
 bool pool_rig_intact(const struct gd_bytes *task);
 void pool_rig_fill(void *data, size_t size, const struct rig_job *job);
@@ -124,11 +124,11 @@ void pool_rig_until(struct pool_rig *rig, bool (*condition)(struct pool_rig *rig
 bool pool_rig_has_started(struct pool_rig *rig);       /* a task */
 bool pool_rig_has_setup_failure(struct pool_rig *rig); /* at least one */
 bool pool_rig_is_empty(struct pool_rig *rig);          /* no task is outstanding */
-/* Polls until no task is outstanding; each has had its one end by then. */
+/* Polls until no task is outstanding; each task has had exactly one end. */
 void pool_rig_drain(struct pool_rig *rig);
-/* gd_pool_close() and the books; returns what gd_pool_close() did. */
+/* Calls gd_pool_close() and pool_rig_check_books(); returns the result of gd_pool_close(). */
 int pool_rig_close(struct pool_rig *rig);
-/* No task without an end, none with two. */
+/* Checks that each task has exactly one end. */
 void pool_rig_check_books(const struct pool_rig *rig);
 
 /* Polls until the slot's worker is ready, has a process, and that is not `not_this`. */

@@ -73,7 +73,7 @@ static int give(void *context, struct gd_feed *feed)
 
 int recorder_setup(void **state)
 {
-	/* What the machine has, or was told, is not what is tested here. */
+	/* The tests must not depend on the GPUs or settings of the machine. */
 	unsetenv("GPUQ_GPUS");
 	unsetenv("CUDA_VISIBLE_DEVICES");
 	struct recorder *rec = calloc(1, sizeof(*rec));

@@ -3,12 +3,10 @@
  * Records every callback of a run, or of a pool that the test opens with the
  * recorder's options: a generator of numbered tasks, and one note per callback.
  *
- * For tests that look at single callbacks: their fields, their number, their order.
- * Where workers are killed and starved, and only each task's one end matters, use
- * pool_rig.h, which keeps no notes and works in hosts.
+ * For tests that check single callbacks: their fields, their number, their order. For tests that kill and starve
+ * workers and check only that each task has one end, use pool_rig.h, which keeps no notes and works in hosts.
  *
- * Nothing is asserted inside a callback: a jump out of gd_dispatcher_run() would leave its
- * workers behind.
+ * Nothing is asserted inside a callback: a longjmp out of gd_dispatcher_run() would leave its workers behind.
  */
 #ifndef TESTS_POOL_RECORDER_H
 #define TESTS_POOL_RECORDER_H
@@ -49,54 +47,54 @@ struct recorder {
 	struct gd_stats last_progress;
 	struct gd_stats exit_stats;
 
-	uint64_t tasks;         /* that the generator gives */
+	uint64_t tasks;         /* number that the generator yields */
 	_Atomic uint64_t given; /* so far; on the feeder's thread */
-	/* A test's own part of the callbacks; what it returns is returned. */
+	/* The test's part of the callbacks; its result is returned. */
 	int (*on_note)(struct recorder *rec, const struct run_note *note, const struct gd_event *event);
 	void (*on_give)(struct recorder *rec); /* in the generator, before each task */
 	void *extra;
 	bool paced; /* recorder_run_until() multiplies the limits of tasks and setups by the pace, which grows */
-	int pace;   /* a test's own waiting is to be multiplied by it, too */
+	int pace;   /* multiply the test's own waits by it, too */
 };
 
-/* cmocka's: *state is the recorder; two simulated GPUs, every callback, ten tasks, a new board. */
+/* cmocka's setup and teardown; *state is the recorder: two simulated GPUs, every callback, ten tasks, a new board. */
 int recorder_setup(void **state);
 int recorder_teardown(void **state);
 #define recorder_test(test) cmocka_unit_test_setup_teardown(test, recorder_setup, recorder_teardown)
 
-/* gd_dispatcher_create() and gd_dispatcher_run(); the dispatcher stays for the test to ask. */
+/* gd_dispatcher_create() and gd_dispatcher_run(); the dispatcher is kept so that the test can query it. */
 int recorder_run(struct recorder *rec, const struct gd_worker_ops *ops);
 
 /*
  * Runs, each time with a new board, until a run was undisturbed; fails after RECORDER_TRIES. For short time limits:
- * a machine that stands still for a moment can exceed them in some runs, a defect does so in every run.
+ * a machine that stalls for a moment can exceed them in some runs, a defect does so in every run.
  */
 #define RECORDER_TRIES 20
 void recorder_run_until(struct recorder *rec, const struct gd_worker_ops *ops,
 	bool (*undisturbed)(const struct recorder *rec, int result));
 
-/* A condition for it: the run returned 0, and every task succeeded. */
+/* A condition for recorder_run_until(): the run returned 0, and every task succeeded. */
 bool recorder_all_succeeded(const struct recorder *rec, int result);
 
 /* gd_pool_open(), for tests of a pool. */
 struct gd_pool *recorder_open(struct recorder *rec, const struct gd_worker_ops *ops);
 
-/* Polls until no task is outstanding. Each poll waits for a callback, and must have one. */
+/* Polls until no task is outstanding. Each poll waits for a callback and must get one. */
 void recorder_drain(struct gd_pool *pool);
 
-/* No note yet, and the generator gives its tasks again: before the next run. */
+/* Clears the notes and restarts the generator, before the next run. */
 void recorder_restart(struct recorder *rec);
 
 /* The i-th note of a kind, or NULL. */
 const struct run_note *recorder_note(const struct recorder *rec, enum callback_kind kind, size_t i);
 
-/* Each of the tasks had exactly one end, and on_exit was the last of all. */
+/* Checks that each task had exactly one end, and that on_exit was the last callback. */
 void recorder_assert_complete(const struct recorder *rec);
 
-/* A directory of the test's own; removed with all in it by recorder_teardown(). */
+/* The test's own directory; recorder_teardown() removes it with its contents. */
 const char *recorder_dir(void);
 
-/* Hooks. Answers with the task's own bytes. */
+/* Hooks. Answers with the bytes of the task. */
 int recorder_echo(struct gd_worker *w, void *state, const struct gd_bytes *task);
 /* A setup that fails with -ENOENT, "no model". */
 int recorder_no_setup(struct gd_worker *w, void **ret_state);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For LD_PRELOAD: records what gpuq and its keepers do to the files of a queue, and pretends to be another boot.
+ * For LD_PRELOAD: records the changes that gpuq and its keepers make to the files of a queue, and simulates another
+ * boot.
  *
  *     POWER_LOG     the file to which a line is appended for each call (format: crash_states.py)
  *     POWER_ROOT    only files below this directory count
- *     POWER_BOOT    a file that is read in place of the kernel's boot id
- *     POWER_INODES  "here=there …": files with the inode number `here` say that theirs is `there`
+ *     POWER_BOOT    a file that is read instead of the kernel's boot id
+ *     POWER_INODES  "here=there …": files with the inode number `here` report `there` instead
  *
- * A write is recorded before it is done, a sync before and after: what the log calls synced, is. Only programs called
- * gpuq and gpuq-… record; the commands of jobs do not.
+ * A write is recorded before it is executed, a sync before and after: data recorded as synced is on disk. Only programs
+ * called gpuq and gpuq-… record; the commands of jobs do not.
  */
 /* Both families of names are replaced: on 64-bit machines they are the same calls. */
 #undef _FILE_OFFSET_BITS
@@ -63,7 +64,7 @@ static int below_root(const char *path)
 	return strncmp(path, root, strlen(root)) == 0 && path[strlen(root)] == '/';
 }
 
-/* The path of a descriptor that counts. */
+/* The path of a descriptor, if it is recorded. */
 static int path_of(int fd, char path[PATH_MAX])
 {
 	char name[40];

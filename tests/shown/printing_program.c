@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program for tests of the end of gd_dispatcher_run_shown(): something prints while the run ends.
+ * A program for tests of the end of gd_dispatcher_run_shown(): prints while the run ends.
  *
  *   late    a thread fills the pipe after its reader has ended, and prints more than the pipe holds
  *   always  a thread prints from the middle of the run until after its end
  *   quiet   a child that outlives the program's run holds the write end of the pipe, and prints nothing
- *   yes     a child prints all the time, until the end of its terminal kills it
+ *   yes     a child prints continuously, until the end of its terminal kills it
  *   exit    the same, and the program exits in the middle of the run
  */
 #include <gpu_dispatch.h>
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LATE_LINES 2000 /* of 100 bytes: three times what a pipe holds */
+#define LATE_LINES 2000 /* of 100 bytes: three times the capacity of a pipe */
 #define MORE_LINES 200  /* of "always", after the run */
 
 static const char *mode;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program for tests of gd_dispatcher_run_shown() in a terminal: its tasks are words, each of
- * which tells the worker what to do. "wait:FILE" until that is there; "print:…";
- * "fail"; and, for the program itself: "exit", "abort", "stop"; for its generator: "block".
+ * A program for tests of gd_dispatcher_run_shown() in a terminal: its tasks are commands for the worker: "wait:FILE"
+ * waits until the file exists; "print:…"; "fail"; and, for the program itself: "exit", "abort", "stop"; for its
+ * generator: "block".
  */
 #include <errno.h>
 #include <gpu_dispatch.h>

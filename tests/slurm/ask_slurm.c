@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asks the Slurm that SLURM_CONF names as the coordinator does, and prints what it was told:
+ * Queries the Slurm of SLURM_CONF as the coordinator does, and prints the answers:
  *
  *     ask_slurm submit NAME OPTIONS SCRIPT → RESULT ID WORDS
  *     ask_slurm cancel ID
@@ -54,7 +54,7 @@ int main(int argc, char **argv)
 	else if (strcmp(argv[1], "list") == 0)
 		r = slurm_client_list(client);
 	else if (strcmp(argv[1], "cancel") == 0) {
-		/* The listing behind it waits for its turn. */
+		/* The next listing is queued. */
 		r = slurm_client_cancel(client, strtoull(argv[2], NULL, 10));
 		if (r == 0)
 			r = slurm_client_list(client);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For LD_PRELOAD: a file system on which each host has its own locks, as NFS with local_lock. */
+/* For LD_PRELOAD: a file system on which each host has its own locks, like NFS with local_lock. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into a coordinator: each sync of $SLOW_SYNC_JOURNAL takes $SLOW_SYNC_MS longer, and when it is over, the
- * size that the journal had when it began is in $SLOW_SYNC_FILE. A test that kills the coordinator and truncates the
- * journal to that size has cut the power of its host.
+ * For LD_PRELOAD in a coordinator: each sync of $SLOW_SYNC_JOURNAL takes $SLOW_SYNC_MS longer. After the sync, the size
+ * that the journal had at its start is written to $SLOW_SYNC_FILE. A test simulates a power cut by killing the
+ * coordinator and truncating the journal to that size.
  */
 #include <dlfcn.h>
 #include <fcntl.h>

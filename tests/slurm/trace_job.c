@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A job that leaves a trace of its own: when it began, when it last executed an instruction, and whether it came to its
- * end.
+ * A job that writes a trace: when it began, when it last executed an instruction, and whether it ran to its end.
  *
  *     trace_job DIRECTORY MILLISECONDS CODE [polite|stubborn|meet] [child]
  *
- * Runs for so long and exits with CODE. polite: exits 0 when it is told to end. stubborn: ignores that.
- * meet: begins to count its time when MEET traces are there, so that as many jobs run side by side. child: has a
- * child in a session of its own, which runs until it is killed and leaves a trace, too. A trace is a file
- * DIRECTORY/JOB.ATTEMPT.PID.TIME (main) or …c (child) with one line, written in place; the directory is not on the file
- * system that the nodes share.
+ * Runs for this long and exits with CODE. polite: exits 0 when it is told to end. stubborn: ignores that. meet: starts
+ * its time when MEET traces exist, so that this many jobs run in parallel. child: has a child in its own session, which
+ * runs until it is killed and leaves a trace, too. A trace is a file DIRECTORY/JOB.ATTEMPT.PID.TIME (main) or …c
+ * (child) with one line, written in place; the directory is not on the file system that the nodes share.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -47,7 +45,7 @@ static const char *variable(const char *name)
 	return value && *value ? value : "-";
 }
 
-/* Begin, last instruction, how it ended ('r': it runs), node, GPUs. */
+/* Begin, last instruction, how it ended ('r': still running), node, GPUs. */
 static void leave_trace(int fd, uint64_t begin, char how)
 {
 	char line[256];

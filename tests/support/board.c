@@ -62,7 +62,7 @@ bool board_pass_gate(int gate)
 	return r == 0;
 }
 
-/* Without a deadline: a worker that waits in vain is ended by its test. */
+/* No deadline: the test ends a worker that waits forever. */
 void board_meet(_Atomic uint64_t *word, int slot, int num_slots)
 {
 	uint64_t all = (UINT64_C(1) << num_slots) - 1;

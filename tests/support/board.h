@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory that a test shares with the processes forked from it: counters that they
- * change, gates at which they wait for each other. What the members without a fixed
- * meaning (notes, words, gates) stand for, each test decides.
+ * change, gates at which they wait for each other. Each test defines the meaning of notes, words and gates.
  */
 #ifndef TESTS_SUPPORT_BOARD_H
 #define TESTS_SUPPORT_BOARD_H
@@ -30,7 +29,7 @@ struct board {
 /* NULL before the first board_renew(). */
 extern struct board *board;
 
-/* A new, empty board. Processes that were forked before it keep the old one to themselves. */
+/* A new, empty board. Processes that were forked before it keep the old one. */
 void board_renew(void);
 
 void board_add_pid(pid_t pid);
@@ -38,13 +37,13 @@ void board_add_pid(pid_t pid);
 /* Waits until all processes on the board have ended. */
 void board_check_all_gone(void);
 
-/* Waits until the counter has come so far. */
+/* Waits until the counter has reached this value. */
 void board_await(const atomic_int *counter, int at_least);
 
-/* Lets one through, now or later. */
+/* Lets one process through, now or later. */
 void board_open_gate(int gate);
 
-/* Waits up to WAIT_MS to be let through; false if it was in vain. */
+/* Waits up to WAIT_MS to be let through; false on timeout. */
 bool board_pass_gate(int gate);
 
 /* In workers: waits until workers of all `num_slots` slots have called it with this word. */

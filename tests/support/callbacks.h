@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * All callbacks of a pool or a run as one function that is told which one it was.
- * Rigs that record what happened are built on it.
+ * Routes all callbacks of a pool or a run to one function, with their kind. Rigs that record callbacks are built on it.
  */
 #ifndef TESTS_SUPPORT_CALLBACKS_H
 #define TESTS_SUPPORT_CALLBACKS_H
@@ -27,10 +26,10 @@ struct callbacks {
 	void (*on_exit)(void *context, const struct gd_stats *stats);
 };
 
-/* All of them. `c` lives as long as the pool. */
+/* Installs all callbacks. `c` must live as long as the pool. */
 void callbacks_install(struct callbacks *c, struct gd_callbacks *ret);
 
-/* For gd_pool_submit() and gd_pool_reserve(): -EAGAIN rather than wait. */
+/* For gd_pool_submit() and gd_pool_reserve(): -EAGAIN instead of waiting. */
 #define NOWAIT (&(const struct gd_task_options){.size = sizeof(struct gd_task_options), .nowait = 1})
 
 #endif

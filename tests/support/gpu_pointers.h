@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Plain arrays as the arrays of pointers that the API takes. The arrays returned live until the program ends. */
+/* Converts plain arrays to the arrays of pointers that the API takes. The returned arrays live until the program ends.
+ */
 #ifndef TESTS_SUPPORT_GPU_POINTERS_H
 #define TESTS_SUPPORT_GPU_POINTERS_H
 

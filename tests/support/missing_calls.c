@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* By number: kernel headers may not have them. From 424 on they are the same on all machines. */
+/* Numbers, because kernel headers may lack the names. From 424 on they are the same on all machines. */
 const struct missing_call missing_calls[] = {
 	{"pidfd_send_signal", 424},
 	{"pidfd_open", 434},

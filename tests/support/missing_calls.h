@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * System calls that this kernel has and others have not: from now on they fail with
- * ENOSYS in this process and in all that it starts, as on an old kernel, under valgrind
- * or in a sandbox.
+ * System calls that not every kernel has: makes them fail with ENOSYS in this process and in all its children, as on an
+ * old kernel, under valgrind or in a sandbox.
  */
 #ifndef TESTS_SUPPORT_MISSING_CALLS_H
 #define TESTS_SUPPORT_MISSING_CALLS_H
@@ -14,7 +13,7 @@ struct missing_call {
 	long number;
 };
 
-/* All that are newer than Linux 5.4, or unknown to valgrind, and could be used here. */
+/* All calls that could be used here and are newer than Linux 5.4 or unknown to valgrind. */
 extern const struct missing_call missing_calls[];
 extern const size_t num_missing_calls;
 

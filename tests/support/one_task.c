@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For tests under qemu-user, to be preloaded: qemu has a thread of its own in every
- * process, and a pool does not fork workers from a process with threads. Where the
- * pool counts the threads, it finds the directory $TEST_TASKS instead.
+ * For LD_PRELOAD in tests under qemu-user: qemu adds a thread to every process, and a pool does not fork workers from a
+ * process with threads. The pool counts the entries of the directory $TEST_TASKS instead of its threads.
  */
 #include <dirent.h>
 #include <dlfcn.h>

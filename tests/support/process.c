@@ -20,7 +20,7 @@
 #include "support/check.h"
 #include "support/wait.h"
 
-/* For a host without a descriptor to spare. Here a zombie is not gone. */
+/* For a host without a free descriptor. A zombie counts as not gone. */
 static bool is_reaped(pid_t pid, int timeout_ms)
 {
 	while (kill(pid, 0) == 0 && timeout_ms-- > 0)
@@ -80,7 +80,7 @@ static bool is_asleep(pid_t tid)
 
 void process_await_asleep(pid_t tid)
 {
-	/* A thread also sleeps for a moment on its way, for example for a lock. */
+	/* A thread can also sleep briefly before that, for example for a lock. */
 	int in_a_row = 0;
 	wait_until((in_a_row = is_asleep(tid) ? in_a_row + 1 : 0) >= 3);
 }
@@ -102,7 +102,7 @@ int process_count_fds(void)
 {
 	DIR *dir = opendir("/proc/self/fd");
 	check_true(dir != NULL);
-	int n = -3; /* "." and "..", and the one that looks */
+	int n = -3; /* "." and "..", and the descriptor used here */
 	while (readdir(dir))
 		n++;
 	closedir(dir);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Processes that a test watches and kills: its children, and those that are not. */
+/* Functions to watch and kill processes, children or not. */
 #ifndef TESTS_SUPPORT_PROCESS_H
 #define TESTS_SUPPORT_PROCESS_H
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Waits until the process has ended; a zombie has. False at the deadline. */
+/* Waits until the process has ended; a zombie has ended. False on timeout. */
 bool process_await_gone(pid_t pid, int timeout_ms);
 bool process_alive(pid_t pid);
 
@@ -18,21 +18,21 @@ void process_kill(pid_t pid);
 /* Sends SIGKILL to a child and reaps it. */
 void process_kill_child(pid_t pid);
 
-/* Reaps a child: its exit code. Fails if a signal ended it. */
+/* Reaps a child and returns its exit code. Fails if a signal ended it. */
 int process_exit_code(pid_t pid);
 
 pid_t process_parent(pid_t pid);
 
-/* Waits until the thread sleeps: then it waits for whatever it was about to wait for. */
+/* Waits until the thread sleeps, which means that it has reached its wait. */
 void process_await_asleep(pid_t tid);
 
-/* "VmHWM" and the like, in KiB, of this process; or 0. */
+/* A field such as "VmHWM" of this process, in KiB; or 0. */
 size_t process_status_kib(const char *field);
 
 /* How many descriptors this process has open. */
 int process_count_fds(void);
 
-/* The inode of the memfd that is mapped at the address in this process; 0: something else. */
+/* The inode of the memfd that is mapped at the address in this process; 0: not a memfd. */
 uint64_t process_memfd_at(const void *address);
 
 /* Pauses until this process is killed. */

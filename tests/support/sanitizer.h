@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SANITIZER_ADDRESS: 1 where this is compiled with the address sanitizer, which is slow and takes memory; else 0.
- * SANITIZER_THREAD: the same for the thread sanitizer, which has a thread of its own.
+ * SANITIZER_ADDRESS: 1 if compiled with the address sanitizer, which is slow and needs memory; otherwise 0.
+ * SANITIZER_THREAD: the same for the thread sanitizer, which has its own thread.
  */
 #ifndef TESTS_SUPPORT_SANITIZER_H
 #define TESTS_SUPPORT_SANITIZER_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A model of its own for each test. */
+/* A new model for each test. */
 #ifndef TESTS_VIEW_MODEL_RIG_H
 #define TESTS_VIEW_MODEL_RIG_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For LD_PRELOAD: no more bytes go into a file in whose path $FULL_DISK stands. */
+/* For LD_PRELOAD: write() fails with ENOSPC for files whose path contains $FULL_DISK. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A plug-in on some files, without a launcher, for the tests of workers:
+ * Runs a plug-in on files without a launcher, for the tests of workers:
  *
  *     run_worker PLUGIN FOLDER [--timeout MS] [KEY=VALUE…] -- FILE…
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Plug-ins for the tests, one for each definition of PLUGIN_…; each can be loaded well or badly in its own way. */
+/* Plug-ins for the tests, one for each definition of PLUGIN_…; each loads, or fails to load, in its own way. */
 #include <errno.h>
 #include <gpu_dispatch_launch.h>
 #include <signal.h>
@@ -89,7 +89,7 @@ static const struct gd_worker_ops ops = {
 #elif defined(PLUGIN_HOOKLESS)
 static const struct gd_worker_ops ops = {.size = sizeof(ops), .setup = setup};
 #elif defined(PLUGIN_OLD)
-/* What plug-ins exported before there was gd_plugin_get(). */
+/* The symbol that plug-ins exported before gd_plugin_get() existed. */
 extern const struct gd_worker_ops gd_worker;
 const struct gd_worker_ops gd_worker = {.size = sizeof(gd_worker)};
 #elif !defined(PLUGIN_BARE)
@@ -102,7 +102,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	int r = work(w, state, task);
 	struct gd_file file;
 	if (r == 0 && gd_file_read(task, &file, sizeof(file)) == 0 && strcmp(file.stem, "waits") == 0) {
-		/* Deaf to gd_worker_cancelled(): only on_cancel ends it. */
+		/* Ignores gd_worker_cancelled(): only on_cancel ends it. */
 		while (!cancelled)
 			pause();
 		return gd_worker_fail(w, -ECANCELED, "heard on_cancel");
@@ -122,7 +122,7 @@ static int cleanup(struct gd_worker *w, void *state)
 	return 0;
 }
 
-/* Writes a file of the name that the setting "leave" has. */
+/* Writes a file with the name in the setting "leave". */
 static void on_leave(struct gd_worker *w)
 {
 	const char *path = gd_worker_setting(w, "leave", "");

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * It understands how long a recording is and how loud, a segment for every two
- * seconds. A model is a text file: "model", "slow" (computes until it is told to
- * stop) or "broken" (each recording fails with -7).
+ * A fake whisper: returns the length and loudness of a recording, one segment for every two seconds. A model is a text
+ * file: "model", "slow" (computes until it is told to stop) or "broken" (each recording fails with -7).
  */
 #include <math.h>
 #include <poll.h>
