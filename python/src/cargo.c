@@ -73,8 +73,8 @@ static int get_buffers(struct cargo *p, PyObject *list)
 }
 
 /*
- * pickle.dumps, or the same with tensors out of band once the program uses them. Borrowed.
- * A torch that cannot be used so is left to itself.
+ * pickle.dumps, or a variant that sends tensors out of band once the program uses torch. Borrowed. If that fails for
+ * this torch, pickle.dumps is used.
  */
 static PyObject *usual_dumps(void)
 {
@@ -215,7 +215,7 @@ static PyObject *damaged(void)
 	return NULL;
 }
 
-/* A view of a part of what `held` keeps. */
+/* A view of a part of the bytes of `held`. */
 static PyObject *view_part(PyObject *held, size_t offset, size_t size)
 {
 	PyObject *whole = PyMemoryView_FromObject(held);
@@ -224,7 +224,7 @@ static PyObject *view_part(PyObject *held, size_t offset, size_t size)
 	return part;
 }
 
-/* `held`: NULL, or what keeps the bytes: then the buffers are views of it, otherwise copies. */
+/* `held`: NULL, or the object that keeps the bytes: then the buffers are views of it, otherwise copies. */
 static PyObject *read_buffers(const char *data, size_t size, const struct pickled_head *head, PyObject *held)
 {
 	PyObject *list = PyList_New((Py_ssize_t)head->num_buffers);

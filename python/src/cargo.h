@@ -34,20 +34,20 @@ int cargo_make(struct cargo *p, struct codec_buffer *buffer, PyObject *object, P
 /* A payload that makes the worker's task fail. `described`: see engine_describe_exception(). */
 int cargo_make_failure(struct cargo *p, struct codec_buffer *buffer, PyObject *described);
 
-/* Needs no GIL. `to` has room for `size` bytes. */
+/* Needs no GIL. `to` has space for `size` bytes. */
 void cargo_write(const struct cargo *p, void *to);
 
 void cargo_finish(struct cargo *p);
 
-/* Whether the bytes are those of cargo_make_failure(). */
+/* Whether the bytes come from cargo_make_failure(). */
 bool cargo_is_failure(const void *data, size_t size);
 
-/* What was given to cargo_make_failure(). */
+/* The argument of cargo_make_failure(). */
 PyObject *cargo_read_failure(const void *data, size_t size);
 
 /*
- * The object. `event`: NULL, or the event whose result the bytes are; then the object may
- * refer to the bytes without a copy, read-only, and keeps them.
+ * Reads the object. `event`: NULL, or the event whose result the bytes are; then the object may refer to the bytes
+ * without a copy, read-only, and keeps them alive.
  */
 PyObject *cargo_read(const void *data, size_t size, const struct gd_event *event);
 

@@ -35,7 +35,7 @@ static const void *take(struct tree_reader *r, size_t size)
 	return here;
 }
 
-/* A length is at most what is left: each unit takes `unit` bytes or more. -1: an exception is set. */
+/* A length is limited by the bytes left: each element takes at least `unit` bytes. -1: an exception is set. */
 static int read_length(struct tree_reader *r, size_t unit, size_t *ret)
 {
 	const uint8_t *first = take(r, 1);
@@ -48,7 +48,7 @@ static int read_length(struct tree_reader *r, size_t unit, size_t *ret)
 		if (!more)
 			return -1;
 		length = 0;
-		memcpy(&length, more, size); /* little-endian, as all that we run on */
+		memcpy(&length, more, size); /* little-endian, like all supported platforms */
 	}
 	if (length > left(r) / unit) {
 		damaged();
@@ -107,7 +107,7 @@ static PyObject *make_str(uint8_t tag, const void *data, size_t length)
 
 #else
 
-/* PyUnicode_FromKindAndData() of Python 3.10 raises SystemError for others. */
+/* PyUnicode_FromKindAndData() of Python 3.10 raises SystemError for invalid code points. */
 static bool are_code_points(const void *data, size_t length)
 {
 	for (size_t i = 0; i < length; i++) {
@@ -123,7 +123,7 @@ static PyObject *make_str(uint8_t tag, const void *data, size_t length)
 {
 	switch (tag) {
 	case CODEC_ASCII: {
-		/* The bytes were ASCII when they were written; a worker that broke its memory may have changed them. */
+		/* The bytes were ASCII when they were written; a worker with corrupted memory may have changed them. */
 		PyObject *text = PyUnicode_New((Py_ssize_t)length, 127);
 		if (!text)
 			return NULL;
@@ -161,8 +161,8 @@ static PyObject *read_str(struct tree_reader *r, uint8_t tag)
 }
 
 /*
- * Keys of dicts repeat: those that were read lately are used again, which saves their
- * memory, their making and their hashing. `words` is the text, with zeros behind it.
+ * Keys of dicts repeat: recently read keys are reused, which saves memory, creation and hashing. `words` is the text,
+ * padded with zeros.
  */
 #define KEYS      512
 #define KEY_WORDS 4
@@ -194,7 +194,7 @@ static PyObject *read_key(struct tree_reader *r)
 {
 	if (left(r) < 2)
 		return read_node(r);
-	uint8_t head[2]; /* read once: it lies in the worker's memory */
+	uint8_t head[2]; /* read only once: it is in the worker's memory */
 	memcpy(head, r->at, sizeof(head));
 	uint8_t tag = head[0];
 	size_t size = head[1];

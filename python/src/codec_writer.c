@@ -12,7 +12,7 @@
 /* A string or bytes object of this size is worth remembering: see codec.h. */
 #define REPEATED_SIZE 64
 
-/* ---- Bytes that grow ---------------------------------------------------- */
+/* ---- The buffer --------------------------------------------------------- */
 
 uint8_t *codec_buffer_grow(struct codec_buffer *b, size_t more)
 {
@@ -135,7 +135,7 @@ static int write_str(struct tree_writer *w, PyObject *object)
 	Py_ssize_t size;
 	const char *text = PyUnicode_AsUTF8AndSize(object, &size);
 	if (!text) {
-		PyErr_Clear(); /* a lone surrogate: pickle can */
+		PyErr_Clear(); /* a lone surrogate: leave it to pickle */
 		return 0;
 	}
 	return write_run(w, CODEC_UTF8, (size_t)size, text, (size_t)size);
@@ -217,10 +217,10 @@ static int write_dict(struct tree_writer *w, PyObject *object)
 	return r;
 }
 
-/* Whether the object may be written here: not for the second time. As codec_write() returns. */
+/* Whether the object is written for the first time. Returns the values of codec_write(). */
 static int write_once(struct tree_writer *w, PyObject *object)
 {
-	/* The root is not remembered: if it contains itself, that is seen one turn later. */
+	/* The root is not remembered: if it contains itself, the cycle is found one level later. */
 	if (w->depth == 0 || Py_REFCNT(object) == 1)
 		return 1; /* only its container refers to it */
 	int r = seen_add(&w->seen, object);
@@ -289,7 +289,7 @@ static int write_node(struct tree_writer *w, PyObject *object)
 int codec_write(struct codec_buffer *b, PyObject *object)
 {
 	size_t before = b->size;
-	struct tree_writer w; /* not cleared: most of it is the set's first places */
+	struct tree_writer w; /* not cleared: most of it is the initial places of the set */
 	w.out = b;
 	w.depth = 0;
 	seen_init(&w.seen);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the limited API lacks, by its next best. Without Py_LIMITED_API each of these is the fast form. */
+/* Replacements for functions that the limited API lacks. Without Py_LIMITED_API, each is the fast form. */
 #ifndef COMPAT_H
 #define COMPAT_H
 
@@ -20,7 +20,7 @@
 #define compat_bytes_size(bytes)           PyBytes_Size(bytes)
 #define compat_float(object)               PyFloat_AsDouble(object)
 
-/* False: it may be one that is not small. */
+/* False: the int may not be small. */
 static inline bool compat_small_int(PyObject *object, long long *ret)
 {
 	(void)object;
@@ -69,7 +69,7 @@ static inline bool compat_small_int(PyObject *object, long long *ret)
 	return true;
 }
 
-/* args[-1] may be used by the callee: the caller has room there. */
+/* The callee may use args[-1], which the caller must provide. */
 static inline PyObject *compat_call(PyObject *callable, PyObject *const *args, size_t count)
 {
 	return PyObject_Vectorcall(callable, args, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);

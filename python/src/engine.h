@@ -27,14 +27,14 @@ struct engine {
 };
 extern struct engine engine;
 
-/* Raises the exception that fits a negative errno value; returns NULL. */
+/* Raises the exception for a negative errno value; returns NULL. */
 PyObject *engine_raise(int code, const char *message);
 
-/* Takes the exception that is set, with its traceback. Never NULL if one is set. */
+/* Takes the current exception, with its traceback. Never NULL if an exception is set. */
 PyObject *engine_take_exception(void);
 
 /*
- * Takes the exception that is set and describes it by gpu_dispatch._failure.describe():
+ * Takes the current exception and describes it with gpu_dispatch._failure.describe():
  * (message, payload), both of plain built-in types. NULL: another exception is set.
  */
 PyObject *engine_describe_exception(void);

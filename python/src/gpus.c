@@ -12,7 +12,7 @@ static const char *const health_names[] = {
 	[GD_GPU_HEALTH_UNREADABLE] = "unreadable",
 };
 
-/* Adds a value and consumes it; None if it is not known. */
+/* Adds a value and consumes it; None if it is unknown. */
 static int put(PyObject *dict, const char *key, bool known, PyObject *value)
 {
 	int r = value ? PyDict_SetItemString(dict, key, known ? value : Py_None) : -1;

@@ -5,7 +5,7 @@
 
 #include "engine.h"
 
-/* Only during the event's callback. */
+/* Call it only during the event's callback. */
 PyObject *held_buffer_make(const struct gd_event *event);
 
 #endif

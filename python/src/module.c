@@ -123,7 +123,7 @@ static PyStructSequence_Desc failure_desc = {
 	.n_in_sequence = 8,
 };
 
-/* -1: an exception is set. The import is not repeated: these objects stay. */
+/* -1: an exception is set. Imports are not repeated: these objects are kept. */
 static int import(const char *module_name, const char *name, PyObject **ret)
 {
 	PyObject *module = PyImport_ImportModule(module_name);
@@ -139,7 +139,7 @@ static int import_all(void)
 		const char *name;
 		PyObject **place;
 	} wanted[] = {
-		/* Those of pickle, which is an import of several milliseconds. */
+		/* The functions of pickle, whose import takes several milliseconds. */
 		{"_pickle", "dumps", &engine.dumps},
 		{"_pickle", "loads", &engine.loads},
 		{"gpu_dispatch.errors", "PoolClosed", &engine.pool_closed},

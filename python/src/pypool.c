@@ -7,7 +7,7 @@
 
 /* ---- Forks -------------------------------------------------------------- */
 
-/* Counts forks: a child has another number than the parent had when it opened its pools. */
+/* Counts forks: the number of a child differs from that of its parent when it opened its pools. */
 static unsigned generation = 1;
 
 static void count_fork(void)
@@ -25,7 +25,7 @@ bool pypool_is_ours(const struct pypool *self)
 	return self->generation == generation;
 }
 
-/* Asked once per thread, and again after a fork, which makes its thread the main one. */
+/* Checked once per thread, and again after a fork, which makes its thread the main thread. */
 bool pypool_on_main_thread(void)
 {
 	static _Thread_local unsigned asked;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The Python object around a gd_pool, for the files that make it up.
+ * The Python object around a gd_pool, for its implementation files.
  *
- * Callbacks are made by the polling thread, which has released the GIL in order to wait;
- * the first callback of a batch takes the GIL, and it is kept until the batch is over
- * (`released` is then NULL). `users` counts the threads that are inside the library without
- * the GIL, besides the one that polls: gd_pool_close() is called when there are none.
+ * Callbacks are made by the polling thread, which has released the GIL to wait; the first callback of a batch takes the
+ * GIL, and it is kept until the batch has ended (`released` is then NULL). `users` counts the threads inside the
+ * library without the GIL, except the polling one: gd_pool_close() is called when there are none.
  */
 #ifndef PYPOOL_H
 #define PYPOOL_H
@@ -24,16 +23,16 @@ struct pypool {
 	bool interrupted;
 	bool stopped; /* stop() was called */
 	bool zero_copy;
-	bool packed;       /* callbacks for ends of tasks get one tuple */
+	bool packed;       /* callbacks for ended tasks get one tuple */
 	bool muted;        /* no more callbacks: the object is being destroyed */
 	bool release_each; /* release the GIL after each callback, not only after a batch */
-	bool hurried;      /* after Ctrl-C: callbacks have budget_ns in all, and are left out after that */
+	bool hurried;      /* after Ctrl-C: callbacks have budget_ns in total, and are skipped after that */
 	int64_t budget_ns;
 	PyThreadState *released; /* of the polling thread, while it is without the GIL */
 	PyObject *error;         /* the first exception of a callback */
 	size_t users;
 	struct codec_buffer buffer; /* for payloads, while the GIL is held */
-	/* What feed() has pulled and not placed. */
+	/* The item that feed() has pulled but not placed. */
 	bool kept;
 	struct cargo kept_cargo;
 	struct codec_buffer kept_buffer;
@@ -54,10 +53,10 @@ struct pypool {
 /* False, and an exception is set, if the pool is closed or belongs to the parent of a fork. */
 bool pypool_usable(const struct pypool *self);
 
-/* Where Python's signal handlers run. */
+/* Whether this is the thread on which Python's signal handlers run. */
 bool pypool_on_main_thread(void);
 
-/* False in a forked child: the pool is the parent's. */
+/* False in a forked child: the pool belongs to the parent. */
 bool pypool_is_ours(const struct pypool *self);
 
 /* pypool_open.c: the constructor */
@@ -66,7 +65,7 @@ int pypool_init(PyObject *object, PyObject *args, PyObject *kwargs);
 /* pypool_events.c */
 void pypool_fill_callbacks(const struct pypool *self, struct gd_callbacks *callbacks);
 
-/* Limits the time of callbacks; a second call leaves none. */
+/* Limits the time of callbacks; a second call leaves no time. */
 void pypool_hurry_callbacks(struct pypool *self);
 
 /* pypool_submit.c */
@@ -81,7 +80,7 @@ PyObject *pypool_wait_ready(PyObject *object, PyObject *args, PyObject *kwargs);
 
 /* pypool_close.c */
 PyObject *pypool_close(PyObject *object, PyObject *args, PyObject *kwargs);
-void pypool_forget_ctrl_c(struct gd_pool *pool); /* the pool that was being closed is gone */
+void pypool_forget_ctrl_c(struct gd_pool *pool); /* the pool that was being closed no longer exists */
 void pypool_destroy(struct pypool *self);        /* kills the workers; no callbacks */
 
 /* pypool_stats.c */

@@ -11,13 +11,13 @@
 /* ---- Ctrl-C while the pool is being closed ------------------------------- */
 
 /*
- * gd_pool_close() does not return for a signal, and Python's own handler only takes note.
- * So while the main thread closes a pool, this handler stands before Python's: it counts, and
- * kills the workers in the end, after which the close is quick.
+ * gd_pool_close() does not return for a signal, and Python's own handler only sets a flag. So while the main thread
+ * closes a pool, this handler runs before Python's: it counts the signals and finally kills the workers, after which
+ * closing is quick.
  */
 static struct {
 	struct gd_pool *_Atomic pool;
-	atomic_int left; /* how many more until the workers are killed */
+	atomic_int left; /* number of signals until the workers are killed */
 	struct sigaction python;
 } ctrl_c;
 
@@ -33,7 +33,7 @@ static void handle_ctrl_c(int sig, siginfo_t *info, void *context)
 		ctrl_c.python.sa_handler(sig);
 }
 
-/* Only if Python handles SIGINT, which it does on the main thread. */
+/* Only if Python handles SIGINT, on the main thread. */
 static bool ctrl_c_watch(struct gd_pool *pool, int interrupts)
 {
 	if (!pypool_on_main_thread() || sigaction(SIGINT, NULL, &ctrl_c.python) < 0)
@@ -64,7 +64,7 @@ void pypool_forget_ctrl_c(struct gd_pool *pool)
 
 /* ---- Closing ------------------------------------------------------------ */
 
-/* A stop takes effect, and wakes those who wait for room, in a poll. */
+/* A stop takes effect, and wakes threads that wait for space, only in a poll. */
 static void poll_for_stop(struct pypool *self)
 {
 	self->polling = true;
@@ -76,7 +76,7 @@ static void poll_for_stop(struct pypool *self)
 /* Makes other threads leave the library, and waits until they have. */
 static void wait_for_others(struct pypool *self)
 {
-	/* Those who wait for room are to be refused. Once: further stops would end more than that. */
+	/* Refuse threads that wait for space. Only once: further stops would also end running tasks. */
 	if (self->users > 0 && !self->stopped) {
 		self->stopped = true;
 		gd_pool_stop(self->gd);

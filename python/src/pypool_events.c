@@ -38,7 +38,7 @@ static int64_t now_ns(void)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Makes the callback and subtracts its time from the budget. NULL without an exception: no time was left. */
+/* Calls the callback and subtracts its time from the budget. NULL without an exception: no time was left. */
 static PyObject *call_hurried(struct pypool *self, PyObject *callback, PyObject **args, size_t count)
 {
 	if (self->budget_ns <= 0)
@@ -49,10 +49,10 @@ static PyObject *call_hurried(struct pypool *self, PyObject *callback, PyObject 
 	return result;
 }
 
-/* An exception of a callback is raised when the batch is over. There can be only one. */
+/* An exception of a callback is raised at the end of the batch. There can be only one. */
 static void keep_error(struct pypool *self, PyObject *callback)
 {
-	/* Ctrl-C in a callback: the ends of all tasks that are there would follow before anybody reacts. */
+	/* Ctrl-C in a callback: otherwise the callbacks of all tasks that have ended would run before the reaction. */
 	if (!self->packed && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
 		pypool_hurry_callbacks(self);
 	if (self->error)
@@ -61,7 +61,7 @@ static void keep_error(struct pypool *self, PyObject *callback)
 		self->error = engine_take_exception();
 }
 
-/* args[0] is for the callee's use. Consumes the references to the arguments; one that is NULL is an error. */
+/* args[0] is for the callee's use. Consumes the references to the arguments; a NULL argument is an error. */
 static inline void call(struct pypool *self, PyObject *callback, PyObject **args, size_t count)
 {
 	bool complete = true;
@@ -81,7 +81,7 @@ static inline void call(struct pypool *self, PyObject *callback, PyObject **args
 
 /* ---- Arguments ---------------------------------------------------------- */
 
-/* The key of a task that has ended: takes over the reference that the tag was. */
+/* The key of an ended task: takes over the reference of the tag. */
 static PyObject *last_key(const struct gd_event *e)
 {
 	return e->tag ? e->tag : PyLong_FromLong((long)e->id); /* far below LONG_MAX */
@@ -103,11 +103,11 @@ static PyObject *failure_payload(const struct gd_event *e)
 	PyObject *payload = e->result.size > 0 ? cargo_read(e->result.data, e->result.size, NULL) : NULL;
 	if (payload)
 		return payload;
-	PyErr_Clear(); /* the message still tells */
+	PyErr_Clear(); /* the message still describes the failure */
 	Py_RETURN_NONE;
 }
 
-/* Takes over the payload, which may be NULL: then an exception is set, and stays set. */
+/* Takes ownership of the payload, which may be NULL: then an exception is set, and stays set. */
 static PyObject *make_failure(const struct gd_event *e, const char *kind, PyObject *message, PyObject *payload)
 {
 	PyObject *failure = message && payload ? PyStructSequence_New(engine.failure_type) : NULL;
@@ -136,7 +136,7 @@ static PyObject *failure(const struct gd_event *e)
 	return make_failure(e, gd_failure_name(e->failure), message, failure_payload(e));
 }
 
-/* ---- Ends of tasks ------------------------------------------------------ */
+/* ---- Ended tasks -------------------------------------------------------- */
 
 enum task_end {
 	END_SUCCESS,
@@ -180,7 +180,7 @@ static void call_failure(struct pypool *self, enum task_end end, PyObject *callb
 	call_end(self, end, callback, args);
 }
 
-/* The result came, but is no object here: for example, its class does not exist in this process. */
+/* The result arrived but cannot be decoded: for example, its class does not exist in this process. */
 static void call_undecodable(struct pypool *self, const struct gd_event *e)
 {
 	PyObject *error = engine_take_exception();
@@ -196,7 +196,7 @@ static void call_undecodable(struct pypool *self, const struct gd_event *e)
 
 /*
  * The object of a result; NULL: an exception is set. A signal handler may raise its exception while Python code
- * decodes: then that exception is the callback's, and decoding succeeds the second time.
+ * decodes: then that exception counts as the callback's, and decoding succeeds the second time.
  */
 static PyObject *read_result(struct pypool *self, const struct gd_event *e)
 {
@@ -309,7 +309,7 @@ static int on_cleanup_fail(void *context, const struct gd_event *e)
 	return 0;
 }
 
-/* The workers are gone: from here on nothing may use the pool. */
+/* The workers have ended: from here on nothing may use the pool. */
 static void on_exit_now(void *context, const struct gd_stats *stats)
 {
 	struct pypool *self = context;
@@ -328,7 +328,7 @@ void pypool_fill_callbacks(const struct pypool *self, struct gd_callbacks *callb
 	*callbacks = (struct gd_callbacks){
 		.size = sizeof(*callbacks),
 		.context = (void *)self,
-		/* All ends of tasks, whether or not there is a callback for them: they release the tag. */
+		/* All kinds of ended tasks, even without a callback: they release the tag. */
 		.on_success = on_success,
 		.on_error = on_error,
 		.on_timeout = on_timeout,

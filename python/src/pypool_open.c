@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* The arguments of Pool(), as Python gives them; what the options point to lives in `keep`. */
+/* The arguments of Pool(), as passed by Python; `keep` owns what the options point to. */
 struct pypool_arguments {
 	PyObject *argv;
 	PyObject *gpus;
@@ -61,7 +61,7 @@ static int convert_argv(struct converted *c, PyObject *argv, struct gd_options *
 		return -1;
 	}
 	for (Py_ssize_t i = 0; i < count; i++) {
-		PyObject *bytes = NULL; /* as os.fsencode(); refuses NUL */
+		PyObject *bytes = NULL; /* like os.fsencode(); refuses NUL */
 		if (!PyUnicode_FSConverter(PyList_GetItem(c->argv, i), &bytes))
 			return -1;
 		c->words[i] = PyBytes_AsString(bytes);
@@ -114,7 +114,7 @@ static int convert_setting(PyObject *item, struct gd_setting *ret)
 	ret->key = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(item, 0), NULL);
 	if (!ret->key || PyBytes_AsStringAndSize(PyTuple_GetItem(item, 1), &value, &size) < 0)
 		return -1;
-	/* An empty value is a string, which is empty, too. */
+	/* An empty value is an empty string. */
 	ret->value = value;
 	ret->value_size = (size_t)size;
 	return 0;
@@ -153,7 +153,8 @@ static void convert_output(const char *output, struct gd_options *o)
 	}
 }
 
-/* An executed worker: starting it neither forks this program's memory into use nor minds threads. */
+/* Workers are executed, not only forked: starting them neither copies this program's memory nor depends on its threads.
+ */
 static int open_pool(struct pypool *self, const struct gd_options *o)
 {
 	struct gd_callbacks callbacks;

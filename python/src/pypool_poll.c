@@ -5,8 +5,8 @@
 #include <time.h>
 
 /*
- * On the main thread, the longest wait without a look at Python's signals: a handler that
- * runs just before a wait begins does not end it.
+ * On the main thread, the longest wait without checking Python's signals: a signal just before a wait begins does not
+ * end it.
  */
 #define SLICE_MS 100
 
@@ -27,7 +27,7 @@ static int next_slice(int64_t deadline_ms, bool main_thread)
 	return left == INT_MAX ? -1 : (int)left;
 }
 
-/* Both a handler's exception and a callback's: the handler's is raised, with the other as its context. */
+/* If both a signal handler and a callback raised, raises the handler's exception with the other as its context. */
 static int check_errors(struct pypool *self)
 {
 	int r = PyErr_CheckSignals();
@@ -96,7 +96,7 @@ enum turn {
 	TURN_MINE,
 };
 
-/* One thread at a time polls. */
+/* Only one thread at a time polls. */
 static enum turn begin(struct pypool *self)
 {
 	if (!pypool_usable(self))
@@ -138,7 +138,7 @@ PyObject *pypool_poll(PyObject *object, PyObject *args, PyObject *kwargs)
 	return made;
 }
 
-/* The GIL is released between its callbacks. */
+/* The GIL is released between callbacks. */
 static PyObject *wait_ready(struct pypool *self, int64_t deadline_ms)
 {
 	bool main_thread = pypool_on_main_thread();

@@ -8,7 +8,7 @@
 
 /* ---- Placing ------------------------------------------------------------ */
 
-/* Without the GIL, or with it if it cannot take long. */
+/* Called without the GIL, or with it if it cannot take long. */
 static int place(struct gd_pool *gd, const struct cargo *p, PyObject *tag, const struct gd_task_options *options,
 	uint64_t *ret_id)
 {
@@ -35,7 +35,7 @@ static int place_without_gil(struct pypool *self, const struct cargo *p, PyObjec
 	return r;
 }
 
-/* Returns at once: -EAGAIN if there is no room. Keeps the GIL unless the payload is large. */
+/* Returns at once: -EAGAIN if there is no space. Keeps the GIL unless the payload is large. */
 static int place_now(struct pypool *self, const struct cargo *p, PyObject *tag, int64_t timeout_ms, uint64_t *ret_id)
 {
 	const struct gd_task_options options = {.size = sizeof(options), .timeout_ms = timeout_ms, .nowait = 1};
@@ -44,7 +44,7 @@ static int place_now(struct pypool *self, const struct cargo *p, PyObject *tag, 
 	return place(self->gd, p, tag, &options, ret_id);
 }
 
-/* Waits for room. The buffer that the payload may be in is the pool's: it is put aside meanwhile. */
+/* Waits for space. If the payload is in the pool's buffer, the buffer is set aside meanwhile. */
 static int place_soon(struct pypool *self, struct cargo *p, PyObject *tag, int64_t timeout_ms, uint64_t *ret_id)
 {
 	const struct gd_task_options options = {.size = sizeof(options), .timeout_ms = timeout_ms};
@@ -138,7 +138,7 @@ PyObject *pypool_submit(PyObject *object, PyObject *const *args, Py_ssize_t coun
 	struct cargo p;
 	if (cargo_make(&p, &self->buffer, item, dumps_of(self)) < 0)
 		return NULL;
-	if (!pypool_usable(self)) { /* pickling runs other people's code */
+	if (!pypool_usable(self)) { /* pickling runs foreign code */
 		cargo_finish(&p);
 		return NULL;
 	}
@@ -158,7 +158,7 @@ PyObject *pypool_submit(PyObject *object, PyObject *const *args, Py_ssize_t coun
 
 /* ---- feed() ------------------------------------------------------------- */
 
-/* An item that cannot be pickled becomes a task that fails, with the exception that is set. */
+/* An item that cannot be pickled becomes a task that fails with the current exception. */
 static int make_failing(struct pypool *self, struct cargo *p)
 {
 	if (!PyErr_ExceptionMatches(PyExc_Exception))
@@ -184,7 +184,7 @@ static void keep(struct pypool *self, struct cargo *p)
 	self->kept_cargo.tree = &self->kept_buffer;
 }
 
-/* 1: placed; 0: there is no room, and it is kept; -1: an exception is set, and it is gone. */
+/* 1: placed; 0: no space, and the payload is kept; -1: an exception is set, and the payload is released. */
 static int place_or_keep(struct pypool *self, struct cargo *p, bool wait)
 {
 	int r = self->gd && !self->closing ? place_now(self, p, NULL, 0, NULL) : -ESHUTDOWN;
@@ -206,7 +206,7 @@ static int feed_kept(struct pypool *self, bool wait)
 {
 	struct cargo p = self->kept_cargo;
 	self->kept = false;
-	if (p.kind == CARGO_TREE) { /* back into the buffer that place_or_keep() knows */
+	if (p.kind == CARGO_TREE) { /* back into the buffer that place_or_keep() uses */
 		codec_buffer_finish(&self->buffer);
 		self->buffer = self->kept_buffer;
 		self->kept_buffer = (struct codec_buffer){0};
@@ -223,7 +223,7 @@ static int feed_item(struct pypool *self, PyObject *item, bool wait)
 	return place_or_keep(self, &p, wait);
 }
 
-/* 1: the iterator has ended; 0: no room, or enough; -1: an exception is set. */
+/* 1: the iterator has ended; 0: no space, or the limit is reached; -1: an exception is set. */
 static int feed(struct pypool *self, PyObject *iterator, unsigned long long limit, bool wait)
 {
 	iternextfunc next = (iternextfunc)PyType_GetSlot(Py_TYPE(iterator), Py_tp_iternext);

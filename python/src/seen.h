@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A set of objects, by identity. Small sets need no memory of their own. Borrows the objects. */
+/* A set of objects, by identity. Small sets need no allocation. Borrows the objects. */
 #ifndef SEEN_H
 #define SEEN_H
 
@@ -16,11 +16,11 @@ struct seen {
 
 static inline void seen_init(struct seen *s)
 {
-	s->places = NULL; /* `first`, cleared when it is needed */
+	s->places = NULL; /* `first` is used and cleared when needed */
 	s->count = 0;
 }
 
-/* 1: added; 0: it was there; -1: no memory. */
+/* 1: added; 0: already present; -1: no memory. */
 int seen_add(struct seen *s, const void *object);
 
 void seen_finish_now(struct seen *s);

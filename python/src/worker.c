@@ -2,20 +2,19 @@
 /*
  * The worker's side: the library's hooks call Python's.
  *
- * The GIL is held while a hook runs. After a task it is kept for the next one, and on_wait
- * releases it when there is none: taking it costs as much as the rest of a small task. Other
- * threads of the worker get it during process(), where Python passes it on. `released` is
- * NULL while we hold it.
+ * The GIL is held while a hook runs. After a task it is kept for the next one, and on_wait releases it if there is
+ * none: taking it costs as much as the rest of a small task. Other threads of the worker get it during process(), when
+ * Python switches threads. `released` is NULL while we hold it.
  *
  * Interrupting process(): on_cancel, in a signal handler, trips Python's SIGURG, whose
- * handler is raise_if_due(). That raises only while process() runs and only if its own task
- * is out of time or cancelled, once: a trip that comes too late finds another task, or none.
- * A trip just before Python begins to wait in a system call would not end that wait; therefore
- * a timer sends the signal again and again until the exception is raised.
+ * handler is raise_if_due(). That raises only while process() runs, only if its own task is out of time or cancelled,
+ * and only once: a trip that comes too late finds another task, or none. A trip just before Python begins to wait in a
+ * system call would not end that wait; therefore a timer sends the signal again and again until the exception is
+ * raised.
  *
- * setup() is interrupted in the same way when the pool ends or its time is over. Before that
- * the program is loaded; an exception would run the `finally:` blocks of the program there, so
- * the worker ends from within the handler instead.
+ * setup() is interrupted in the same way when the pool ends or its time limit has passed. While the program is being
+ * loaded, before setup(), an exception would run the `finally:` blocks of the program, so the worker ends inside the
+ * handler instead.
  */
 #include "cargo.h"
 #include "compat.h"
@@ -29,17 +28,17 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What runs and can be interrupted. */
+/* What is running and can be interrupted. */
 enum phase {
 	PHASE_NONE,
-	PHASE_LOAD, /* the program is loaded */
+	PHASE_LOAD, /* the program is being loaded */
 	PHASE_SETUP,
 	PHASE_TASKS, /* process() or process_batch() */
 };
 #define LARGE ((size_t)256 << 10) /* copied without the GIL */
 
 static struct {
-	struct gd_worker *w; /* NULL: this process is no worker */
+	struct gd_worker *w; /* NULL: this process is not a worker */
 	PyObject *hooks;
 	PyObject *process;
 	PyObject *process_batch;
@@ -55,11 +54,11 @@ static struct {
 	volatile bool continue_asked; /* by another thread, in PHASE_LOAD */
 	bool raised;
 	timer_t again;               /* interrupts system calls until the exception is raised */
-	volatile sig_atomic_t armed; /* `again` runs */
+	volatile sig_atomic_t armed; /* `again` is running */
 	struct codec_buffer buffer;
 } worker;
 
-/* Also after every gd_*() function that may have waited. */
+/* Also called after every gd_*() function that may have waited. */
 static void take_gil(void)
 {
 	if (!worker.released)
@@ -132,8 +131,8 @@ static void on_setup_cancel(struct gd_worker *w)
 }
 
 /*
- * 0, -ETIMEDOUT or -ECANCELED. A batch that is out of time is repeated task by task, so it is
- * given up; but it goes on as long as one of its tasks is not cancelled.
+ * 0, -ETIMEDOUT or -ECANCELED. A batch that is out of time is repeated task by task, so it is interrupted; it is
+ * interrupted for cancellation only if all of its tasks are cancelled.
  */
 static int reason_to_raise(void)
 {
@@ -160,7 +159,7 @@ static void set_interrupt(int reason)
 		PyErr_SetString(engine.task_cancelled, task ? "the task was cancelled" : "the pool is ending");
 }
 
-/* Ends the process from where it is, as after a setup that has failed. */
+/* Ends the process from here, as after a failed setup. */
 static void give_up_loading(int reason)
 {
 	struct gd_worker *w = worker.w;
@@ -194,7 +193,7 @@ static PyObject *raise_if_due(PyObject *self, PyObject *args)
 
 static PyMethodDef raise_if_due_method = {"raise_if_due", raise_if_due, METH_VARARGS, NULL};
 
-/* For Python alone: the library replaces the handler of the process by its own later. */
+/* For Python only: the library later replaces the handler of the process with its own. */
 static int install_handler(void)
 {
 	PyObject *handler = PyCFunction_New(&raise_if_due_method, NULL);
@@ -206,7 +205,7 @@ static int install_handler(void)
 	if (!before)
 		return -1;
 	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGURG};
-	event._sigev_un._tid = (pid_t)syscall(SYS_gettid); /* glibc before 2.39 has no name for it */
+	event._sigev_un._tid = (pid_t)syscall(SYS_gettid); /* glibc before 2.39 has no public name for this member */
 	if (timer_create(CLOCK_MONOTONIC, &event, &worker.again) < 0) {
 		PyErr_SetFromErrno(PyExc_OSError);
 		return -1;
@@ -214,13 +213,13 @@ static int install_handler(void)
 	return 0;
 }
 
-/* False: it is interrupted already, and the exception is set. */
+/* False: it is already interrupted, and the exception is set. */
 static bool begin_phase(enum phase phase, size_t num_tasks)
 {
 	worker.raised = false;
 	worker.in_hand = num_tasks;
 	worker.phase = phase;
-	/* A trip that came before this line found nothing to interrupt. */
+	/* A trip before this line found nothing to interrupt, so check again. */
 	PyObject *due = raise_if_due(NULL, NULL);
 	Py_XDECREF(due);
 	return due;
@@ -233,7 +232,7 @@ static void end_phase(void)
 		set_timer(0);
 }
 
-/* Passes on the result of a hook, after `flush`. An exception of the hook goes before one of `flush`. */
+/* Passes on the result of a hook, after `flush`. An exception of the hook takes precedence over one of `flush`. */
 static PyObject *flushed(PyObject *result)
 {
 	if (!worker.pending)
@@ -252,7 +251,7 @@ static PyObject *flushed(PyObject *result)
 
 /* ---- Failures ----------------------------------------------------------- */
 
-/* An exception as it was described: a failure of the i-th task, or of the hook if i is -1. */
+/* Reports a described exception: a failure of the i-th task, or of the hook if i is -1. */
 static int fail_as(struct gd_worker *w, Py_ssize_t i, int code, PyObject *described)
 {
 	const char *message = "the exception could not be described";
@@ -305,7 +304,7 @@ static int take_keeps_gil(void)
 	return r < 0 ? -1 : 0;
 }
 
-/* The exception that is set. A setup that gave up because it was asked to has not failed. */
+/* Reports the current exception. A setup that gave up on request has not failed. */
 static int fail_setup(struct gd_worker *w)
 {
 	bool gave_up = gd_worker_cancel_reason(w, 0) == -ECANCELED && PyErr_ExceptionMatches(engine.task_cancelled);
@@ -315,7 +314,7 @@ static int fail_setup(struct gd_worker *w)
 	return r;
 }
 
-/* What follows when the program is loaded. With the GIL. */
+/* Continues after the program has been loaded. With the GIL. */
 static int set_up(struct gd_worker *w)
 {
 	PyObject *result = begin_phase(PHASE_SETUP, 0) ? PyObject_CallMethod(worker.hooks, "setup", NULL) : NULL;
@@ -331,7 +330,7 @@ static int set_up(struct gd_worker *w)
 	return r < 0 ? fail_setup(w) : 0;
 }
 
-/* On the main thread: goes on as a worker. Those who called this are left where they are. */
+/* On the main thread: continues as a worker. Does not return to its callers. */
 static void continue_now(void)
 {
 	struct gd_worker *w = worker.w;
@@ -378,7 +377,7 @@ static void on_leave(struct gd_worker *w)
 
 /* ---- Tasks -------------------------------------------------------------- */
 
-/* The object of a task; NULL: an exception is set, or *ret_failed is what its submitter describes. */
+/* The object of a task; NULL: an exception is set, or *ret_failed is the failure described by the submitter. */
 static PyObject *read_task(const struct gd_bytes *task, PyObject **ret_failed)
 {
 	*ret_failed = NULL;
@@ -430,7 +429,8 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 
 /* ---- Batches ------------------------------------------------------------ */
 
-/* Appends the items of the batch, and answers those that cannot be read; places[] says which are in the list. */
+/* Returns a list of the items of the batch, and answers those that cannot be read; places[] are the indexes of the
+ * listed items. */
 static PyObject *read_batch(struct gd_worker *w, const struct gd_bytes *tasks, size_t count, size_t *places)
 {
 	PyObject *list = PyList_New(0);
@@ -447,7 +447,7 @@ static PyObject *read_batch(struct gd_worker *w, const struct gd_bytes *tasks, s
 			fail(w, (Py_ssize_t)i, failed);
 			Py_DECREF(failed);
 		} else if (worker.raised) {
-			Py_CLEAR(list); /* the batch was interrupted, and the exception is for all */
+			Py_CLEAR(list); /* the batch was interrupted: the exception applies to all items */
 		} else {
 			fail_with_exception(w, (Py_ssize_t)i);
 		}
@@ -455,7 +455,7 @@ static PyObject *read_batch(struct gd_worker *w, const struct gd_bytes *tasks, s
 	return list;
 }
 
-/* The result of one item; an exception object is its error. */
+/* Answers with the result of one item; an exception object is its error. */
 static void answer_one(struct gd_worker *w, size_t i, PyObject *result)
 {
 	struct cargo p;
@@ -565,7 +565,7 @@ static bool in_worker(void)
 	return worker.w;
 }
 
-/* The library's functions for workers are called by the first thread, in a hook. */
+/* Only the first thread may call the library's functions for workers, inside a hook. */
 static bool in_hook(void)
 {
 	if (!in_worker())
@@ -636,7 +636,7 @@ static PyObject *attempt(PyObject *self, PyObject *unused)
 	return PyLong_FromLong(worker.w && worker.in_hook ? gd_worker_attempt(worker.w, 0) : 0);
 }
 
-/* The program is loaded as far as workers need it. */
+/* The program has been loaded as far as workers need it. */
 static PyObject *continue_worker(PyObject *self, PyObject *unused)
 {
 	(void)self;
@@ -648,7 +648,7 @@ static PyObject *continue_worker(PyObject *self, PyObject *unused)
 			continue_now();
 		return engine_raise(-EINVAL, "no program is being loaded");
 	}
-	/* The main thread may wait for this one: it is interrupted there, and goes on in its handler. */
+	/* The main thread may be waiting for this one: interrupt it, so that it continues in its handler. */
 	worker.continue_asked = true;
 	PyErr_SetInterruptEx(SIGURG);
 	set_timer(AGAIN_NS);
