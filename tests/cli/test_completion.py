@@ -32,7 +32,7 @@ def make_lab(tmp_path):
 
 
 def lines(lab, *words):
-    """What `gpuq complete` prints: it never fails, and says nothing on standard error."""
+    """The output of `gpuq complete`: it never fails and writes nothing to standard error."""
     result = lab.result("complete", "--", *words)
     assert (result.returncode, result.stderr) == (0, "")
     return result.stdout.splitlines()
@@ -59,7 +59,7 @@ def options(lab, command):
 
 
 def in_bash(lab, *lines_, setup=""):
-    """COMPREPLY for each line, as bash would have it: words are split at blanks, = and :."""
+    """COMPREPLY for each line, as in bash: words are split at blanks, = and :."""
     script = [f"source {SCRIPTS}/gpuq.bash", setup]
     for line in lines_:
         words = re.findall(r"[^\s=:]+|[=:]+", line) + ([""] if line[-1] in " " else [])
@@ -100,7 +100,7 @@ class Shell:
         os.write(self.fd, keys.encode())
 
     def until(self, pattern):
-        """Reads until the pattern is there; forgets what is before its end."""
+        """Reads until the pattern matches; drops the output up to its end."""
         deadline = time.monotonic() + LIMIT
         while not (match := re.search(pattern, self.text)):
             assert time.monotonic() < deadline, (pattern, self.text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`gpuq doctor`: each thing that can be wrong is found, and nothing else."""
+"""`gpuq doctor`: finds each problem, and reports no false ones."""
 import errno
 import json
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The examples do what they say, run as a user runs them; on simulated GPUs."""
+"""The examples work as documented, run as a user runs them, on simulated GPUs."""
 import json
 import os
 import pathlib
@@ -14,7 +14,7 @@ import pytest
 
 SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
 EXAMPLES = pathlib.Path(os.environ["GD_BUILD"]) / "examples"
-LIMIT = 240  # seconds, for anything that takes milliseconds
+LIMIT = 240  # seconds, timeout for operations that take milliseconds
 
 
 def run(*command, gpus="sim:4", **environment):
@@ -76,7 +76,7 @@ class Server:
         return client
 
     def end(self, number=signal.SIGTERM):
-        """(exit code, what it said in the end)"""
+        """(exit code, last output)"""
         self.process.send_signal(number)
         return self.wait()
 
@@ -164,7 +164,7 @@ def test_requests_of_a_client_that_disconnects_are_cancelled(tmp_path):
     try:
         with server.connect() as client:
             client.sendall(b"1 3500000\n" * 3)
-            client.sendall(b"2\n")  # waits behind them
+            client.sendall(b"2\n")  # queued after them
         assert ask(server, "7\n") == ["7 49"]
         assert server.end() == (0, "poll_server: 1 requests answered\n")
     finally:

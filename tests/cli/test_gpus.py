@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""gpuq and gpuq gpus, with a fake NVML behind the real loader and a made-up sysfs."""
+"""gpuq and gpuq gpus, with a fake NVML behind the real loader and a fake sysfs."""
 import json
 import os
 import pathlib
@@ -11,7 +11,7 @@ import pytest
 
 GPUQ = os.environ["GPUQ"]
 FAKE = pathlib.Path(os.environ["GD_BUILD"]) / "tests/gpu/libnvidia-ml.so.1"
-LIMIT = 240  # seconds, for anything that takes milliseconds
+LIMIT = 240  # seconds, timeout for operations that take milliseconds
 GIB = 1 << 30
 
 A100 = f"""card
@@ -263,7 +263,7 @@ GPU  NAME               FREE     TOTAL  UTIL  PROCS
 
 
 def read_terminal(command, environment):
-    """What the command writes to a terminal."""
+    """The output of the command on a terminal."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(command, env=environment, stdout=theirs, stderr=theirs, stdin=theirs) as process:
         os.close(theirs)
@@ -271,7 +271,7 @@ def read_terminal(command, environment):
         while True:
             try:
                 piece = os.read(ours, 4096)
-            except OSError:  # how Linux says that the other side is closed
+            except OSError:  # the other side is closed
                 break
             if not piece:
                 break

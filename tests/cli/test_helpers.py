@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Programs that gpuq executes: those that another user put next to it are not executed."""
+"""Programs that gpuq executes: programs that another user put next to it are not executed."""
 import os
 import pathlib
 import shutil
@@ -9,8 +9,8 @@ import tempfile
 import pytest
 
 BUILD = pathlib.Path(os.environ["GD_BUILD"])
-LIMIT = 240  # seconds, for anything that takes milliseconds
-OWNER, OTHER = 54321, 54322  # user ids that nobody has
+LIMIT = 240  # seconds, timeout for operations that take milliseconds
+OWNER, OTHER = 54321, 54322  # unused user ids
 HELPERS = {"gpus": "gpuq-probe", "launch": "gpuq-launch", "top": "gpuq-top", "web": "gpuq-web"}
 
 
@@ -30,7 +30,7 @@ class Directory:
         self.environment = {"HOME": str(self.home), "PATH": os.environ["PATH"], "GPUQ_SYSFS_ROOT": str(path), "GPUQ_NVML_LIBRARY": ""}
 
     def plant(self, name):
-        """A program that tells that it was executed."""
+        """A program that records that it was executed."""
         path = self.bin / name
         path.write_text(f"#!/bin/sh\necho {name} >> '{self.ran}'\n")
         path.chmod(0o755)
@@ -60,7 +60,7 @@ def test_program_in_a_directory_where_everybody_can_write_is_not_executed(direct
     directory.bin.chmod(0o1777)
     result = directory.gpuq(command)
     assert directory.ran.read_text() == ""
-    if command == "gpus":  # the drivers are asked in another way
+    if command == "gpus":  # the drivers are queried in another way
         assert (result.returncode, result.stderr) == (0, "")
     else:
         assert result.returncode == 2
@@ -114,7 +114,7 @@ def test_variable_must_be_an_absolute_path_of_a_program(directory, command):
 
 @pytest.fixture(name="plugins")
 def make_plugins(directory):
-    """gpuq-launch and gpuq-worker beside gpuq, and a plug-in that tells when it is loaded."""
+    """gpuq-launch and gpuq-worker beside gpuq, and a plug-in that records that it was loaded."""
     if not (BUILD / "gpuq-launch").exists():
         pytest.skip("gpuq-launch is not built")
     shutil.copy(BUILD / "gpuq-launch", directory.bin)

@@ -23,7 +23,7 @@ RECIPE_NAMES = ["mail", "ntfy", "slack", "wandb"]
 
 
 class Web(http.server.ThreadingHTTPServer):
-    """Keeps what it is sent."""
+    """Records the requests."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), WebRequest)
@@ -45,7 +45,7 @@ class WebRequest(http.server.BaseHTTPRequestHandler):
 
 
 class Mail(socketserver.ThreadingTCPServer):
-    """As much of SMTP as a client needs."""
+    """A minimal SMTP server."""
     allow_reuse_address = True
 
     def __init__(self):
@@ -105,7 +105,7 @@ def set_up(lab, **variables):
 
 
 def run_job(lab, recipe, *words, code=0):
-    """A job with this hook; the exit code of the hook."""
+    """Runs a job with this hook; returns the exit code of the hook."""
     lab.add("--on-finish", f"{sys.executable} {RECIPES / recipe}.py", *words)
     lab.gpuq("run", code=code)
     return [event["exit_code"] for event in lab.events() if event["event"] == "hook" and "status" in event][-1]

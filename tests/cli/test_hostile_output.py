@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Names of jobs and what jobs write, made to fool a terminal: all that reaches one is text and colors."""
+"""Job names and output that attack a terminal: only text and colors reach it."""
 import json
 import os
 import pty
@@ -13,8 +13,9 @@ import pytest
 from lab import GPUQ, LIMIT
 from terminal import Terminal
 
-# Clears the screen, sets the title, writes the clipboard, asks for an answer that is then typed, enters another character
-# set, and the same through C1 controls, as UTF-8 and as bytes; then turns the direction of the text.
+# Clears the screen, sets the title, writes the clipboard, requests an answer that is then typed,
+# selects another character set, and the same through C1 controls, as UTF-8 and as bytes; then
+# reverses the text direction.
 HOSTILE = ("\x1b[2J\x1b[H\x1b]0;title\x07\x1b]52;c;aGk=\x1b\\\x1b[6n\x1bP+q\x1b\\\x1b(0\x1bc\u009b2J\u009d0;x\u009c\x07\x08\x7f"
            "\u202etxt.exe\u2066\u200b\ufeff\U000e0041")
 FORBIDDEN = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff]")
@@ -39,7 +40,7 @@ def read_terminal(lab, *words):
 
 
 def run_writer(lab, data):
-    """A job that has written these bytes; its id."""
+    """Runs a job that writes these bytes; returns its id."""
     path = lab.directory / "bytes"
     path.write_bytes(data)
     number = lab.add("cat bytes")
@@ -54,7 +55,7 @@ def test_logs_on_a_terminal_keep_text_and_colors_alone(lab):
     assert "begin \\x1b[2J\\x1b[H\\x1b]0;title\\x07" in shown and "\\u009b2J" in shown and "\\u202etxt.exe" in shown
     assert "\x1b[1;31mred\x1b[0m größe\r\n" in shown
     assert "\\x9b2J\\xff end\r\n" in shown
-    # The color of a job does not stay on the terminal.
+    # The color of a job does not persist on the terminal.
     assert shown.endswith("\x1b[0m")
 
 
@@ -95,7 +96,7 @@ def test_lists_on_a_terminal_show_hostile_names_as_text(lab, words):
 
 
 def test_panel_shows_hostile_names_and_output_as_text(lab):
-    """The terminal of the tests fails at every sequence that it does not know."""
+    """The test terminal fails on every unknown sequence."""
     lab.add("--name", f"n{HOSTILE}", f"echo {shlex.quote(HOSTILE)}; exit 3 # {HOSTILE}")
     lab.add("--name", "good", "true")
     terminal = Terminal([GPUQ, "run", "--min-free-mem-mb", "1"], 80, 24, lab.directory, {**lab.environment, "NO_COLOR": ""})

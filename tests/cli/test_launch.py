@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`gpuq launch` as people type it: real files and real workers."""
+"""`gpuq launch` as a user runs it: real files and real workers."""
 import json
 import os
 import pathlib
@@ -12,7 +12,7 @@ import pytest
 from launch_lab import COPY, GPUQ, LIMIT, PROGRAM
 from terminal import Terminal
 
-# ---- What it does ------------------------------------------------------------------
+# ---- Function ------------------------------------------------------------------
 
 
 def test_each_file_is_worked_on_once_and_its_results_have_a_folder(launch):
@@ -35,7 +35,7 @@ def test_summary_for_programs_has_all_fields(launch):
         "files_total": 3, "files_done": 2, "files_failed": 1, "files_skipped": 0}
     assert summary["audio_seconds"] == 5.0
     assert 0 < summary["processing_seconds"] < LIMIT and 0 < summary["wall_seconds"] < LIMIT
-    # Both are told to the microsecond, which is much of what such files take.
+    # Both times have microsecond precision, and such files take only microseconds.
     assert summary["rtf"] == pytest.approx(summary["processing_seconds"] / 5, rel=1e-2, abs=1e-6)
     assert 0 < summary["loading_seconds"] < summary["wall_seconds"]
     working = summary["wall_seconds"] - summary["loading_seconds"]
@@ -251,7 +251,7 @@ def test_panel_of_an_empty_watched_folder_claims_no_progress(launch, terminal):
     assert shown.wait() == 0
 
 
-# ---- What people type wrong --------------------------------------------------------
+# ---- Wrong usage --------------------------------------------------------
 
 
 @pytest.mark.parametrize("words, said", [

@@ -83,7 +83,7 @@ def test_files_that_are_empty_or_not_audio_are_given_to_the_worker(launch):
 
 
 def test_unreadable_files_and_folders_are_told_and_the_rest_is_done(tmp_path):
-    del tmp_path  # nobody but root may enter it
+    del tmp_path  # only root may enter it
     directory = pathlib.Path(tempfile.mkdtemp(prefix="gpuq-test-"))
     launch = Launch(directory)
     try:
@@ -95,7 +95,7 @@ def test_unreadable_files_and_folders_are_told_and_the_rest_is_done(tmp_path):
             for path in [directory, *directory.rglob("*")]:
                 os.chown(path, 65534, 65534)
             options = {"user": 65534, "group": 65534, "extra_groups": []}
-            # With programs that he can get at: the build may stand in a folder that is root's alone.
+            # Use programs that the user can access: the build folder may be private to root.
             programs = directory / "programs"
             programs.mkdir()
             for name in ("gpuq", "gpuq-launch", "gpuq-probe", "gpuq-worker"):
@@ -112,7 +112,8 @@ def test_unreadable_files_and_folders_are_told_and_the_rest_is_done(tmp_path):
 
 
 def faulty(launch, passing, failing):
-    """The environment in which, after `passing` writes of gpuq-launch into launch.jsonl, `failing` find the disk full."""
+    """The environment in which, after `passing` writes of gpuq-launch into launch.jsonl, `failing`
+    writes find the disk full."""
     path = launch.directory / "counter"
     path.write_bytes(struct.pack("qq", passing, failing))
     return {"LD_PRELOAD": str(FAULTS), "FAULT_CALL": "write", "FAULT_ERRNO": str(errno.ENOSPC), "FAULT_COUNTER": str(path),
@@ -138,7 +139,7 @@ def test_disk_full_to_the_end_is_an_error_and_the_work_is_done_again(launch):
     assert summary["files_done"] == 12
 
 
-# A libsndfile that prints, and dies over files that begin with "K".
+# A libsndfile that prints, and crashes on files that begin with "K".
 DECODER = r"""
 #include <signal.h>
 #include <stdint.h>
@@ -194,7 +195,7 @@ def test_durations_of_other_recordings_come_from_ffprobe(launch):
     assert summary["files_done"] == 3 and summary["audio_seconds"] == 15.0
     probed = (launch.directory / "probed").read_text()
     assert f"file:{launch.input.resolve()}/a.m4a" in probed and "-protocol_whitelist file -format_whitelist aac," in probed
-    assert "c.txt" not in probed  # not a process for each file that is no recording
+    assert "c.txt" not in probed  # no process for files that are not recordings
 
 
 def test_output_that_cannot_be_written_fails_the_file(launch):

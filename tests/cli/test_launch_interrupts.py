@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""gpuq launch that is interrupted or killed: no process stays, and the next run goes on."""
+"""gpuq launch is interrupted or killed: no process is left, and the next run continues."""
 import json
 import signal
 
@@ -32,7 +32,7 @@ def test_sigterm_or_second_interrupt_leaves_no_process(launch, signals):
     process = launch.start(*PROGRAM)
     launch.wait_for_workers()
     process.send_signal(signals[0])
-    if len(signals) > 1:  # two at a time are one to the kernel
+    if len(signals) > 1:  # the kernel merges two pending signals
         assert "being finished" in process.stderr.readline()
         process.send_signal(signals[1])
     process.communicate(timeout=LIMIT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Workers of one's own: the program of docs/worker-protocol.md and the plug-in of examples/, as they stand there."""
+"""User-written workers: the program of docs/worker-protocol.md and the plug-in of examples/, unchanged."""
 import json
 import os
 import pathlib

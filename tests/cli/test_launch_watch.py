@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""gpuq launch --watch: files that come while it runs, with the real kernel's events."""
+"""gpuq launch --watch: files that are added while it runs, with real kernel events."""
 import json
 import os
 import shutil
@@ -16,7 +16,7 @@ def watch(launch, *words, **options):
 
 
 def wait_for(launch, *names, times=1):
-    """Until each of these files has been processed, so many times."""
+    """Waits until each of these files has been processed this many times."""
     launch.until(lambda: all(launch.notes("end").count(name) >= times for name in names), names)
 
 
@@ -33,7 +33,7 @@ def preloaded(name):
 
 
 def ready(launch, process):
-    """It has searched the folder once: a file that was there at the start is done, and a new one is, too."""
+    """Waits until the folder was searched once: an existing file and a new one are done."""
     launch.put("ready.wav")
     wait_for(launch, "ready.wav")
     assert process.poll() is None
@@ -97,14 +97,14 @@ def test_first_interrupt_finishes_what_runs(launch):
     (launch.directory / "go").touch()
     process.communicate(timeout=LIMIT)
     assert sorted(launch.notes("end")) == ["wait1.wav", "wait2.wav"]
-    assert process.returncode in (0, 130)  # whether it has seen the third one
+    assert process.returncode in (0, 130)  # depends on whether it has seen the third one
 
 
 def test_a_file_that_is_being_written_waits_until_it_is_closed(launch):
     with open(launch.input / "long.wav", "wb") as early:  # open before the launch begins
         early.write(b"x")
         early.flush()
-        os.utime(early.fileno(), (1, 1))  # it has been quiet for long
+        os.utime(early.fileno(), (1, 1))  # it has not changed for long
         process = watch(launch)
         ready(launch, process)
         with open(launch.input / "new.wav", "wb") as late:
@@ -151,7 +151,7 @@ def test_a_changed_file_is_new_and_an_unchanged_one_is_not(launch):
     with open(launch.input / "a.wav", "r+b"):
         pass  # closed after writing nothing
     launch.put("b.wav")
-    wait_for(launch, "b.wav")  # behind the other one in the queue, if that were new
+    wait_for(launch, "b.wav")  # would be queued after the other one, if that were new
     assert launch.notes("begin") == ["a.wav", "b.wav"]
     launch.put("a.wav", size=11)
     wait_for(launch, "a.wav", times=2)
@@ -178,7 +178,7 @@ def test_a_file_that_changes_while_a_worker_has_it_is_processed_again(launch):
 
 def test_a_file_that_vanishes_before_its_turn_has_not_failed(launch):
     launch.put("wait.wav", size=20)
-    process = watch(launch, "--gpus", "sim:1", "--max-failures", "9", *PROGRAM)  # with a limit, none is sent ahead
+    process = watch(launch, "--gpus", "sim:1", "--max-failures", "9", *PROGRAM)  # with a limit, no file is prefetched
     launch.wait_for_workers(1)
     launch.put("a.wav", "b.wav")
     os.remove(launch.input / "a.wav")
@@ -278,7 +278,7 @@ def test_a_full_limit_of_inotify_is_reported_and_searches_replace_it(launch, all
 
 
 def test_the_longest_of_those_that_wait_is_next(launch):
-    process = watch(launch, "--gpus", "sim:1", "--max-failures", "9", *PROGRAM)  # with a limit, none is sent ahead
+    process = watch(launch, "--gpus", "sim:1", "--max-failures", "9", *PROGRAM)  # with a limit, no file is prefetched
     launch.put("wait.wav")
     launch.wait_for_workers(1)
     for name, seconds in (("short.wav", 1), ("long.wav", 9), ("middle.wav", 4)):
@@ -322,7 +322,7 @@ def test_workers_get_files_while_a_large_folder_is_searched(launch):
     process = watch(launch, "--recursive", "--gpus", "sim:1", *PROGRAM, env={"LD_PRELOAD": preloaded("endless_folder"), "ENDLESS_FOLDER": str(gate)})
     launch.until(lambda: launch.notes("begin"), "the first file")
     gate.touch()
-    (launch.input / "new").mkdir()  # makes it search again
+    (launch.input / "new").mkdir()  # triggers another search
     launch.until((launch.directory / "gate.reached").exists, "the search")
     (launch.directory / "go").touch()
     wait_for(launch, "a-wait.wav", "b-wait.wav")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The speech workers: whisper against a stand-in of its library, and, heavy, PocketSphinx on real speech."""
+"""The speech workers: whisper with a fake library, and (heavy) PocketSphinx on real speech."""
 import json
 import math
 import os
@@ -16,11 +16,11 @@ GPUQ = os.environ["GPUQ"]
 TESTS = BUILD / "tests/workers"
 WHISPER = TESTS / "whisper/whisper.so"
 POCKETSPHINX = BUILD / "workers/pocketsphinx.so"
-LIMIT = 240  # seconds, for anything that takes much less
+LIMIT = 240  # seconds, timeout for much faster operations
 
 
 def write_tone(path, seconds=3.0, rate=16000, channels=1, bits=16, loud=0.5):
-    """440 Hz; in the second channel, if there is one, the same upside down and half as loud."""
+    """440 Hz; in the second channel, if there is one, the same inverted at half the volume."""
     size = bits // 8
     with wave.open(str(path), "wb") as out:
         out.setnchannels(channels)
@@ -99,7 +99,7 @@ def test_whisper_writes_text_and_json(whisper, tmp_path):
 def test_any_rate_and_number_of_channels_is_heard(whisper, tmp_path, rate, channels, bits, loud):
     code, lines = whisper.run([write_tone(tmp_path / "x.wav", 2.0, rate, channels, bits)])
     assert (code, lines[0].split(": ")[1]) == (0, "2.000")
-    # Three channels: one, and two of half of it upside down: nothing.
+    # Three channels, one plus two inverted at half the volume: silence.
     assert whisper.json("x")["text"].startswith(f"32000 samples, loud {loud}")
 
 
@@ -200,7 +200,7 @@ def test_files_that_are_no_recordings_fail_with_the_reason(whisper, tmp_path):
     assert whisper.written() == ["whole.json", "whole.txt"]
 
 
-# An ffmpeg that knows two files: one has three seconds of sound, in the other it fails in the middle.
+# An ffmpeg that knows two files: one has three seconds of sound, the other makes it fail midway.
 FFMPEG = """#!/usr/bin/env python3
 import struct, sys
 with open(sys.argv[0] + ".log", "a") as log: log.write(" ".join(sys.argv[1:]) + "\\n")
@@ -278,7 +278,7 @@ def words_of(text):
 
 
 def assert_understood(text, said, part):
-    """That part of the words that were said, in any place."""
+    """Checks that this fraction of the spoken words was recognized, in any order."""
     heard = words_of(text)
     known = [word for word in words_of(said) if word in heard]
     assert len(known) >= part * len(words_of(said)), f"said '{said}', heard '{text}'"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The recipes of examples/leases, with the tools themselves."""
+"""The recipes of examples/leases, with the real tools."""
 import json
 import os
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""gpuq map: items in, results out, and what becomes of those that fail."""
+"""gpuq map: items in, results out, and handling of failed items."""
 import json
 import os
 import pathlib
@@ -105,7 +105,7 @@ def test_failures_carry_their_reason_and_can_have_a_file_of_their_own(map):
     map.run("--batch", 4, "--errors", "errors.jsonl", code=1)
     assert map.results() == {1: 2, 3: 4}
     assert map.errors(map.directory / "errors.jsonl") == {2: "not this one", 4: "cannot do that"}
-    # The record is both files: only those that failed are left to be done.
+    # Both files are the record: only failed items remain to be done.
     out, _ = map.run("--batch", 4, "--errors", "errors.jsonl", code=1)
     assert "2 items that failed before are tried again" in out and "2 in the output before" in out
 
@@ -133,7 +133,7 @@ def test_program_gets_the_next_message_before_it_has_answered(map):
     (map.directory / "worker.py").write_text(READS_AHEAD)
     map.put(*range(100))
     process = map.start("--gpus", "sim:1", "--in-flight", 4)
-    assert "0 of 100 items" in process.stdout.readline()   # by now the others are with the worker
+    assert "0 of 100 items" in process.stdout.readline()   # by now the worker has the others
     map.go()
     assert process.wait(240) == 0
     assert len(map.results()) == 100
@@ -299,7 +299,7 @@ def test_panel_on_a_terminal_shows_items_and_failures(map):
 
 @pytest.mark.parametrize("no_color", ["", "1"], ids=["panel", "lines"])
 def test_errors_of_workers_reach_a_terminal_as_text(map, no_color):
-    """The terminal of the tests fails at every sequence that it does not know."""
+    """The test terminal fails on every unknown sequence."""
     (map.directory / "worker.py").write_text(r"""
 import sys
 sys.stderr.write("early \x1b]52;c;aGk=\x07\x1b[2Jword\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""gpuq map that is interrupted, killed, started twice, and given the wrong files: the output is the record."""
+"""gpuq map is interrupted, killed, started twice, and given wrong files: the output is the record."""
 import json
 import os
 import pathlib
@@ -105,7 +105,7 @@ def test_failed_items_are_tried_again_by_the_same_command(map, errors):
     assert map.results() == {1: 2, 2: "bad-once", 3: 6}
     failed = map.lines(map.directory / "errors.jsonl") if errors else [line for line in map.lines() if "error" in line]
     assert [(line["n"], line["error"]) for line in failed] == [(4, "not this one")]
-    assert sum(words.split().count("1") for words in map.notes("items")) == 1  # what was done is not done again
+    assert sum(words.split().count("1") for words in map.notes("items")) == 1  # finished items are not repeated
     assert map.output.stat().st_mode & 0o777 == 0o640
     assert not list(map.directory.glob(".*"))
 
@@ -121,7 +121,7 @@ def test_runs_with_and_without_a_file_of_errors_take_turns(map):
     assert "1 item that failed before is tried again" in out
     assert map.results() == {1: 2, 2: "bad-once", 3: 6} and map.errors() == {} and list(map.errors(errors)) == [4]
     before = map.output.read_text(), errors.read_text()
-    map.put(1, "bad-once", 3)  # the last item, which failed, is gone
+    map.put(1, "bad-once", 3)  # the last item, which failed, was removed
     map.run("--errors", "errors.jsonl", code=2)
     assert (map.output.read_text(), errors.read_text()) == before
 
@@ -166,7 +166,7 @@ def test_kill_while_the_copy_without_failures_is_written_leaves_the_old_file_or_
     draft = map.directory / ".out.jsonl.gpuq-draft"
 
     def killed_at(call):
-        """The state that a run leaves that is killed at its call-th system call: size of the draft or None, output."""
+        """The state after a run was killed at its call-th system call: size of the draft or None, output."""
         map.output.write_bytes(old)
         draft.unlink(missing_ok=True)
         process = subprocess.run([KILLER, "0", str(call), *map.words()], cwd=map.directory, env=map.environment, timeout=LIMIT,
@@ -353,7 +353,7 @@ def test_nonblocking_pipe_as_output_gets_everything(map):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_kills_at_random_points_lose_and_repeat_nothing(map, seed):
-    """Workers and whole runs are killed, by seed; the result is that of a run that nobody disturbed."""
+    """Workers and whole runs are killed, by seed; the result is that of an undisturbed run."""
     dice = random.Random(seed)
     ordered = ["--ordered"] if seed % 2 else []
     items = [dice.choice([dice.randrange(1000), "x" * dice.randrange(3000)]) for _ in range(1500)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""gpuq on kernels, or in sandboxes, that lack system calls which it would use."""
+"""gpuq on kernels, or in sandboxes, that lack system calls that it prefers."""
 import os
 import pathlib
 import subprocess

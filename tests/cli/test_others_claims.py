@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Claims on GPU memory on a machine with another user who means harm."""
+"""Claims on GPU memory on a machine with a malicious other user."""
 import os
 import shutil
 import socket
@@ -12,14 +12,14 @@ from users import LIMIT, get_other, get_owner, make_machine, needs_users  # noqa
 
 pytestmark = needs_users
 
-# Takes the name of a folder before its user does.
+# Creates a folder under the victim's name first.
 TAKE_NAME = """
 import os, sys
 os.mkdir(f"{sys.argv[1]}/gpuq-claims-{sys.argv[2]}")
 print("done", flush=True)
 """
 
-# Takes the name of a folder and fills the directory; argv: directory, uid, number of folders.
+# Creates a folder under the victim's name and fills the directory; argv: directory, uid, number of folders.
 FILL = """
 import os, sys
 for n in range(int(sys.argv[3])):
@@ -27,7 +27,7 @@ for n in range(int(sys.argv[3])):
 print("done", flush=True)
 """
 
-# Holds a claim that is complete and locked; argv: directory, text.
+# Holds a complete and locked claim; argv: directory, text.
 HOLD_CLAIM = """
 import fcntl, os, sys
 folder = f"{sys.argv[1]}/gpuq-claims-{os.getuid()}"
@@ -51,7 +51,7 @@ def claim_text(promised):
 
 
 class Desk:
-    """A user's own directory and queue, on a machine with one card of 80 GiB that nobody uses yet."""
+    """A user's own directory and queue, on a machine with one unused card of 80 GiB."""
 
     def __init__(self, machine, place, account):
         self.account = account
@@ -120,9 +120,9 @@ def test_fake_claim_is_limited_to_the_card_and_named(desks):
 
 
 def test_fake_claim_that_earlier_runners_saw_for_long_blocks_nothing(desks):
-    """The runners of a user share the time for which they believe a claim that nothing proves.
+    """The runners of a user share the time for which they accept an unproven claim.
 
-    The attacker cannot make a new runner begin anew, though he leaves no room for a folder of the victim's claims."""
+    The attacker cannot make a new runner restart it, even by leaving no space for the victim's folder of claims."""
     attacker, victim = desks
     assert attacker.account.attack(HOLD_CLAIM, attacker.shared, claim_text(80 * GIB)) == "done"
     assert attacker.account.attack(FILL, attacker.shared, victim.account.uid, 4200) == "done"
@@ -139,9 +139,9 @@ def test_fake_claim_that_earlier_runners_saw_for_long_blocks_nothing(desks):
     proofs.write_text(proofs.read_text().splitlines()[0] + f"\n{user} {gpu} {900 * 10**9} {seen} {proved} .\n")
     assert "promised to job 7 of" not in victim.gpuq("why", "1")
     assert victim.start("run").wait(LIMIT) == 0
-    # Nobody else reads or changes the record.
+    # No other user can read or change the record.
     assert proofs.stat().st_mode & 0o777 == 0o600 and proofs.stat().st_uid == victim.account.uid
     assert proofs.parent.stat().st_mode & 0o777 == 0o700
-    # Runner and keeper found the folder that the first of them made, though the directory is full.
+    # Runner and keeper found the folder that the first of them created, although the directory is full.
     with os.scandir(victim.shared) as entries:
         assert sum(entry.stat(follow_symlinks=False).st_uid == victim.account.uid for entry in entries) == 1

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Queues in directories that other users can change: read by everybody who may, neither executed nor changed without --trust."""
+"""Queues in directories that other users can change: they can be read, but are neither executed nor
+changed without --trust."""
 import os
 import shutil
 import stat
@@ -11,7 +12,7 @@ from users import GROUP, OPEN, STICKY, WAIT_FOR, copy_journal, plant, refused, u
 
 pytestmark = needs_users
 
-# Commands that execute or change a queue which has a job.
+# Commands that execute or change a queue with a job.
 CHANGES = [("add", "--no-start", "true"), ("add", "touch stolen"), ("run",), ("run", "--background"), ("cancel", "1"), ("retry", "1"), ("hold", "1"),
            ("release", "1"), ("urgent", "1"), ("prune",), ("verify", "--repair")]
 READS = [("status",), ("status", "--json"), ("why", "1"), ("verify",), ("report", "-o", "-")]
@@ -38,7 +39,7 @@ def of_another_user(machine, owner, other):
 
 
 def sticky_of_another_user(machine, owner, other):
-    """Who owns a sticky directory can rename everything in it."""
+    """The owner of a sticky directory can rename everything in it."""
     shared = machine.directory(STICKY)
     os.chown(shared, other.uid, other.gid)
     return shared, f"belongs to user '{other.name}'"
@@ -48,7 +49,7 @@ PLACES = [group_can_write, everybody_can_write, own_and_everybody_can_write, of_
 
 
 def make_queue(owner, place, below):
-    """A directory of the owner's in the place, or the place itself, with a queue that the owner has copied there."""
+    """A directory of the owner in the place, or the place itself, with a queue that the owner copied there."""
     directory = place / "mine" if below else place
     directory.mkdir(exist_ok=True)
     if below:
@@ -85,7 +86,7 @@ def test_no_queue_is_made_in_a_directory_that_others_can_change(machine, owner, 
 
 @pytest.mark.parametrize("named", [False, True])
 def test_queue_elsewhere_has_jobs_in_a_directory_that_others_can_change(machine, owner, named):
-    """The personal queue of the user, or one that is named."""
+    """The personal queue of the user, or a named queue."""
     shared = machine.directory(GROUP)
     words = ("--jobs-file", owner.home / f"{shared.name}.jsonl") if named else ()
     assert owner.gpuq("add", *words, "touch ran", cwd=shared, env={"GPUQ_JOBS_FILE": ""}).returncode == 0
@@ -94,7 +95,7 @@ def test_queue_elsewhere_has_jobs_in_a_directory_that_others_can_change(machine,
 
 
 def test_wait_needs_trust_unless_the_journal_is_named(machine, owner):
-    """Scripts act on its answer."""
+    """Scripts rely on its exit code."""
     shared = machine.directory(GROUP)
     assert owner.gpuq("add", "--trust", "--jobs-file", "jobs.jsonl", "exit 7", cwd=shared).returncode == 0
     result = owner.gpuq("wait", "1", cwd=shared)
@@ -123,7 +124,7 @@ def test_access_list_that_lets_another_user_write_is_seen(machine, owner, other)
 
 
 def test_runner_says_who_can_change_the_directory_now(machine, owner):
-    """New keepers open the journal: the second job waits until nobody else can write the directory."""
+    """New keepers open the journal: the second job waits until no other user can write the directory."""
     shared = machine.project(owner)
     runner = owner.start("gpuq", "run", "--keep", cwd=shared)
     first = f"touch began; {WAIT_FOR.format('go')}; {WAIT_FOR.format('second')}"
@@ -149,7 +150,7 @@ def works(owner, directory, *prefix):
 
 
 def test_directories_of_the_private_group_make_no_difference(machine, owner):
-    """The home too, as some systems make it."""
+    """The home directory too, as on some systems."""
     owner.home.chmod(0o2770)
     try:
         owner.sh("umask 002; rm -rf private; mkdir -p private/project", owner.home)
@@ -181,7 +182,7 @@ def test_private_group_with_another_member_is_not_private(machine, owner, other)
 
 @pytest.mark.parametrize("mapping", ["--map-root-user", "--map-user={0}"])
 def test_container_in_which_root_has_no_id(machine, owner, other, mapping):
-    """As those of Apptainer: what belongs to root seems to belong to nobody, and so does what belongs to other users."""
+    """Like Apptainer: files of root and of other users appear to belong to "nobody"."""
     prefix = ("unshare", "--user", mapping.format(owner.uid))
     if owner.run(*prefix, "true", cwd=owner.home).returncode:
         pytest.skip("needs user namespaces for all users")
@@ -198,7 +199,7 @@ def test_container_in_which_root_has_no_id(machine, owner, other, mapping):
 
 @pytest.mark.parametrize("name, text", [("commands.txt", "touch stolen"), ("gpuq.yaml", "on_finish: touch stolen")])
 def test_container_in_which_nobody_has_an_id(machine, owner, other, name, text):
-    """All files seem to belong to the user who looks at them, also those of others."""
+    """All files appear to belong to the current user, even those of other users."""
     prefix = ("unshare", "--user")
     if owner.run(*prefix, "true", cwd=owner.home).returncode:
         pytest.skip("needs user namespaces for all users")

@@ -18,7 +18,7 @@ def repository(owner, directory, *words):
 
 
 def queue(owner):
-    """A queue in the home of the owner, where nobody else can write."""
+    """A queue in the home of the owner, where no other user can write."""
     path = owner.home / "jobs.jsonl"
     for old in owner.home.glob("jobs.jsonl*"):
         shutil.rmtree(old) if old.is_dir() else old.unlink()
@@ -31,7 +31,7 @@ def freeze(owner, directory, *words):
 
 @pytest.fixture(name="stolen")
 def make_stolen(owner):
-    """What exists once another user's command has run as the owner, who alone can make it."""
+    """A file that only the owner can create; it exists if another user's command ran as the owner."""
     path = owner.home / "stolen"
     path.unlink(missing_ok=True)
     return path
@@ -51,7 +51,7 @@ def test_configuration_that_a_group_can_write_is_not_executed(machine, owner, ot
 
 @pytest.mark.parametrize("attack", [FILTER, MONITOR], ids=["filter", "monitor"])
 def test_files_that_make_a_directory_a_repository_are_not_executed(machine, owner, other, stolen, attack):
-    """Git asks who owns the directory, and not who owns the files in it."""
+    """Git checks the owner of the directory, but not of the files in it."""
     shared = machine.project(owner)
     owner.sh(OPEN, shared)
     owner.sh("echo '* filter=evil' > .gitattributes", shared)
@@ -74,7 +74,7 @@ COMMIT = "git -c user.name=x -c user.email=x@y commit -qm x --allow-empty"
 
 
 def make_folder_of_git(stolen):
-    """What another user does with 'lib', a directory of the owner that a group can write. Renamed to '.git', it makes a repository."""
+    """The attack on 'lib', a group-writable directory of the owner: renamed to '.git', it becomes a repository."""
     return ("git init -q --bare --shared=all bare; mv bare/* lib; rmdir bare; git config --file lib/config core.bare false; "
             "echo '* filter=evil' > .gitattributes; echo x > new; "
             "git --git-dir=lib -c safe.directory='*' update-index --add --cacheinfo 100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391,new; "
@@ -94,7 +94,7 @@ def test_submodule_that_a_group_can_write_is_not_executed(machine, owner, other,
 
 
 def test_directory_that_becomes_a_repository_after_the_check_is_not_executed(machine, owner, other, stolen):
-    """The owner works in a directory, which a group can write, of a tree that nobody else can write."""
+    """The owner works in a group-writable directory of a tree that is otherwise private."""
     project = machine.project(owner)
     owner.sh(f"git init -q .; mkdir -p sub/lib; echo x > sub/file; git add -A; {COMMIT}; chgrp -R {machine.group} sub; chmod {GROUP:o} sub sub/lib; "
              "rm -rf ~/bin; mkdir ~/bin", project)
@@ -116,7 +116,7 @@ def test_own_repository_in_a_sticky_directory_is_frozen(machine, owner):
 
 
 def test_prune_runs_nothing_of_a_repository_that_another_user_put_in_the_place(machine, owner, other, stolen):
-    """The owner's git trusts all repositories, as many are told to where directories are shared."""
+    """The owner's git trusts all repositories, as is often configured for shared directories."""
     shared = machine.directory(STICKY)
     plant(owner, owner.home / ".gitconfig", "[safe]\n\tdirectory = *\n")
     owner.sh("mkdir mine", shared)
@@ -134,7 +134,7 @@ def test_prune_runs_nothing_of_a_repository_that_another_user_put_in_the_place(m
 
 
 def test_huge_file_in_the_place_of_a_tracked_one_is_not_copied(machine, owner, other):
-    """The repository is the owner's alone; one folder in it is the group's."""
+    """The repository is private to the owner, except for one folder of the group."""
     shared = machine.project(owner)
     owner.sh(f"git init -q .; mkdir data; echo x > data/file; git add .; git -c user.name=x -c user.email=x commit -qm x; chgrp {machine.group} data; chmod {GROUP:o} data", shared)
     assert freeze(owner, shared).returncode == 0

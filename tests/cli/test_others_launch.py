@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Other users at the input and output folders of a launch."""
+"""Other users attack the input and output folders of a launch."""
 import json
 import os
 import shlex
@@ -126,7 +126,7 @@ def test_folder_of_a_result_that_another_user_made_is_not_used(machine, victim, 
 
 
 def test_links_of_another_user_to_own_files_are_no_input(machine, victim, other):
-    """The result of a private file would be where others can read it."""
+    """The result of a private file would be readable by others."""
     shared = machine.directory(GROUP)
     other.sh(f"echo x > theirs; ln -s theirs good; ln -s '{victim.home}/notes' key; ln -s '{victim.home}/in' folder; ln -s / homes", shared)
     victim.sh("rm -rf out", victim.home)
@@ -159,7 +159,8 @@ def test_new_links_of_another_user_to_own_files_are_no_input_of_a_watched_folder
 
 @pytest.mark.parametrize("swap", ["rm sub/d; ln -s '{home}/secret/d' sub/d", "mv sub old; ln -s '{home}/secret' sub"])
 def test_input_that_becomes_a_link_of_another_user_to_an_own_file_is_not_processed(machine, victim, other, swap):
-    """The file or its folder is replaced while the launch works on the first file, and the second one waits in the pool."""
+    """The file or its folder is replaced while the launch works on the first file, and the second
+    one waits in the pool."""
     shared = machine.directory(GROUP)
     other.sh("mkdir sub; echo the longest > a; echo longer > b; echo long > c; echo x > sub/d", shared)
     victim.sh("rm -rf out go began secret; mkdir secret; echo precious > secret/d; mkfifo go", victim.home)
@@ -174,7 +175,7 @@ def test_input_that_becomes_a_link_of_another_user_to_an_own_file_is_not_process
     assert not (victim.home / "out/sub/d/r").exists() and (victim.home / "out/a/r").exists()
 
 
-# What another user does to the input folder 'in', where 'mine' is a folder of the victim that nobody else can enter.
+# Attacks on the input folder 'in'; 'mine' is a private folder of the victim.
 REPLACED = {"link": "mv in old; ln -s '{home}/secret' in", "folder": "mv in old; mv mine in"}
 
 
@@ -255,7 +256,7 @@ EXECUTORS = [
 
 
 def test_names_that_another_user_chose_are_not_executed(machine, victim, other):
-    """Not as commands of a shell, also of one that another program starts, nor as code of another language."""
+    """Neither as shell commands, directly or through another program, nor as code of another language."""
     shared = machine.directory(GROUP)
     for name in HOSTILE:
         other.sh(f"echo 1 > {shlex.quote(name)}", shared)
@@ -287,7 +288,7 @@ def test_command_gets_any_name_as_an_argument_or_a_variable(machine, victim, oth
 
 
 def test_own_links_through_links_of_another_user_are_no_input(machine, victim, other):
-    """The other user chooses what the victim's links in the input folder are."""
+    """The other user controls where the victim's links in the input folder lead."""
     shared = machine.directory(STICKY)
     other.sh(f"ln -s '{victim.home}' way; echo x > theirs; ln -s theirs good; ln -s '{shared}/group' leak", shared)
     (shared / "group").write_text("for the group\n")
@@ -336,14 +337,14 @@ def test_input_named_like_the_lock_of_a_launch_has_its_own_folder(victim):
 
 
 def test_group_that_can_rename_the_output_folder_must_be_accepted(machine, victim, other):
-    """A member puts a link in its place while a worker is at work, and the results go where he likes."""
+    """A member replaces it by a link while a worker is busy, and so redirects the results."""
     shared = machine.directory(GROUP)
     victim.sh("mkdir -p project/out", shared)
     for output in ("project/out", "project/new", "project/../project/out"):
         is_refused(launch(victim, shared, output=("--output-dir", output)), f"'{shared}' can be written by its group")
     assert launch(victim, shared, "--trust", output=("--output-dir", "project/out")).returncode == 0
     assert (shared / "project/out/a/result").exists() and not (shared / "project/new").exists()
-    # Nobody renames entries of others in a sticky directory. Links of its owner are followed.
+    # In a sticky directory users cannot rename entries of others. Links of its owner are followed.
     sticky = machine.directory(STICKY)
     victim.sh(f"mkdir '{victim.home}/results'; ln -s '{victim.home}' mine", sticky)
     assert launch(victim, sticky, output=("--output-dir", "mine/results")).returncode == 0
@@ -386,7 +387,7 @@ def test_log_of_a_worker_is_a_file_of_its_user(victim, other, plan):
 
 
 def test_logs_of_a_launch_are_for_their_owner_alone(machine, victim):
-    """Also where the umask lets everybody in. The folder that was made can be used again."""
+    """Even if the umask allows everyone. The new folder can be reused."""
     shared = machine.directory(STICKY)
     words = ("gpuq", "launch", "--input-dir", victim.home / "in", "--pattern", "*", "--gpus", "sim:1", "--force", "--", "echo", "hi")
     for umask in (0, 0o002):
@@ -436,7 +437,7 @@ def run_map(user, output, *words):
                      f"python3 {user.home}/mapper.py", cwd=user.home)
 
 
-# A worker that fails all items, until its file `good` is there.
+# A worker that fails all items until the file `good` exists.
 FAILING = MAPPER.replace('"ok": True, "results": message["items"]',
                          '**({"ok": True, "results": message["items"]} if os.path.exists(sys.argv[1]) else {"ok": False, "error": "bad"})').replace(
                              "import json, sys", "import json, os, sys")
@@ -458,7 +459,7 @@ def test_draft_of_another_user_does_not_keep_failed_items_from_their_retry(machi
 
 
 def test_group_that_can_rename_a_directory_above_the_output_of_a_map_must_be_accepted(machine, victim):
-    """A member could put a link in its place, and the next worker would write its log where he likes."""
+    """A member could replace it by a link and so redirect the log of the next worker."""
     shared = machine.directory(GROUP)
     victim.sh(f"mkdir -m 700 project; ln -s '{shared}/project/out.jsonl' '{victim.home}/link.jsonl'", shared)
     for output in (shared / "project/out.jsonl", "link.jsonl"):
@@ -470,7 +471,7 @@ def test_group_that_can_rename_a_directory_above_the_output_of_a_map_must_be_acc
 
 
 def test_logs_of_a_map_are_next_to_the_file_that_a_link_leads_to(machine, victim, other):
-    """Where the link is, another user has made the folder of logs, or can."""
+    """Next to the link, another user has created the folder of logs, or could."""
     shared = machine.directory(STICKY)
     other.sh(f"mkdir -m 777 link.jsonl.logs; ln -s '{victim.home}/notes' link.jsonl.logs/worker-0.log", shared)
     victim.sh(f"ln -s '{victim.home}/real.jsonl' link.jsonl", shared)
@@ -505,7 +506,7 @@ def test_group_cannot_write_the_history_of_a_launch(machine, owner, other):
     history = shared / "out/launch.jsonl"
     assert history.stat().st_gid != owner.gid
     assert stat.S_IMODE(history.stat().st_mode) == 0o644
-    # As an older version made it.
+    # As created by an older version.
     history.chmod(0o664)
     before = history.read_text()
     result = launch_with_umask(owner, shared)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Other users at the logs and reports of a queue."""
+"""Other users attack the logs and reports of a queue."""
 import json
 import os
 import stat
@@ -15,7 +15,7 @@ pytestmark = needs_users
 
 
 def test_log_is_readable_by_its_owner_alone(machine, owner, other):
-    """Also where the umask and the directory let everybody in."""
+    """Even if the umask and the directory allow everyone."""
     shared = machine.directory(STICKY)
     result = owner.run("gpuq", "add", "echo secret", cwd=shared, umask=0)
     assert result.returncode == 0
@@ -39,7 +39,8 @@ def test_folder_for_logs_of_another_user_is_not_used(machine, owner, other):
 
 
 def test_link_in_the_place_of_the_folder_for_logs_is_not_followed(machine, owner, other):
-    """It is made while the runner waits, and leads to a folder of the victim: neither logs nor the link `latest` go there."""
+    """The link is created while the runner waits, and leads to a folder of the victim: neither logs
+    nor the link `latest` go there."""
     shared = machine.directory(STICKY)
     owner.sh("rm -rf ckpt; mkdir ckpt; echo precious > ckpt/latest", owner.home)
     runner = owner.start("gpuq", "run", "--keep", cwd=shared)
@@ -56,7 +57,7 @@ def test_link_in_the_place_of_the_folder_for_logs_is_not_followed(machine, owner
 
 
 def test_link_of_another_user_in_the_place_of_a_log_is_not_shown(machine, owner, other):
-    """The owner chose a folder that a group can write."""
+    """The owner chose a group-writable folder."""
     project, shared = machine.project(owner), machine.directory(GROUP)
     owner.sh("echo private > secret; chmod 600 secret", owner.home)
     assert owner.gpuq("add", "--no-start", "echo said", cwd=project).returncode == 0
@@ -67,7 +68,7 @@ def test_link_of_another_user_in_the_place_of_a_log_is_not_shown(machine, owner,
     result = owner.gpuq("logs", 1, cwd=project)
     assert result.returncode != 0 and result.stdout == "", result
     assert f"opening log '{log}': a symbolic link of another user leads to it" in result.stderr
-    # Somebody's link to a log of his own is how others keep logs elsewhere.
+    # A user's link to his own log is allowed: users keep logs elsewhere this way.
     other.sh(f"rm {log.name}; echo his > his; chmod 644 his; ln -s his {log.name}", shared)
     assert owner.gpuq("logs", 1, cwd=project).stdout == "his\n"
 
@@ -101,7 +102,7 @@ def test_jobs_wait_while_the_folder_for_logs_cannot_be_made(machine, owner, othe
 
 
 def test_log_that_is_one_hole_is_not_printed(machine, owner, other):
-    """It costs the other user nothing, whatever its size."""
+    """A sparse file of any size costs the other user nothing."""
     shared = machine.directory(STICKY)
     assert other.gpuq("add", "--no-start", "echo hello", cwd=shared).returncode == 0
     assert other.gpuq("run", "--log-access", "all", cwd=shared).returncode == 0
@@ -118,7 +119,7 @@ def test_log_that_is_one_hole_is_not_printed(machine, owner, other):
 
 @pytest.fixture(name="report")
 def make_report(owner):
-    """The words of the command, for a queue with one job."""
+    """The arguments of the command, for a queue with one job."""
     journal = owner.home / "reported.jsonl"
     assert owner.gpuq("add", "--no-start", "--jobs-file", journal, "true", cwd=owner.home).returncode == 0
     return ("report", "--jobs-file", journal)
@@ -156,7 +157,8 @@ def test_report_does_not_wait_for_a_pipe_of_another_user(machine, owner, other, 
 
 
 def test_report_replaces_what_the_user_chose(machine, owner, other, report):
-    """An own link stays one and the own file keeps its mode; a file of another user is replaced only if it is named."""
+    """The user's own link is kept, and his own file keeps its mode; a file of another user is
+    replaced only if it is named."""
     shared = machine.directory(GROUP)
     plant(owner, owner.home / "page", "old\n", 0o600)
     owner.sh(f"ln -s '{owner.home}/page' report.html", shared)

@@ -51,7 +51,7 @@ def test_huge_journal_of_another_user_costs_neither_time_nor_memory(machine, own
 @pytest.mark.parametrize("lines", [JOURNAL + job("true"), JOURNAL + job("true", 2) + job("true", 1)], ids=["ordered", "out of order"])
 @pytest.mark.parametrize("words", LOOKING)
 def test_journal_of_holes_costs_neither_time_nor_memory(machine, owner, other, words, lines):
-    """Lines are short enough, and so is the file; another user wrote them into a file of the victim."""
+    """Lines and file are within the limits; another user wrote them into a file of the victim."""
     shared = machine.directory(STICKY)
     plant(owner, shared / "jobs.jsonl", lines, 0o644)
     with open(shared / "jobs.jsonl", "r+b") as file:
@@ -63,7 +63,7 @@ def test_journal_of_holes_costs_neither_time_nor_memory(machine, owner, other, w
 
 
 def test_history_of_a_launch_of_another_user_costs_neither_time_nor_memory(machine, owner, other):
-    """Its lines are short enough."""
+    """Its lines are within the limit."""
     shared = machine.directory(STICKY)
     other.sh("mkdir out; chmod 755 out", shared)
     plant(other, shared / "out/launch.jsonl", "{}\n")
@@ -79,7 +79,7 @@ def test_history_of_a_launch_of_another_user_costs_neither_time_nor_memory(machi
 
 
 def test_huge_counts_of_another_user_cost_no_memory(machine, owner, other):
-    """Where records are missing, the number of records of each job is read."""
+    """If records are missing, the number of records of each job is read."""
     shared = machine.directory(STICKY)
     plant(other, shared / "jobs.jsonl", JOURNAL + job("true", 2))
     folder = shared / "jobs.jsonl.d"
@@ -103,7 +103,7 @@ sys.stdin.read()
 
 @pytest.mark.parametrize("words", [("status",), ("verify",), ("wait", "2")])
 def test_lock_of_another_user_hangs_nobody_who_looks(machine, owner, other, words):
-    """Where records are missing, readers take the append lock; not that of a planted folder."""
+    """If records are missing, readers take the append lock, but not in a planted folder."""
     shared = machine.directory(STICKY)
     plant(other, shared / "jobs.jsonl", JOURNAL + job("true", 2))
     folder = shared / "jobs.jsonl.d"
@@ -116,7 +116,7 @@ def test_lock_of_another_user_hangs_nobody_who_looks(machine, owner, other, word
 
 
 def test_own_sparse_files_are_named_and_stay(machine, owner):
-    """As a crash of the file system can leave them."""
+    """As left by a crash of the file system."""
     owner.sh("rm -rf huge; mkdir -p huge/in huge/out; echo 1 > huge/in/a", owner.home)
     place = owner.home / "huge"
     plant(owner, place / "jobs.jsonl", JOURNAL + job("true"), 0o600)
@@ -138,7 +138,7 @@ def test_own_sparse_files_are_named_and_stay(machine, owner):
 
 
 def copied(command):
-    """A journal that the owner has from somebody else, as a data set or with a clone."""
+    """A journal that the owner got from another user, as a data set or in a clone."""
     return JOURNAL + job(command)
 
 
@@ -153,7 +153,7 @@ def start_runner(machine, owner):
 
 
 def test_journal_that_another_user_puts_in_place_is_not_executed(machine, owner, other):
-    """The runner has checked the journal when it started; then a member of the group replaces it."""
+    """A member of the group replaces the journal after the runner has checked it."""
     shared, runner = start_runner(machine, owner)
     plant(other, shared / "jobs.jsonl", copied("touch stolen"), 0o666)
     until(lambda: runner.poll() is not None or (shared / "stolen").exists(), "the runner")
@@ -216,7 +216,7 @@ def test_variable_allows_what_the_option_allows(machine, owner, other):
 
 
 def test_journal_that_the_private_group_can_write_is_used(machine, owner):
-    """As a umask of 002 makes it."""
+    """As created with a umask of 002."""
     shared = machine.project(owner)
     assert owner.gpuq("add", "--no-start", "touch ran", cwd=shared).returncode == 0
     journal = shared / "jobs.jsonl"
@@ -281,7 +281,7 @@ def test_job_without_runner_is_cancelled_while_others_crowd_its_keeper(machine, 
 
 
 def test_runner_stays_in_its_directory(machine, owner):
-    """Its user puts a link to another queue in the place of the directory."""
+    """Its user replaces the directory by a link to another queue."""
     shared = machine.project(owner)
     owner.sh(f"mkdir proj; mkdir -p '{owner.home}/private'", shared)
     private = owner.home / "private/jobs.jsonl"
@@ -333,7 +333,7 @@ def test_link_of_another_user_to_a_directory_leads_to_no_report(machine, owner, 
 
 
 def test_wait_believes_no_journal_that_another_user_puts_in_place(machine, owner, other):
-    """For a moment, the job is completed in another journal."""
+    """For a moment, the job appears completed in another journal."""
     shared = machine.project(owner)
     owner.sh("mkfifo go", shared)
     owner.start("gpuq", "run", "--keep", cwd=shared)
@@ -360,7 +360,7 @@ def test_wait_believes_no_journal_that_another_user_puts_in_place(machine, owner
 
 @pytest.mark.parametrize("plan", ["mkdir proj", "ln -s /tmp proj", "mv open proj", "mkdir new; ln -s new proj"])
 def test_waiting_job_does_not_enter_a_directory_that_another_user_put_in_place(machine, owner, other, plan):
-    """The queue is private; the folder of the project lies in a directory of the group, next to one that the group can write."""
+    """The queue is private; the project folder is in a directory of the group, next to a group-writable one."""
     shared = machine.directory(GROUP)
     owner.sh(f"mkdir open; chgrp {machine.group} open; chmod 2775 open", shared)
     place = owner.home / f"queue-{shared.name}"  # keepers of an earlier queue may still be there
@@ -383,7 +383,7 @@ def test_waiting_job_does_not_enter_a_directory_that_another_user_put_in_place(m
 
 
 def add_in_project(owner, shared, place):
-    """A waiting job in shared/proj, and next to it a directory of the owner with files of somebody else."""
+    """A waiting job in shared/proj, and next to it a directory of the owner with another user's files."""
     owner.sh(f"mkdir -p '{place}'", owner.home)
     owner.sh("mkdir proj clone; echo 'echo mine' > proj/run.sh; echo 'echo EVIL' > clone/run.sh", shared)
     queue = ("--jobs-file", place / "jobs.jsonl")
@@ -404,7 +404,7 @@ def test_waiting_job_does_not_enter_another_directory_of_its_owner(machine, owne
     assert "EVIL" not in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
     assert (place / "where").read_text() == "/\n"
     other.sh("mv proj clone; mv proj.x proj", shared)
-    # The file system got another device number when it was mounted again.
+    # The file system got another device number when it was remounted.
     events = [json.loads(line) for line in (place / "jobs.jsonl").read_text().splitlines()]
     for event in events:
         if event["event"] == "add":
@@ -435,7 +435,7 @@ def test_job_runs_in_a_directory_that_always_was_another_users(machine, owner, o
 
 
 def test_hook_gets_nothing_of_a_journal_that_another_user_puts_in_place(machine, owner, other):
-    """It is there while the job ends, and gone afterwards."""
+    """The journal is there while the job ends, and removed afterwards."""
     shared = machine.project(owner)
     owner.sh("rm -f hook.json", owner.home)
     runner = owner.start("gpuq", "run", "--keep", "--on-finish", f"cat > '{owner.home}/draft'; mv '{owner.home}/draft' '{owner.home}/hook.json'",
@@ -476,7 +476,7 @@ def test_account_with_the_primary_group_of_the_victim_is_another_user(machine, o
 
 
 def test_list_of_queues_that_another_user_made_is_not_used(machine, owner, other):
-    """While the directory above it was open."""
+    """While the parent directory was writable for others."""
     state = machine.project(owner)
     environment = {"XDG_STATE_HOME": str(state)}
     place = machine.project(owner)

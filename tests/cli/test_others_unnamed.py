@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Files of other users that a command uses without being told their names."""
+"""Files of other users that a command finds without their names being given."""
 import stat
 
 import pytest
@@ -38,7 +38,7 @@ def test_configuration_that_is_named_is_the_users_choice(machine, owner, other):
 @pytest.mark.parametrize("name, words", [("commands.txt", ("run",)), ("gpuq.yaml", ("status",)),
                                          ("jobs.jsonl", ("run",)), ("jobs.jsonl", ("add", "--no-start", "true"))])
 def test_link_of_another_user_is_not_followed(machine, owner, other, name, words):
-    """It leads to a file of the victim's own, which is neither a list of commands nor a journal."""
+    """The link leads to a file of the victim that is neither a list of commands nor a journal."""
     shared = machine.directory(STICKY)
     plant(owner, owner.home / "history", "touch stolen\n" + "x" * 100000)
     before = (owner.home / "history").read_text()
@@ -51,7 +51,7 @@ def test_link_of_another_user_is_not_followed(machine, owner, other, name, words
 
 @pytest.mark.parametrize("name, words", [("commands.txt", ("run",)), ("gpuq.yaml", ("status",)), ("jobs.jsonl", ("add", "--no-start", "true"))])
 def test_own_link_through_a_link_of_another_user_is_not_followed(machine, owner, other, name, words):
-    """Its directory, which is a link of another user, leads to files of the victim that he did not mean."""
+    """Its directory, a link of another user, leads to unrelated files of the victim."""
     shared, here = machine.directory(STICKY), machine.project(owner)
     owner.sh(f"rm -rf private; mkdir private; echo 'on_finish: touch stolen' > private/{name}", owner.home)
     other.sh(f"ln -s '{owner.home}/private' folder", shared)
@@ -79,7 +79,7 @@ def test_own_link_is_followed(machine, owner):
 
 @pytest.mark.parametrize("name, text", [("commands.txt", "touch stolen\n"), ("gpuq.yaml", "on_finish: touch stolen\n")])
 def test_file_that_a_member_of_the_group_renames_is_not_used(machine, owner, other, name, text):
-    """It is the victim's own, under another name: notes, say."""
+    """A file of the victim under another name, for example notes."""
     shared = machine.directory(GROUP)
     plant(owner, shared / "notes.txt", text)
     other.sh(f"mv notes.txt {name}", shared)
@@ -94,7 +94,7 @@ def test_file_that_a_member_of_the_group_renames_is_not_used(machine, owner, oth
 
 
 def test_file_in_a_directory_of_the_private_group_is_used(machine, owner):
-    """As a umask of 002 makes them."""
+    """As created with a umask of 002."""
     owner.sh("umask 002; rm -rf work; mkdir work; echo touch ran > work/commands.txt; echo 'retries: 0' > work/gpuq.yaml", owner.home)
     assert stat.S_IMODE((owner.home / "work").stat().st_mode) == 0o775
     result = owner.gpuq("run", cwd=owner.home / "work")
@@ -105,7 +105,7 @@ def test_file_in_a_directory_of_the_private_group_is_used(machine, owner):
 @pytest.mark.parametrize("name, text", [("commands.txt", "touch stolen\n"), ("gpuq.yaml", "on_finish: touch stolen\n"),
                                         ("jobs.jsonl", '{"id": 1, "command": "touch stolen", "status": "pending"}\n')])
 def test_directory_that_a_member_of_the_group_exchanges_is_not_used(machine, owner, other, name, text):
-    """The owner's own directory; but its name belongs to those who can write the one above it."""
+    """The directory is the owner's, but users who can write its parent directory control its name."""
     shared = machine.directory(GROUP)
     owner.sh("mkdir proj clone", shared)
     plant(owner, shared / "clone" / name, text)

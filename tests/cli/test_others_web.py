@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""gpuq web on a machine with another user who means harm."""
+"""gpuq web on a machine with a malicious other user."""
 import http.client
 import os
 import pathlib
@@ -14,7 +14,7 @@ from web_lab import LIMIT, Page
 
 pytestmark = [needs_users, pytest.mark.skipif(not (pathlib.Path(GPUQ).parent / "gpuq-web").exists(), reason="built without libmicrohttpd")]
 
-# Connections that never come to the end of their request; as many as the server takes.
+# Connections that never complete their request, as many as the server accepts.
 SLOW = """
 import select, socket, sys
 held = []
@@ -62,7 +62,7 @@ def test_slow_connections_of_another_user_do_not_lock_the_owner_out(lab, other):
 def test_streams_of_another_user_do_not_lock_the_owner_out(lab, owner, other):
     page = Page(lab, "--open-read")
     assert other.attack(STREAMS, page.port) == "8"
-    # Nor a third user, who may look.
+    # Nor a third user, who may read.
     assert owner.attack(STREAMS, page.port) == "8"
     streams = [page.stream() for _ in range(20)]
     assert {stream.status for stream in streams} == {200}
@@ -78,7 +78,7 @@ def planted(log):
 
 @pytest.mark.parametrize("name", ["id_rsa", "job_20261115_214219_1.log"])
 def test_planted_journal_shows_no_file_of_the_owner(machine, owner, other, name):
-    """Another user puts a link in the place of the folder for logs, and a journal of his that names a file there."""
+    """Another user replaces the folder of logs by a link, and adds his own journal that names a file there."""
     shared = machine.directory(0o2775)
     owner.sh(f"rm -rf secrets; mkdir secrets; echo secret > secrets/{name}", owner.home)
     assert owner.gpuq("add", "--trust", "--no-start", "echo mine", cwd=shared).returncode == 0
@@ -126,7 +126,7 @@ def test_socket_file_is_for_its_owner_alone(lab, machine, other):
     process = lab.start("web", "--listen", f"unix:{path}", text=True)
     token = urllib.parse.urlsplit(process.stdout.readline().strip()).fragment.removeprefix("token=")
     assert other.attack(FETCH, path, token) == "PermissionError"
-    # Also where somebody has opened the file to others.
+    # Even if the file was made readable for others.
     path.chmod(0o666)
     assert other.attack(FETCH, path, token) in ("ConnectionResetError", "RemoteDisconnected", "BrokenPipeError")
     process.terminate()

@@ -28,13 +28,13 @@ def run(lab):
 
 
 def gate(lab, name):
-    """A command that waits until somebody opens the gate."""
+    """A command that waits until the gate is opened."""
     os.mkfifo(lab.directory / name)
     return f"cat {name}"
 
 
 def open_gate(lab, name):
-    """As soon as somebody stands there; nobody ever coming is a failure, not a test that hangs."""
+    """Opens the gate once a command waits there; fails instead of hanging if none ever does."""
     def opened():
         try:
             os.close(os.open(lab.directory / name, os.O_WRONLY | os.O_NONBLOCK))
@@ -47,7 +47,7 @@ def open_gate(lab, name):
 
 
 def panels(text):
-    """How many pictures there are."""
+    """The number of panels on the screen."""
     return text.count("gpuq run  ")
 
 
@@ -67,7 +67,7 @@ def test_the_panel_shows_what_runs_and_stays_at_the_end(lab, run):
     assert panels(text) == 1
     assert re.search(r"gpuq run  ━+  100%  3/3\n1 failed · .*took .*\n\nGPU  STATUS.*\n  0  finished .*\n  1  finished .*\n\n1 failed: 3 · to run again: gpuq retry 3\n$",
                      text), text
-    # Each end has its line above; what began is in the picture alone.
+    # Each end has a line above the panel; starts appear only in the panel.
     above = text[:text.index("gpuq run")]
     assert re.search(r"\[✓\] 1 cat one → GPU 0 → Completed", above)
     assert re.search(r"\[!\] 3 exit 3 → GPU \d → Failed \(exit 3\)", above)
@@ -75,7 +75,8 @@ def test_the_panel_shows_what_runs_and_stays_at_the_end(lab, run):
 
 
 def one_picture(screen, columns):
-    """Drawn anew, as wide as the terminal allows: head, facts, maybe air, titles, two GPUs; and nothing below."""
+    """The redrawn panel, as wide as the terminal: head, facts, perhaps an empty line, titles, two
+    GPUs; nothing below."""
     lines = "\n".join(screen.text()).strip().split("\n")
     heads = [number for number, line in enumerate(lines) if line.startswith("gpuq run")]
     return len(heads) == 1 and re.match(r"gpuq run .* \d/3$", lines[heads[0]]) \
@@ -173,7 +174,7 @@ def test_a_signal_that_ends_it_gives_the_terminal_back(lab, run, how):
 
 def test_stopped_by_ctrl_z_it_draws_below_when_it_goes_on(lab):
     lab.commands(gate(lab, "one"))
-    # Only a shell with job control can have it stopped.
+    # Only a shell with job control can stop it.
     terminal = Terminal(["dash", "-i"], cwd=lab.directory, env={**lab.environment, "PS1": "ready> "})
     try:
         terminal.shows("ready>")

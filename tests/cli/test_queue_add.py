@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""gpuq add, and what the job inherits from it."""
+"""gpuq add, and what a job inherits from it."""
 import os
 import pathlib
 import signal

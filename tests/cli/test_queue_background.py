@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runners in the background: what they are told, and what not."""
+"""Runners in the background: what they inherit, and what not."""
 import os
 import pathlib
 import signal
@@ -14,7 +14,7 @@ def words_of(pid):
 
 
 def runner_of(lab):
-    """The PID of the runner, as soon as there is one that lives."""
+    """The PID of the runner, as soon as one is alive."""
     path = lab.directory / "jobs.jsonl.d/runner.lock"
     return lab.until(lambda: path.exists() and lab.runner() and alive(lab.runner()) and lab.runner(), "a runner")
 
@@ -22,7 +22,7 @@ def runner_of(lab):
 def target_of(descriptor):
     try:
         return os.readlink(descriptor)
-    except FileNotFoundError:  # closed by now
+    except FileNotFoundError:  # closed in the meantime
         return ""
 
 
@@ -59,7 +59,7 @@ def test_runner_in_the_background_inherits_no_ignored_signals(lab):
     pid = runner_of(lab)
     status = pathlib.Path(f"/proc/{pid}/status").read_text().split("\n")
     ignored = [int(line.split()[1], 16) for line in status if line.startswith("SigIgn")][0]
-    # But for what it ignores itself.
+    # Except for signals that it ignores itself.
     assert ignored & ~(1 << (signal.SIGPIPE - 1)) == 0
     lab.gpuq("wait")
     os.kill(pid, signal.SIGTERM)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What queues tell each other of their promises: a claim for each job, for as long as it runs."""
+"""How queues share their memory promises: a claim for each job, while it runs."""
 import json
 import os
 import pathlib
@@ -11,7 +11,7 @@ from test_queue_memory import HANG_ABOUT, box, card, go  # noqa: F401
 
 
 def claims(lab):
-    """Of each file that claims a GPU: what it says."""
+    """The content of each file that claims a GPU."""
     found = []
     for path in (lab.directory / "claims").glob("gpuq-claims-*/[0-9a-f]*"):
         lines = [line.split(" ", 1) for line in path.read_text().split("\n") if " " in line]
@@ -36,7 +36,7 @@ def test_job_that_outlives_its_runner_stays_claimed(box):  # noqa: F811
     keeper = box.until(box.keepers)[0]
     runner.send_signal(signal.SIGKILL)
     runner.wait()
-    # Nothing is allocated yet: only the claim tells. That of the runner, if it was not taken back yet, is dead.
+    # Nothing is allocated yet: only the claim shows it. The runner's claim, if not yet withdrawn, is dead.
     held = [(claim["job"], claim["pid"], claim["promised"]) for claim in claims(box) if claim["pid"] != "0"]
     assert held == [("1", str(keeper), str(50 << 30))]
     other(box, "add", "--no-start", "--mem", "40G", "echo other >> ran")
@@ -58,7 +58,7 @@ def test_keeper_has_one_claim_file_for_all_its_jobs(box):  # noqa: F811
     names = set((box.directory / "files").read_text().split())
     # The keeper's, and the runner's for the next job.
     assert len(names) <= 3, names
-    # A keeper that leaves takes it away.
+    # A keeper that exits removes its claim.
     box.until(lambda: not list((box.directory / "claims").glob("gpuq-claims-*/[0-9a-f]*")), "the keepers to leave")
 
 

@@ -95,7 +95,7 @@ def test_wait_returns_when_the_job_is_over(lab):
 
 
 def test_lines_of_a_file_wait_for_names_of_lines_above(lab):
-    lab.add("--name", "prep", "exit 1")  # of another file: not meant
+    lab.add("--name", "prep", "exit 1")  # of another file: not affected
     lab.gpuq("run", "--commands-file", "/dev/null", code=1)
     lab.commands("# gpuq: name=prep", "sleep 0.1; echo prep >> ran", "# gpuq: name=prep", "echo more >> ran", "# gpuq: after=prep name=train",
                  "echo train >> ran", "# gpuq: after_any=train,prep", "echo report >> ran")
@@ -103,12 +103,12 @@ def test_lines_of_a_file_wait_for_names_of_lines_above(lab):
     assert [lab.job(number)["after"] for number in (2, 3, 4)] == [[], [], [2, 3]]
     assert (lab.job(5)["after"], lab.job(5)["after_any"]) == ([], [2, 3, 4])
     assert sorted(lab.ran()[:2]) == ["more", "prep"] and lab.ran()[2:] == ["train", "report"]
-    # Again, with a new line: the others were added before.
+    # Again, with a new line: the other lines were already added.
     with open(lab.directory / "commands.txt", "a") as file:
         file.write("# gpuq: after=train,prep\necho last >> ran\n")
     lab.gpuq("run")
     assert lab.job(6)["after"] == [2, 3, 4] and lab.ran()[-1] == "last"
-    # What is over and pruned is not waited for.
+    # Finished and pruned jobs are not waited for.
     lab.gpuq("prune", "--yes")
     with open(lab.directory / "commands.txt", "a") as file:
         file.write("# gpuq: after=train\necho pruned >> ran\n")

@@ -69,7 +69,7 @@ def test_command_on_several_ids_skips_unknown_ones_and_exits_1(lab, word, before
         lab.gpuq("run")
     else:
         lab.add("--mem", "1G", *(["--hold"] if before == "held" else []), "true")
-    # Of what was started here, nothing is to run: retry and release start a runner.
+    # Nothing must run here, because retry and release start a runner.
     result = lab.result(word, 9, 1, "8", env={"GPUQ_GPUS": "sim:1x1M"})
     assert result.returncode == 1
     assert [line.split(":")[1].split()[-1] for line in result.stderr.splitlines()] == ["9", "8"]

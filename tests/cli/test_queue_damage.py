@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Journals that lost records: what is reported, what is not started, and how they are repaired."""
+"""Journals that lost records: reports, jobs that are not started, and repair."""
 import fcntl
 import json
 import os
@@ -83,7 +83,7 @@ def test_job_that_ended_does_not_run_again_and_one_that_lost_a_record_is_unknown
     assert sorted(lab.ran()) == ["1", "2"]
     assert lab.result("wait", 3).returncode == 125
     assert "is damaged" in lab.result("status").stderr
-    # The hole stays, however often the journal is read and appended to.
+    # The gap remains, no matter how often the journal is read and appended to.
     assert lab.job(3)["status"] == "unknown" and lab.job(5)["status"] == "pending"
     lab.gpuq("retry", 3)
     assert lab.gpuq("wait", 3) == "" and lab.job(3)["status"] == "completed"
@@ -333,7 +333,7 @@ def test_last_bytes_that_the_counters_cover_are_not_truncated(lab):
 
 
 def restart(lab, synced):
-    """The counters as another boot left them; all lines up to number `synced` are said to be synced."""
+    """Sets the counters as left by another boot; all lines up to number `synced` count as synced."""
     fields = counters(lab)
     fields[2] = b"11111111-2222-3333-4444-555555555555"
     fields[12] = b"%d" % synced

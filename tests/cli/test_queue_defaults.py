@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Options of run that hold for jobs which say nothing themselves."""
+"""Options of run that are defaults for jobs."""
 from lab import LIMIT
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What stands in a journal, and what the disk does to it: nothing lost, nothing accepted that is not kept."""
+"""Journal contents and disk errors: nothing is lost, and nothing is accepted that is not stored."""
 import errno
 import json
 import os
@@ -35,7 +35,7 @@ def fault_happened(lab, failing):
 
 @pytest.mark.parametrize("short", [0, 20])
 def test_disk_full_at_any_write_loses_no_job(lab, short):
-    """One write fails, each in turn: whatever the command says, afterwards each job has run once."""
+    """Each write fails in turn: whatever the command reports, each job has run once afterwards."""
     passing = 0
     while True:
         directory = lab.directory / f"{passing}"
@@ -103,7 +103,7 @@ def test_add_on_a_full_disk_accepts_nothing(lab):
         result = lab.result("add", "--no-start", "echo x", env=faulty(lab, passing, 1000))
         if not fault_happened(lab, 1000):
             break
-        if result.returncode == 0:  # only the counters could not be written, and they are rebuilt
+        if result.returncode == 0:  # only the counters could not be written; they are rebuilt
             assert lab.job(int(result.stdout))["status"] == "pending"
             continue
         assert (result.returncode, result.stdout) == (1, ""), (passing, result)
@@ -154,7 +154,7 @@ def test_runner_without_inotify_sees_new_jobs(lab):
     runner.kill()
 
 
-# ---- What may stand in a journal ------------------------------------------------
+# ---- Contents of a journal ------------------------------------------------
 
 
 def test_journal_that_is_replaced_all_the_time_ends_the_runner_with_words(lab):
@@ -274,7 +274,8 @@ NOBODY = 65534
 
 
 def test_missing_permission_is_an_error_that_says_so(lab):
-    """For root, who may everything, as somebody else, in a place and with a program that he can get at."""
+    """As root, who has all permissions, runs as another user, with a directory and a program that
+    this user can access."""
     with tempfile.TemporaryDirectory(prefix="gpuq-test-") as directory:
         os.chmod(directory, 0o755)
         place = pathlib.Path(directory) / "place"
@@ -378,13 +379,13 @@ def test_ids_go_on_with_a_restored_journal(lab):
 
 @pytest.mark.parametrize("part", ["", "env", "keepers"])
 def test_folder_in_the_hands_of_others_is_not_used(lab, part):
-    """Where all can make files, somebody else may have made it first: then what is executed would be theirs."""
+    """In a world-writable directory another user may have created it first, and their commands would be executed."""
     lab.add("echo 1 >> ran")
     folder = lab.directory / "jobs.jsonl.d" / part
     for change in (lambda: folder.chmod(0o777), lambda: (folder.chmod(0o700), os.chown(folder, 12345, 12345))):
         try:
             change()
-        except PermissionError:  # only root can give it away
+        except PermissionError:  # only root can change the owner
             continue
         for words in (["add", "--no-start", "true"], ["run"]):
             result = lab.result(*words)
@@ -402,7 +403,7 @@ def test_folder_that_is_a_link_is_not_used(lab):
 
 
 def test_keeper_whose_name_leads_elsewhere_is_not_signalled(lab):
-    """The journal of somebody else names a file of ours that is locked; cancelling must signal nobody."""
+    """Another user's journal names a locked file of ours; cancelling must not signal any process."""
     marker = lab.directory / "marker"
     marker.touch()
     lab.add("true")
@@ -423,11 +424,11 @@ def test_keeper_whose_name_leads_elsewhere_is_not_signalled(lab):
 
 
 def test_log_of_five_gigabytes_is_read_with_little_memory(lab):
-    """With a hole in it, so that it takes no room: what reads logs reads what it needs of them, and needs little memory."""
+    """The log is sparse. Commands read only the part they need and use little memory."""
     lab.add("echo begin; truncate -s 5G /dev/stdout; echo 'RuntimeError: CUDA out of memory. Tried to allocate'; exit 1")
     little = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20))}
     if b"__asan_init" in pathlib.Path(GPUQ).read_bytes():
-        little = {}  # its shadow takes terabytes
+        little = {}  # its shadow memory takes terabytes
     runner = lab.start("run", **little)
     assert runner.wait(LIMIT) == 1
     job = lab.job(1)
@@ -441,7 +442,7 @@ def test_log_of_five_gigabytes_is_read_with_little_memory(lab):
 
 
 def test_no_process_for_a_keeper_is_said_and_tried_again(lab):
-    """The nursery cannot fork: nothing is lost, the hook of a job that ended without a keeper neither."""
+    """The nursery cannot fork: nothing is lost, not even the hook of a job that ended without a keeper."""
     lab.add("echo job >> ran")
     cancelled = lab.add("--on-finish", "echo hook >> ran", "true")
     lab.gpuq("cancel", cancelled)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The energy of jobs, by the counters of their cards: only of those that had their cards alone, and never a wrong one."""
+"""The energy of jobs, from the counters of their cards: only for jobs that used their cards alone,
+and never a wrong value."""
 import os
 import subprocess
 
@@ -12,7 +13,7 @@ FAST = ("--poll-interval", "0.05")
 
 
 def cards(box, shift=1_000_000_000):
-    """100 W; 50 W with somebody else on it; 200 W with a counter that begins at `shift`; 80 W; no counter."""
+    """100 W; 50 W with another user's process; 200 W with a counter that begins at `shift`; 80 W; no counter."""
     box.cards(card(0, energy="5000000 100000"),
               card(1, energy="5000000 50000", free=79, compute=f"{os.getpid()} {GIB}"),
               card(2, energy=f"{shift} 200000"),
@@ -26,7 +27,7 @@ def ends(box):
 
 def test_energy_is_told_of_jobs_that_had_their_cards_alone_and_of_no_others(box):  # noqa: F811
     known = None
-    # On a loaded machine too little of a short job is sampled: then a longer one.
+    # On a loaded machine a short job gets too few samples: retry with a longer one.
     for first, seconds in ((1, 2), (8, 4), (15, 8), (22, 16)):
         cards(box)
         work = f"echo $GPUQ_JOB_ID >> ran; sleep {seconds}"
@@ -59,7 +60,7 @@ def test_energy_is_told_of_jobs_that_had_their_cards_alone_and_of_no_others(box)
 
 
 def test_energy_is_not_told_if_the_runner_has_left_or_another_took_over(box):  # noqa: F811
-    """Nobody saw who else used the cards in between."""
+    """It is unknown which processes used the cards in between."""
     cards(box)
     box.add("--gpu", "0", "sleep 4; echo 1 >> ran; until [ -e go ]; do sleep 0.01; done")
     box.add("--gpu", "3", "sleep 4; echo 2 >> ran; until [ -e gone ]; do sleep 0.01; done")

@@ -21,7 +21,7 @@ def one_gpu(lab):
 
 
 def block(lab):
-    """The only GPU is busy until the file `go` is there."""
+    """Keeps the only GPU busy until the file `go` exists."""
     lab.gpuq("add", BLOCKER)
     lab.until(lab.ran, "the job that keeps the GPU busy")
 
@@ -90,7 +90,7 @@ def test_mistakes_end_with_125_and_queue_nothing(lab, words, message):
 
 
 def test_descriptors_are_inherited(lab):
-    """As make hands its jobserver on."""
+    """As make passes its jobserver."""
     read, write = os.pipe()
     process = lab.start("exec", "--", "bash", "-c", f"echo token >&{write}", pass_fds=[write])
     os.close(write)
@@ -116,7 +116,7 @@ def test_shell_is_that_of_the_user(lab):
     assert (result.stdout, result.returncode, result.stderr) == ("-i 1\n", 3, "")
 
 
-# ---- A job like any other ----------------------------------------------------------------------
+# ---- An ordinary job ----------------------------------------------------------------------
 
 
 def test_waits_for_its_turn_and_says_why(one):
@@ -261,7 +261,7 @@ def test_lease_is_never_tried_again(lab):
 
 
 def test_hook_runs_after_exec_has_returned(lab):
-    """Who waits for the exit code does not wait for the hook."""
+    """A caller that waits for the exit code does not wait for the hook."""
     (lab.directory / "gpuq.yaml").write_text("on_finish: 'while [ ! -e go ]; do sleep 0.01; done; cat > hook'\n")
     result = lab.result("exec", "--", "sh", "-c", "exit 5")
     assert result.returncode == 5
@@ -436,7 +436,7 @@ def test_simulated_gpus_can_be_named(lab, command):
     lab.environment["GPUQ_GPUS"] = ""
     result = lab.result(*command)
     assert (result.stdout, result.stderr.count("has no effect")) == ("0\nsim:3\n", 0)
-    # The runner that was started has them; it is not told again.
+    # The runner that was started has them; they are not passed again.
     result = lab.result("exec", "--gpus", "sim:1", "--gpu", "2", "sh", "-c", "echo $GPUQ_GPU")
     assert (result.returncode, result.stdout) == (0, "2\n")
     assert "a runner is active, and has its GPUs: --gpus sim:1 has no effect on it" in result.stderr

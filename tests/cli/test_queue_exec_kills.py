@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""gpuq exec and SIGKILL: no command starts twice, nothing is left running, the queue goes on."""
+"""gpuq exec and SIGKILL: no command starts twice, nothing is left running, the queue continues."""
 import itertools
 import os
 import signal
@@ -32,7 +32,7 @@ def len_of_gpus(lab):
 
 
 def check_lease(lab, number, word):
-    """Started at most once; over; and it ran if it says so."""
+    """Checks that the lease started at most once, has ended, and ran if it reports so."""
     events = [event for event in lab.events() if event.get("id") == number]
     starts = [event for event in events if event["event"] == "start"]
     assert len(starts) <= 1, events
@@ -53,7 +53,7 @@ EXEC = ("exec", "--quiet", "--", "sh", "-c", "echo leased >> ran; sleep 0.001 & 
 
 
 def made(lab, name, runner_before):
-    """A queue of its own."""
+    """A separate queue."""
     directory = lab.directory / name
     directory.mkdir()
     one = type(lab)(directory)
@@ -96,7 +96,7 @@ def every_call(lab, depth, calls, runner_before):
 
 
 def check_ends(ends, kinds):
-    """Where all calls were tried, every kind of end occurred."""
+    """If all calls were tried, every kind of end must have occurred."""
     assert ends and set(ends) <= set(FINAL)
     assert not kill_points.ALL or (kinds <= set(ends) and len(ends) > 10), ends
 
@@ -110,7 +110,7 @@ def test_keeper_of_exec_killed_at_any_system_call(lab):
 
 
 def test_runner_killed_at_any_system_call_while_exec_waits(lab):
-    """The runner that exec starts, and the process that becomes the command. The runner lingers when all is done."""
+    """The runner that exec starts, and the process that becomes the command. The runner lingers afterwards."""
     calls = range(5, 900, 40)
     if not kill_points.ALL:
         calls = sorted(kill_points.seeded("runner").sample(calls, 5))
@@ -120,7 +120,7 @@ def test_runner_killed_at_any_system_call_while_exec_waits(lab):
 
 
 def kill_somebody(lab, rng, fronts):
-    """One of the processes that may be killed at any moment."""
+    """Kills one of the processes that may be killed at any time."""
     victims = [lab.runner()] if rng.random() < 0.4 else rng.choice([[p.pid for p in fronts if p.poll() is None], lab.keepers()])
     for pid in rng.sample(victims, min(1, len(victims))):
         try:

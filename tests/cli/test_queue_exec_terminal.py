@@ -11,7 +11,7 @@ BLOCKER = "while [ ! -e go ]; do sleep 0.01; done"
 
 
 class Shell:
-    """bash in a terminal of its own; each prompt has a number."""
+    """bash in its own terminal; each prompt has a number."""
 
     def __init__(self, lab):
         self.lab = lab
@@ -32,7 +32,7 @@ class Shell:
         os.write(self.terminal.fd, text.encode())
 
     def types(self, line):
-        """A line, whose prompt is the next one."""
+        """Types a line and waits for the next prompt."""
         self.keys(line + "\n")
         self.number += 1
 

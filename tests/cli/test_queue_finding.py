@@ -13,7 +13,7 @@ HOST = socket.gethostname()
 
 
 class Home:
-    """A user's home, in whose directories gpuq is typed."""
+    """A user's home directory, in which gpuq is run."""
 
     def __init__(self, lab):
         self.path = lab.directory / "home"
@@ -38,14 +38,14 @@ class Home:
         return self.gpuq("add", "--no-start", *words, cwd=cwd, **env)
 
     def queue(self, path):
-        """An empty queue there."""
+        """Creates an empty queue there."""
         path = self.path / path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         return path
 
     def commands(self, path="."):
-        """Of the jobs that a command in that directory sees."""
+        """The commands of the jobs that a command in that directory sees."""
         return [job["command"] for job in json.loads(self.gpuq("status", "--json", cwd=path).stdout)]
 
 

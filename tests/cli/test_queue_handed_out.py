@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Commands on a job that a keeper has been given and has not started yet."""
+"""Commands on a job that was given to a keeper and has not started yet."""
 import os
 import signal
 
@@ -9,7 +9,7 @@ from processes import naps
 
 
 class Stopped:
-    """A runner all of whose keepers are idle and stopped."""
+    """A runner whose keepers are all idle and stopped."""
 
     def __init__(self, lab, count):
         self.lab = lab
@@ -19,7 +19,7 @@ class Stopped:
         self.failing = failing = lab.add("exit 1")
         self.runner = lab.start("run", "--keep", "--jobs-per-gpu", "1")
         lab.until(lambda: [job["status"] for job in lab.jobs().values()][:failing] == ["completed"] * count + ["failed"])
-        # In the order in which they get jobs. All have said that they are ready.
+        # In the order in which they get jobs. All have reported ready.
         self.keepers = sorted(lab.keepers(), reverse=True)
         self.let_runner_act()
         lab.until(lambda: self.are_idle(), "idle keepers")
@@ -32,7 +32,7 @@ class Stopped:
         return self.quiet > 5
 
     def let_runner_act(self):
-        """Until it has read what the journal says: the runner itself fails these jobs, and needs no keeper for it."""
+        """Waits until it has read the journal: the runner fails these jobs itself, without a keeper."""
         for _ in range(2):
             number = self.lab.add("--after", self.failing, "true")
             self.lab.until(lambda: self.lab.job(number)["status"] == "failed", "the runner")
@@ -49,7 +49,7 @@ def test_job_that_is_taken_and_given_back_while_its_keeper_has_it_runs_once(lab,
     lab.gpuq(take, job)
     lab.gpuq(give, job)
     stopped.let_runner_act()
-    # The first refuses what it was given, and is given it again; no other must have got it in between.
+    # The first keeper refuses the job and gets it again; no other keeper must get it in between.
     for pid in stopped.keepers:
         os.kill(pid, signal.SIGCONT)
         if pid == stopped.keepers[0]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A run beside another, and the exit code of each."""
+"""Two runs at the same time, and their exit codes."""
 import os
 import pathlib
 import re
@@ -12,7 +12,7 @@ from terminal import Terminal
 
 
 def holding(lab, *words):
-    """A runner with a job that runs until the file `go` is there."""
+    """A runner with a job that runs until the file `go` exists."""
     lab.commands("echo first >> ran; until [ -e go ]; do sleep 0.01; done")
     first = lab.start("run", "--jobs-per-gpu", "2", *words)
     lab.until(lab.ran)
@@ -73,9 +73,9 @@ def test_a_run_does_not_wait_for_jobs_that_are_held(lab):
 
 
 def end_between_two_prunes(lab, number, reader, go):
-    """The job ends in a journal that the reader never opens: it has the one before, and will open the one after.
+    """The job ends in a journal that the reader never opens: it has the previous one open, and will open the next.
 
-    None: the caller stops and continues it."""
+    None: the caller stops and continues the reader."""
     if reader:
         reader.send_signal(signal.SIGSTOP)
     lab.gpuq("prune")
@@ -127,9 +127,10 @@ def test_run_whose_pruned_job_is_not_in_the_archive_either_does_not_wait_for_eve
 
 
 def is_waiting(pid):
-    """Whether it is in poll(), or has been there for many seconds, where the kernel does not say so.
+    """Whether it is in poll(); if the kernel does not report that, whether it has slept for many seconds.
 
-    A few naps mean nothing: a program whose pages are not in memory sleeps several times before it reads the journal."""
+    A few naps mean nothing: a program whose pages are not in memory sleeps several times before it
+    reads the journal."""
     where = pathlib.Path(f"/proc/{pid}/wchan").read_text()
     return "poll" in where or (where == "0" and naps(pid) > 20)
 
@@ -156,7 +157,7 @@ def test_options_of_a_run_that_hands_over_hold_for_its_jobs(lab):
     assert "gpuq: --gpus, --max-failures: not used, for that runner has its own\n" in result.stderr
     assert lab.job(2)["reason"] == "timeout"
     adds = {event["id"]: event for event in lab.events() if event["event"] == "add"}
-    # Free memory that it wants before it starts is no promise of how much it takes.
+    # The free memory that a job requires to start is not a promise of how much it uses.
     assert (adds[2]["timeout"], adds[2]["min_free_mem_mb"], "mem_mb" in adds[2]) == (0.1, 17, False)
     assert (adds[3]["timeout"], adds[3]["mem_mb"], "min_free_mem_mb" in adds[3]) == (3600, 5, False)
     assert "timeout" not in adds[1]
@@ -176,7 +177,7 @@ def test_sigterm_with_jobs_left_exits_130(lab):
 
 
 def test_jobs_on_gpus_of_another_runner_take_no_processor(lab):
-    """As many as there are processors, on GPUs that the next runner does not have: a job without GPU starts all the same."""
+    """As many as there are processors, on GPUs that the next runner does not have: a job without GPU still starts."""
     count = os.cpu_count() + 1
     for _ in range(count):
         lab.add("echo x >> ran; until [ -e go ]; do sleep 0.02; done")
@@ -192,7 +193,7 @@ def test_jobs_on_gpus_of_another_runner_take_no_processor(lab):
 
 
 def lines_of(text):
-    """Without numbers of processes and durations."""
+    """Output lines without PIDs and durations."""
     return sorted(re.sub(r"\(PID \d+\)|  [0-9.]+m?s$", "", line).strip() for line in text.splitlines())
 
 
@@ -202,7 +203,7 @@ def test_a_run_prints_the_lines_of_its_jobs_that_another_runs(lab, words):
     lab.commands("true", "exit 5", "until [ -e go2 ]; do sleep 0.01; done", name="second.txt")
     second = lab.start("run", "--commands-file", "second.txt", *words)
     lab.until(lambda: (status_of(lab, 2), status_of(lab, 3), status_of(lab, 4)) == ("completed", "failed", "running"))
-    # The journal is read again from its beginning: no line comes twice.
+    # The journal is read again from its start: no line is printed twice.
     lab.gpuq("prune")
     (lab.directory / "go2").touch()
     out = second.communicate(timeout=LIMIT)[0].decode()

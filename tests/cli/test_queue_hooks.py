@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""--on-finish: at least once for each end, whoever has written it and whoever dies."""
+"""--on-finish: at least once for each end, whichever process has written it or dies."""
 import json
 import os
 import signal
@@ -11,7 +11,7 @@ HOOK = "cat >> hooks"
 
 
 def told(lab):
-    """What the hooks were told so far: id, attempts, status and reason of each."""
+    """The input of the hooks so far: id, attempts, status and reason of each."""
     path = lab.directory / "hooks"
     jobs = [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
     return [(job["id"], job["attempts"], job["status"], job["reason"]) for job in jobs]
@@ -36,7 +36,7 @@ def test_hook_that_fails_is_reported(lab):
     assert result.returncode == 0
     assert result.stdout.count("on-finish hook") == 1
     assert f"gpuq: the --on-finish hook of job 2 failed with exit code 7; its output is in '{lab.journal}.d/hooks.log'\n" in result.stdout
-    # What is in the journal from before is not said again.
+    # Earlier ends in the journal are not reported again.
     assert "hook" not in lab.result("run").stdout
 
 
@@ -47,7 +47,7 @@ def test_what_hooks_print_is_in_a_log(lab):
     first, *rest = log.read_text().splitlines()
     assert first.startswith("--- 20") and first.endswith("job 1, attempt 1: finish hook") and rest == ["out", "err"]
     assert log.stat().st_mode & 0o777 == 0o600
-    # By a keeper that the runner asks for it, also.
+    # Also by a keeper that the runner asks to do it.
     lab.add("--hold", "true")
     lab.gpuq("cancel", 2)
     lab.add("--on-finish", "echo second", "--hold", "true")
@@ -59,7 +59,7 @@ def test_what_hooks_print_is_in_a_log(lab):
     lab.gpuq("run")
     assert log.read_text().splitlines()[1:] == ["third"]
     assert log.with_name("hooks.log.1").stat().st_size == (1 << 20) + 1
-    # Neither a link nor a directory is in the way of the hook.
+    # Neither a link nor a directory prevents the hook.
     log.unlink()
     log.symlink_to(lab.directory / "elsewhere")
     lab.add("--on-finish", "touch hooked; echo fourth", "true")
@@ -83,7 +83,7 @@ def test_hook_runs_for_a_job_cancelled_while_it_waits(lab):
 
 
 def test_hook_of_a_job_cancelled_without_a_runner_is_run_by_the_next(lab):
-    """Its own hook is run by the next runner, and only once; that of a runner is for what ends under it."""
+    """Its own hook is run by the next runner, and only once; a runner's hook is only for jobs that end under it."""
     lab.add("--on-finish", HOOK, "true")
     lab.add("true")
     lab.gpuq("cancel", 1, 2)
@@ -128,7 +128,7 @@ def test_hook_runs_for_a_job_that_could_not_be_started(lab):
 
 
 def test_runner_that_is_killed_among_many_hooks_leaves_the_rest_to_the_next(lab):
-    """None is lost, and none runs twice: the keepers that had one went on."""
+    """None is lost, and none runs twice: the keepers that had one continued."""
     count = 40
     lab.add("--hold", "true")
     for _ in range(count):
@@ -152,7 +152,7 @@ def test_third_interrupt_waits_for_no_hook(lab):
     lab.until(lambda: lab.ran() == ["hook"])
 
     def interrupt():
-        # Two at a time may be one to the kernel: until it is gone.
+        # The kernel may merge two pending signals: repeat until it is gone.
         if runner.poll() is None:
             runner.send_signal(signal.SIGINT)
         return runner.poll() is not None
@@ -197,7 +197,7 @@ def test_hook_need_not_read_all_of_a_long_job(lab):
 
 
 def test_runner_that_dies_during_a_hook_takes_no_keeper_with_it(lab):
-    """The note that the hook is over has nobody to read it; the keeper still leaves in order."""
+    """No process reads the note that the hook has ended; the keeper still exits cleanly."""
     lab.commands("true")
     runner = lab.start("run", "--on-finish", "touch begun; until [ -e go ]; do sleep 0.01; done; touch over")
     lab.until(lambda: (lab.directory / "begun").exists())
@@ -248,7 +248,7 @@ def test_hook_of_the_runner_is_known_to_the_next_runner(lab):
 
 
 def test_keeper_does_not_read_the_journal_for_a_hook(lab):
-    """What it has read by then is far less than the journal of many earlier jobs."""
+    """It has read far less than the journal of many earlier jobs."""
     lab.gpuq("add", "--no-start", "-", input="".join(f"true {number:0>1000}\n" for number in range(2000)))
     lab.gpuq("hold", "1-2000")
     lab.add("--on-finish", "cat /proc/$PPID/io > io", "true")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""--idle-warn: jobs whose GPUs do nothing are marked, their hook runs, and the report counts the waste."""
+"""--idle-warn: jobs with idle GPUs are marked, their hook runs, and the report counts the waste."""
 import json
 import os
 import signal
@@ -48,7 +48,7 @@ def test_job_whose_gpu_is_idle_is_marked_until_it_is_busy(box):  # noqa: F811
     assert waste >= 0.3
     (box.directory / "go").touch()
     assert runner.wait(LIMIT) == 0
-    # It was told once, and the end has its own hook.
+    # It was reported once, and the end has its own hook.
     assert [hook[:4] for hook in hooks(box)] == [("idle", 1, 1, "running"), ("finish", 1, 1, "completed")]
     assert [line["gpus"] for line in idle_lines(box)] == [[0], []]
     told = [json.loads(line.split(" ", 2)[2])["idle_gpu_seconds"] for line in (box.directory / "hooks").read_text().splitlines()]
@@ -67,7 +67,7 @@ def test_unknown_utilization_work_and_jobs_that_do_not_ask_are_not_idle(box):  #
     box.add("--gpu", "2", "--idle-warn", "0", WAIT)
     box.add("--gpu", "3", WAIT)
     runner = box.start("run", *FAST, "--idle-warn", "0.3", "--on-finish", HOOK)  # and no --on-idle
-    # The last one shows that the time is over.
+    # The last one shows that the time has passed.
     box.until(lambda: box.job(4)["idle_gpus"] == [3], "the mark")
     assert [box.job(number)["idle_gpu_seconds"] for number in (1, 2, 3)] == [None] * 3
     assert [box.job(number)["idle_warn"] for number in (1, 3)] == [None, 0]

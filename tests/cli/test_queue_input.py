@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Commands that come through pipes, and who waits for them."""
+"""Commands that are read from pipes."""
 import fcntl
 import os
 import signal
@@ -44,7 +44,7 @@ def test_job_that_is_not_there_to_wait_for_adds_nothing(lab):
 
 @pytest.mark.parametrize("words", [[], ["--background"]])
 def test_commands_file_may_be_a_pipe_and_each_is_new(lab, words):
-    """As <(…) of a shell is one: it can be read but once, and each time is another."""
+    """Like <(…) of a shell: it can be read only once, and is a new one each time."""
     for _ in range(2):
         reading, writing = os.pipe()
         os.write(writing, b"echo x >> ran\n")

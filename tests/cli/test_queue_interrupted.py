@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Jobs that end because their allocation or container does: interrupted, and pending for the next run."""
+"""Jobs that end because their allocation or container ends: interrupted, and pending for the next run."""
 import os
 import signal
 import socket
@@ -15,7 +15,7 @@ from processes import name_of
 
 ALLOCATION = {"SLURM_JOB_ID": "5"}
 NEXT = {"SLURM_JOB_ID": "6"}
-# Takes its time in the first attempt only.
+# Runs long only in the first attempt.
 COMMAND = "echo $GPUQ_JOB_ID:$GPUQ_ATTEMPT >> ran; [ $GPUQ_ATTEMPT != 1 ] || sleep 1000; true"
 
 
@@ -40,7 +40,7 @@ def check_interrupted(lab, count=2):
 
 
 def check_completed_by_the_next(lab, count=2):
-    """No retry was needed: there are none."""
+    """Completed without a retry: none is allowed."""
     lab.gpuq("run", env=NEXT)
     assert {job["status"] for job in lab.jobs().values()} == {"completed"}
     assert sorted(lab.ran()) == sorted(f"{number}:{attempt}" for number in range(1, count + 1) for attempt in (1, 2))
@@ -55,7 +55,7 @@ def test_end_of_the_allocation_leaves_its_jobs_pending(lab):
 
 
 def test_job_signalled_just_before_the_runner_has_not_completed(lab):
-    """The batch system signals all processes, one after the other. The shell goes on and exits 0."""
+    """The batch system signals all processes, one after the other. The shell continues and exits 0."""
     runner = begin(lab)
     for pid in sleepers(lab):
         os.kill(pid, signal.SIGTERM)
@@ -101,7 +101,7 @@ def test_job_that_fails_by_itself_in_an_allocation_has_failed(lab):
 
 
 def test_container_that_is_stopped_leaves_its_jobs_pending(lab):
-    """gpuq is PID 1 there, and the only process that is signalled."""
+    """gpuq is PID 1 there, and the only process that gets a signal."""
     space = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*space, "true"], check=False, capture_output=True).returncode:
         pytest.skip("PID namespaces are not permitted here")
@@ -160,7 +160,8 @@ def test_keeper_that_was_told_of_the_end_without_a_job_starts_no_other(lab, busy
 
 
 def test_first_process_signalled_before_the_runner_while_another_of_its_job_lives_is_interrupted(lab):
-    """The shell dies by the signal of the batch system, a process that ignores the signal stays for the grace period."""
+    """The shell dies by the signal of the batch system, a process that ignores the signal stays for
+    the grace period."""
     lab.add("[ $GPUQ_ATTEMPT != 1 ] || { (trap '' TERM; exec sleep 1000) & wait; }; echo $GPUQ_ATTEMPT >> ran")
     runner = lab.start("run", "--grace", "1s", env=ALLOCATION)
     lab.until(lambda: sleepers(lab), "the job")
@@ -189,7 +190,7 @@ def test_job_whose_like_took_longer_than_the_allocation_lasts_is_left_pending(la
 
 @pytest.mark.parametrize("node", [socket.gethostname(), "node7"])
 def test_runner_does_not_judge_what_runs_on_pilots(lab, node):
-    """Only a coordinator knows whether a pilot lives: also on the node that is this machine."""
+    """Only a coordinator knows whether a pilot is alive, even on this machine."""
     lab.add("--on-finish", "cat >> hooks", "echo 1 >> ran")
     lab.add("echo 2 >> ran")
     sealing.append(lab.journal, {"event": "coordinator", "time": "2026-11-17T10:00:00.000Z", "epoch": 1, "host": "login", "pid": 5, "must": True},
@@ -199,12 +200,12 @@ def test_runner_does_not_judge_what_runs_on_pilots(lab, node):
     assert result.returncode == 1 and "1 running on another machine" in result.stdout, result
     assert [lab.job(number)["status"] for number in (1, 2)] == ["running", "completed"]
     assert node in lab.gpuq("info", "1")
-    # Neither is a keeper asked that is not there; the coordinator reads the line.
+    # Nor is a missing keeper asked; the coordinator reads the line.
     lab.gpuq("cancel", "1")
     assert lab.job(1)["status"] == "running"
     assert "runs on node " + node in lab.result("pause", "1").stderr
     sealing.append(lab.journal, {"event": "end", "id": 1, "attempt": 1, "time": "2026-11-17T10:00:02.000Z", "status": "completed", "exit_code": 0,
                  "duration": 1.0, "hook": True})
     lab.gpuq("run")
-    # The hook of the end is run where there is a runner.
+    # A runner runs the hook of the end.
     assert "completed" in (lab.directory / "hooks").read_text() and lab.ran() == ["2"]

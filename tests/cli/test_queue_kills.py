@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Never wrong about a job, whoever is killed: real runners, keepers and jobs, and SIGKILL."""
+"""The state of a job is correct whichever process is killed: real runners, keepers and jobs, and SIGKILL."""
 import itertools
 import os
 import pathlib
@@ -32,7 +32,7 @@ def queue_of(lab, count):
 
 
 def drain(lab, *words):
-    """Runs until all is over, whatever is left from before."""
+    """Runs until all jobs have ended, whatever is left from before."""
     result = lab.result("run", "--quiet", "--jobs-per-gpu", "1", *words)
     assert result.returncode in (0, 1), (result.returncode, result.stderr)
 
@@ -76,8 +76,9 @@ RUN = ("run", "--quiet", "--jobs-per-gpu", "1")
 
 def every_call(lab, depth, check, count=3, step=1, first=None, prepare=queue_of, options=()):
     """
-    Kills at some system calls of a process, or at each step-th (kill_points.py), each time in a queue of its own; with
-    `first`, instead of some, at each of the first. Returns how many were killed, and how many were to be: a process does
+    Kills at some system calls of a process, or at each step-th (kill_points.py), each time in a new
+    queue; with `first`, at each of the first calls instead. Returns how many were killed, and how
+    many were planned: a process does
     not make the same number of calls in every run.
     """
     def prepared(name):
@@ -119,7 +120,7 @@ def every_call(lab, depth, check, count=3, step=1, first=None, prepare=queue_of,
 
 
 def check_kills(kills, least):
-    """Of those that were to be, most; of "all", at least so many."""
+    """Most of the planned kills happened; with "all", at least this many."""
     killed, tries = kills
     assert killed >= (least if kill_points.ALL else max(1, tries // 2)), kills
 
@@ -129,7 +130,7 @@ def test_runner_killed_at_any_system_call_runs_each_job_once(lab):
 
 
 def check_keeper_killed(lab, count):
-    """Finished or failed as lost, never run twice, nothing of it left."""
+    """The job finished or failed as lost, never ran twice, and left no process."""
     ran = sorted(map(int, lab.ran()))
     assert len(ran) == len(set(ran)), ran
     jobs = lab.jobs()
@@ -160,7 +161,7 @@ def add_each(lab, count):
 
 
 def check_each_has_its_hook(lab, count):
-    """At least one whole run of the hook for each end, and each but the first knows that it may be a repetition."""
+    """At least one complete run of the hook for each end; all but the first are told that they may be a repetition."""
     lines = (lab.directory / "hooks").read_text().split() if (lab.directory / "hooks").exists() else []
     for number in range(1, count + 1):
         tries = [int(line.split(":")[1]) for line in lines if line.startswith(f"{number}:")]
@@ -171,7 +172,7 @@ def check_each_has_its_hook(lab, count):
 
 
 def test_no_hook_is_lost_at_whatever_system_call_its_keeper_is_killed(lab):
-    """The hook is the runner's, and the next runner has none: it knows the command from the journal."""
+    """The hook is the runner's; the next runner has none and takes the command from the journal."""
     kills = every_call(lab, 2, check_each_has_its_hook, count=1, step=3, prepare=add_each,
                        options=("--on-finish", "echo $GPUQ_JOB_ID:$GPUQ_HOOK_TRY >> hooks"))
     check_kills(kills, 31)
@@ -187,7 +188,7 @@ def test_job_killed_at_any_call_before_its_command_runs_at_most_once(lab):
             assert job["status"] in ("completed", "failed")
             assert job["signal"] == 9 or (job["exit_code"] == number % 3 and number in ran), job
 
-    # sh makes more calls than these; what matters is what comes before it.
+    # sh makes more calls; only the calls before it matter.
     check_kills(every_call(lab, 3, check, count=1, first=24), 11)
 
 
@@ -241,7 +242,7 @@ def is_sleep(pid):
 
 
 def all_sleepers(lab):
-    """All processes called sleep below our keepers, also those with an empty environment."""
+    """All descendants of our keepers called sleep, even those with an empty environment."""
     children = {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -268,7 +269,7 @@ def test_jobs_survive_the_runner_and_are_found_again(lab):
     counters = lab.directory / "jobs.jsonl.d/append.lock"
     before = counters.read_bytes()
     second = lab.start("run")
-    # The fence: it has read the journal, and knows the job.
+    # The fence shows that it has read the journal and knows the job.
     lab.until(lambda: counters.read_bytes() != before, "the second runner")
     (lab.directory / "go").touch()
     assert second.wait(timeout=LIMIT) == 1
@@ -329,7 +330,7 @@ def test_ten_runs_and_fifty_adds_run_each_job_once(lab):
 
 
 def running_elsewhere(lab, pid, **keeper):
-    """A journal with a running job, and the file of its keeper, which nobody locks."""
+    """A journal with a running job, and the unlocked file of its keeper."""
     lab.add("echo again >> ran; exit 4")
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     here = {"event": "keeper", "time": "2026-11-15T21:42:19.600Z", "keeper": "k1", "pid": pid, "host": os.uname().nodename,
@@ -368,7 +369,7 @@ def test_job_of_another_host_is_left_alone(lab):
 
 
 def test_cancel_that_nobody_passed_on_is_obeyed_by_the_next_runner(lab):
-    """Who cancelled was killed between the line and the signal."""
+    """The cancelling process was killed between the line and the signal."""
     lab.add("echo a >> ran; sleep 60")
     runner = lab.start("run")
     lab.until(lab.ran)

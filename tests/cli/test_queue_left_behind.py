@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is left when those above a job are killed, and what cannot be killed."""
+"""Processes left behind when the processes above a job are killed, and unkillable processes."""
 import os
 import pathlib
 import signal
@@ -22,7 +22,7 @@ def number_in(path):
     return path.exists() and path.read_text().strip() and int(path.read_text())
 
 
-# ---- Nobody left above it --------------------------------------------------------------
+# ---- Nothing left above it --------------------------------------------------------------
 
 DAEMON = "setsid env -i sh -c 'echo $$ > daemon; exec sleep 1000' & until [ -s daemon ]; do sleep 0.01; done; " \
          "echo $$ > first; exec sleep 1000"
@@ -44,7 +44,7 @@ def test_nothing_of_a_job_runs_on_when_keeper_and_nursery_are_killed_together(la
         os.kill(pid, signal.SIGKILL)
     lab.until(lambda: not alive(daemon), "the end of the daemon")
     lab.until(lambda: lab.job(1)["reason"] == "keeper lost", "the end of the job")
-    # The other keeper has become the runner's child, and its job goes on.
+    # The other keeper has become the runner's child, and its job continues.
     assert lab.job(2)["status"] == "running"
     lab.add("echo third >> ran")
     (lab.directory / "go").touch()
@@ -53,7 +53,7 @@ def test_nothing_of_a_job_runs_on_when_keeper_and_nursery_are_killed_together(la
 
 
 def test_children_that_a_runner_had_before_are_left_alone(lab):
-    """`server & exec gpuq run`: what is not of a job is not ended."""
+    """`server & exec gpuq run`: processes that do not belong to a job are not ended."""
     lab.commands("echo $$ > first; until [ -e go ]; do sleep 0.01; done")
     script = "(sleep 1000 & echo $! > server.draft; mv server.draft server; wait) & exec \"$0\" run"
     runner = subprocess.Popen(["sh", "-c", script, os.environ["GPUQ"]], cwd=lab.directory, env=lab.environment,
@@ -70,7 +70,7 @@ def test_children_that_a_runner_had_before_are_left_alone(lab):
 
 
 def test_jobs_of_many_lost_keepers_are_ended_at_once(lab):
-    """And what they left is gone when their ends are written."""
+    """Their processes are gone when their ends are written."""
     count = 30
     lab.environment["GPUQ_GPUS"] = f"sim:{count}"
     for number in range(count):
@@ -91,7 +91,7 @@ def test_jobs_of_many_lost_keepers_are_ended_at_once(lab):
 
 @pytest.fixture
 def ice():
-    """Freezes processes: not even SIGKILL ends them until they thaw."""
+    """Freezes processes: even SIGKILL does not end them until they are thawed."""
     group = FREEZER / f"gpuq-test-{os.getpid()}"
     try:
         group.mkdir()
@@ -132,13 +132,13 @@ def test_a_job_that_cannot_be_killed_takes_its_gpu_out_of_use(lab, ice):
     first = lab.until(lambda: number_in(lab.directory / "first"), "the job")
     ice.freeze(first)
     lab.gpuq("cancel", 1)
-    # Nor what a hook leaves behind.
+    # Nor processes that a hook leaves behind.
     lab.add("--on-finish", "sleep 1000 & echo $! > child; until [ -e frozen ]; do sleep 0.01; done", "echo 2 >> ran")
     ice.freeze(lab.until(lambda: number_in(lab.directory / "child"), "the hook"))
     (lab.directory / "frozen").touch()
     lab.add("echo 3 >> ran")
     wide = lab.add("--num-gpus", "2", "echo never >> ran")
-    # It waits for no more than ten seconds, and the rest goes on meanwhile.
+    # It waits at most ten seconds, and the rest continues meanwhile.
     out, err = runner.communicate(timeout=60)
     assert runner.returncode == 1, (out, err)
     assert lab.ran() == ["2", "3"]
@@ -151,11 +151,11 @@ def test_a_job_that_cannot_be_killed_takes_its_gpu_out_of_use(lab, ice):
     assert "Running (PID %d), cannot be killed" % first in lab.gpuq("status")
     assert lab.job(wide)["status"] == "pending"
     assert f"GPU {job['gpu_id']}: out of use: job 1 there cannot be killed" in lab.gpuq("why", wide)
-    # The next runner knows as well, and leaves the GPU alone; it can end, too.
+    # The next runner also knows, and does not use the GPU; it can exit, too.
     lab.add("echo 5 >> ran")
     lab.gpuq("run", "--jobs-per-gpu", "1", code=1)
     assert lab.job(5)["gpu_id"] == 1 - job["gpu_id"]
-    # When it dies after all, its keeper says so, and the GPU is in use again.
+    # When the job finally dies, its keeper reports it, and the GPU is used again.
     ice.thaw()
     lab.until(lambda: lab.job(1)["status"] == "cancelled", "its end")
     lab.gpuq("run")
@@ -163,7 +163,7 @@ def test_a_job_that_cannot_be_killed_takes_its_gpu_out_of_use(lab, ice):
 
 
 def test_end_of_an_unkillable_job_without_keeper_is_not_written(lab, ice):
-    """Its end is not written while it runs, and nobody waits for that."""
+    """Its end is not written while it runs, and no process waits for that."""
     lab.add("echo $$ > first; exec sleep 1000")
     runner = lab.start("run", "--jobs-per-gpu", "1", text=True)
     first = lab.until(lambda: number_in(lab.directory / "first"), "the job")
@@ -202,7 +202,7 @@ print(code, left)
 
 
 def test_run_leaves_no_zombie_to_an_init_that_does_not_reap(lab):
-    """As PID 1 of a container: it inherits every orphan and waits only for the processes that it started."""
+    """Like PID 1 of a container that inherits every orphan and waits only for the processes that it started."""
     lab.commands("true", "true")
     result = subprocess.run([sys.executable, "-c", INIT, GPUQ, "run", "--quiet"], cwd=lab.directory, env=lab.environment,
                             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the machine does to a queue: its clock jumps, its disk is read-only, a job writes more than anybody reads."""
+"""Effects of the machine on a queue: the clock jumps, the disk is read-only, output is not read."""
 import hashlib
 import os
 import pathlib
@@ -36,14 +36,14 @@ def test_clock_that_jumps_ends_no_job_and_none_too_late(lab, jump):
     assert runner.wait(timeout=LIMIT) == 1
     jobs = lab.jobs()
     assert (jobs[1]["status"], jobs[2]["reason"]) == ("completed", "timeout")
-    # By a clock that does not jump, whatever the times beside it say.
+    # Measured by a clock that does not jump, whatever the recorded times are.
     assert all(0 <= job["duration"] < LIMIT for job in jobs.values())
     assert (jobs[1]["end_time"] > jobs[1]["start_time"]) == (jump > 0)
     assert "1" in lab.gpuq("status", env=env)
 
 
 def read_only(lab, *words):
-    """`gpuq` where the directory of the queue is mounted read-only, or is one that we may not write."""
+    """`gpuq` with a queue directory that is mounted read-only or not writable."""
     if os.geteuid() != 0:
         lab.directory.chmod(0o555)
         for path in lab.directory.rglob("*"):
@@ -125,7 +125,7 @@ def test_wait_goes_on_for_a_lost_job_that_will_be_retried(lab):
 
 
 def test_dependents_cancelled_in_any_order_leave_the_others(lab):
-    """Their list under what they wait for: first, last and middle are taken out, by a runner that lives."""
+    """In the list of dependents, the first, last and middle are removed by a live runner."""
     count = 30
     lab.add("until [ -e go ]; do sleep 0.01; done")
     for n in range(2, count + 2):
@@ -142,7 +142,7 @@ def test_dependents_cancelled_in_any_order_leave_the_others(lab):
 
 @pytest.mark.parametrize("signals", [signal.SIG_DFL, signal.SIG_IGN], ids=["SIGPIPE", "ignored"])
 def test_reader_that_is_gone_ends_nothing(lab, signals):
-    """`gpuq run | head -1`: the jobs go on, what is said goes nowhere."""
+    """`gpuq run | head -1`: the jobs continue, and the output is dropped."""
     lab.commands(*(f"echo {number} >> ran" for number in range(20)), "exit 3")
     reading, writing = os.pipe()
     os.close(reading)
@@ -155,7 +155,7 @@ def test_reader_that_is_gone_ends_nothing(lab, signals):
 
 
 def test_reader_that_does_not_read_holds_nothing_up(lab):
-    """Far more lines than a pipe takes; they come when somebody reads, all of them."""
+    """Far more lines than fit in a pipe; all of them arrive once they are read."""
     count = 600
     text = "x" * 60
     lab.commands(*(f"true {n} {text}" for n in range(1, count + 1)))
@@ -168,7 +168,7 @@ def test_reader_that_does_not_read_holds_nothing_up(lab):
 
 
 def test_reader_that_does_not_read_keeps_no_runner_that_is_told_to_go(lab):
-    """SIGTERM with more said than the pipe takes: it leaves, and the next runner can do the rest."""
+    """SIGTERM with more output than fits in the pipe: the runner exits, and the next one can do the rest."""
     text = "x" * 60
     lab.commands(*(f"true {n} {text}" for n in range(600)), "until [ -e go ]; do sleep 0.02; done")
     runner = lab.start("run", "--jobs-per-gpu", "4")
@@ -180,7 +180,7 @@ def test_reader_that_does_not_read_keeps_no_runner_that_is_told_to_go(lab):
 
 
 def test_reader_that_does_not_read_keeps_nobody_from_running(lab):
-    """One that is done and only waits for its reader is no runner any more; a signal ends it."""
+    """A finished process that only waits for its reader is no longer the runner; a signal ends it."""
     text = "x" * 60
     lab.commands(*(f"true {n} {text}" for n in range(600)))
     runner = lab.start("run", "--jobs-per-gpu", "4")
@@ -194,7 +194,8 @@ def test_reader_that_does_not_read_keeps_nobody_from_running(lab):
 
 
 def test_second_nursery_keeps_no_keeper_of_the_first_alive(lab):
-    """It is forked by a runner that holds the sockets of others; when that dies, an idle keeper must see it."""
+    """It is forked by a runner that holds the sockets of other keepers; when the runner dies, an
+    idle keeper must notice."""
     lab.add("true")
     runner = lab.start("run", "--keep", "--jobs-per-gpu", "1")
     first, = lab.until(lambda: lab.journal.exists() and lab.job(1)["status"] == "completed" and lab.keepers())

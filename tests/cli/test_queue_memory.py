@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who gets which GPU, by memory: a fake NVML behind the real loader, real runners and jobs."""
+"""Placement on GPUs by memory: a fake NVML behind the real loader, real runners and jobs."""
 import getpass
 import os
 import pathlib
@@ -24,7 +24,7 @@ def card(number, total=80, free=80, **more):
 
 
 class Box(Lab):
-    """A machine whose cards are what `cards` says."""
+    """A machine with the cards in `cards`."""
 
     def __init__(self, directory):
         super().__init__(directory)
@@ -74,7 +74,7 @@ def test_job_goes_to_the_gpu_with_the_most_free_memory(box):
 
 
 def test_jobs_that_have_not_allocated_yet_keep_their_room(box):
-    """The start-up stampede: the driver still says that all is free."""
+    """The start-up stampede: the driver still reports all memory as free."""
     box.cards(card(0, total=80, free=80))
     for _ in range(3):
         box.add("--mem", "30G", HANG_ABOUT)
@@ -95,7 +95,7 @@ def test_two_40_gb_jobs_fit_on_80_gb_and_three_do_not_where_processes_cannot_be_
         box.add("--mem", "40G", HANG_ABOUT)
     runner = box.start("run", "--poll-interval", "0.05")
     box.until(lambda: len(box.running()) == 2)
-    # They allocate, but the driver does not say whose it is.
+    # They allocate, but the driver does not report by which process.
     box.cards(card(0, total=80, free=30, compute=processes))
     box.add("--num-gpus", "0", "sleep 0.3")
     box.until(lambda: box.job(4)["status"] == "completed")
@@ -149,7 +149,7 @@ def test_card_that_never_answers_holds_nobody_back(box):
 
 
 class Filling:
-    """A job on card 0, which another waits to see fuller: card 1 has room for that one from then on."""
+    """A job on card 0; another job waits until that card fills up, and then fits on card 1."""
 
     def __init__(self, box, end, *options):
         box.cards(card(0, total=80, free=80), card(1, total=24, free=1))
@@ -165,7 +165,7 @@ class Filling:
         self.runner.kill()
         self.runner.wait()
         self.runner = self.box.start("run", "--poll-interval", "0.05")
-        self.box.why_of_runner(2)  # it has looked at the cards
+        self.box.why_of_runner(2)  # it has sampled the cards
 
     def use(self, gigabytes, free, pid=None):
         self.box.cards(card(0, total=80, free=free, compute=f"{pid or self.pid} {int(gigabytes * GIB)}"),
@@ -200,7 +200,8 @@ def test_failed_on_a_gpu_that_it_had_filled_is_out_of_memory(box, end):
 
 
 def test_end_between_two_questions_to_the_driver_is_out_of_memory_too(box):
-    """The processes are still listed, their memory is free already: that says nothing of whether the card was full."""
+    """The processes are still listed, but their memory is already free: this does not show whether
+    the card was full."""
     filling = Filling(box, "exit 1")
     uses = f"{filling.pid} {79 * GIB}"
     box.cards(card(0, total=80, free=0, compute=uses), card(1, total=24, free=21))
@@ -236,9 +237,9 @@ TRACEBACK = """printf 'Traceback (most recent call last):\\n  File "t.py", line 
 
 @pytest.mark.parametrize("end,gigabytes,free", [
     ("exit 1", 70, 10),    # it is not full
-    ("exit 1", 10, 0),     # it is, but others filled it
+    ("exit 1", 10, 0),     # it is, but other users filled it
     ("kill -KILL $$", 79, 0),
-    ("exit 143", 79, 0),   # what a shell makes of a SIGTERM
+    ("exit 143", 79, 0),   # a shell's exit code for SIGTERM
     (TRACEBACK, 79, 0),
 ])
 def test_other_failures_are_not_out_of_memory(box, end, gigabytes, free):
@@ -258,7 +259,7 @@ def test_out_of_memory_is_recognized_where_processes_cannot_be_attributed(box):
 
 
 def test_out_of_memory_is_tried_where_there_is_more(box):
-    """The same card has as much room as before, and more of it free than the larger one."""
+    """The same card has as much memory as before, and more free memory than the larger one."""
     box.cards(card(0, total=24, free=24), card(1, total=80, free=10))
     box.add("--retries", "1", "--mem", "8G",
             "echo $$ > pid; until [ -e go ]; do sleep 0.02; done; [ $GPUQ_ATTEMPT = 2 ]")
@@ -328,7 +329,7 @@ def test_why_says_that_the_runner_has_no_gpu(box):
 
 
 def test_job_handed_over_waits_for_its_own_minimum_of_free_memory(box):
-    """It waits for so much, on a GPU where no job has asked to be alone."""
+    """It waits for this much memory, on a GPU where no job asked for exclusive use."""
     box.cards(card(0, free=30), card(1, free=80))
     box.add(HANG_ABOUT)
     box.start("run", "--poll-interval", "0.05")
@@ -373,7 +374,7 @@ def test_queues_of_one_machine_count_each_others_promises(box):
 # ---- Drivers that do not answer ------------------------------------------------------------
 
 def lines_of(process, box, words):
-    """What the process has printed, once `words` are among it."""
+    """The output of the process, once it contains `words`."""
     seen = []
 
     def look():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Pausing the queue, and jobs that run."""
+"""Pausing the queue and running jobs."""
 import os
 import pathlib
 import signal
@@ -78,7 +78,7 @@ def test_paused_job_is_stopped_and_goes_on(lab):
     assert lab.job(1)["status"] == "running" and lab.job(1)["paused"] is True
     assert "Running (PID" in lab.gpuq("status") and ", paused" in lab.gpuq("status")
     assert lab.result("pause", 1).stderr == "gpuq: pausing job 1: it is paused already\n"
-    # It outlives its runner: a job that is stopped stays so.
+    # The pause outlives the runner: a stopped job remains stopped.
     runner.kill()
     runner.wait()
     second = lab.start("run")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Finished jobs leave the journal while everybody goes on."""
+"""Finished jobs are removed from the journal while other processes continue."""
 import errno
 import json
 import os
@@ -244,10 +244,10 @@ def test_wait_knows_the_end_of_a_job_that_was_pruned_meanwhile(lab):
 
 
 def watches(process):
-    """Whether it sleeps with a watch: it has read what there is."""
+    """Whether it sleeps with a watch, which means that it has read everything."""
     try:
         targets = [os.readlink(entry) for entry in pathlib.Path(f"/proc/{process.pid}/fd").iterdir()]
-    except FileNotFoundError:  # closed by now
+    except FileNotFoundError:  # closed in the meantime
         return False
     state = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     return any("inotify" in target for target in targets) and state == "S"

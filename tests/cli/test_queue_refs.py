@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Jobs by other means than their id, and what commands say of one job."""
+"""References to jobs other than by id, and output about one job."""
 import json
 import re
 

@@ -208,7 +208,7 @@ def test_idle_runner_uses_no_cpu(lab):
         fields = pathlib.Path(f"/proc/{runner.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return int(fields[11]) + int(fields[12])
 
-    # Once a second it looks whether anything has changed.
+    # It checks for changes once a second.
     begun = naps(runner.pid)
     lab.until(lambda: naps(runner.pid) > begun, "a look")
     before, begun = ticks(), naps(runner.pid)
@@ -273,7 +273,7 @@ def test_sigterm_leaves_jobs_for_the_next_run(lab):
     assert lab.job(1)["status"] == "running"
     second = lab.start("run")
     lab.until(lambda: lab.runner() == second.pid)
-    # Whoever starts something has read what there was before.
+    # A runner that starts a job has read everything before it.
     lab.add("--num-gpus", "0", "echo b >> ran")
     lab.until(lambda: lab.ran() == ["a", "b"])
     (lab.directory / "go").touch()

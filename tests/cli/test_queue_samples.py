@@ -27,14 +27,14 @@ def test_samples_tell_which_jobs_run_on_which_gpu(lab):
 
 
 def test_samples_end_with_the_jobs(lab):
-    """The last one says that nothing runs; after it there is none."""
+    """The last sample shows that nothing runs; no more follow."""
     lab.add("--", "true")
     runner = lab.start("run", "--keep")
-    # Not one that was taken before the runner has read that the job began.
+    # Not a sample from before the runner has read the start of the job.
     lab.until(lambda: lab.job(1)["status"] == "completed", "the job")
     lab.until(lambda: samples(lab) and not any(gpu["jobs"] for gpu in samples(lab)[-1]["gpus"]), "the last sample")
     count = len(samples(lab))
-    # The clock of samples is not set any more; a job sets it again.
+    # The sample timer is no longer set; a job sets it again.
     before = time.time() * 1000
     lab.add("--", UNTIL_GO)
     lab.until(lambda: [s for s in samples(lab)[count:] if any(gpu["jobs"] for gpu in s["gpus"])], "another sample")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The objects of status --json are what the installed schema says."""
+"""The objects of status --json match the installed schema."""
 import json
 import os
 import pathlib

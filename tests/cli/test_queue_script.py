@@ -29,7 +29,7 @@ def test_the_command_line_goes_before_the_script(lab):
 
 
 def test_a_kept_script_with_another_content_is_not_taken_for_the_same(lab):
-    """Two contents of one hash, or a file that was changed: the name is no proof."""
+    """Two contents with the same hash, or a changed file: the name proves nothing."""
     script(lab, "echo mine >> ran")
     lab.add("--no-start", "train.sh")
     kept = next((lab.directory / "jobs.jsonl.d/scripts").iterdir())

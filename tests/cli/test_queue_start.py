@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Jobs that cannot be started: each says what is missing."""
+"""Jobs that cannot be started: each reports what is missing."""
 import os
 
 
@@ -13,7 +13,7 @@ def test_job_whose_environment_is_gone_fails_with_the_reason(lab):
 
 
 def test_job_whose_environment_is_not_one_fails_with_the_reason(lab):
-    """It must not be tried again for ever."""
+    """It must not be retried forever."""
     lab.add("true")
     (name,) = os.listdir(lab.directory / "jobs.jsonl.d/env")
     os.truncate(lab.directory / "jobs.jsonl.d/env" / name, 1 << 40)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The list of jobs on a terminal: as wide as that is, and as high where it is watched."""
+"""The list of jobs on a terminal: as wide as the terminal, and as high when it is watched."""
 import fcntl
 import os
 import pty
@@ -29,7 +29,7 @@ class Terminal:
         return process
 
     def lines(self, *words, **env):
-        """What a command prints, without colours."""
+        """The output of a command, without colors."""
         process = self.start(*words, **env)
         os.close(self.theirs)
         try:
@@ -41,7 +41,7 @@ class Terminal:
         return re.sub(r"\033\[[0-9;]*m", "", self.text.decode()).replace("\r\n", "\n").splitlines()
 
     def screen(self, process, done):
-        """The frames of a program that draws again and again, until one is `done`."""
+        """The frames of a program that redraws, until one is `done`."""
         while True:
             assert select.select([self.ours], [], [], LIMIT)[0], self.text
             self.text += os.read(self.ours, 65536)

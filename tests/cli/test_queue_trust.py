@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Files of a queue that are not what they seem, as one user can make them; test_others_queue.py has the other user."""
+"""Forged files of a queue, as a single user can create them; see test_others_queue.py for other users."""
 import json
 import os
 import pathlib
@@ -10,7 +10,7 @@ import pytest
 import sealing
 from lab import LIMIT
 
-# Files that are no journals.
+# Files that are not journals.
 OTHERS = {
     "binary": bytes(range(256)) * 4096,
     "zeros": b"\0" * 5000,
@@ -71,7 +71,7 @@ def test_journal_with_a_damaged_beginning_is_known_by_its_counters(lab):
 
 
 def test_file_that_takes_the_place_of_a_journal_is_not_changed(lab):
-    """The folder is there, but belongs to another file."""
+    """The folder exists, but belongs to another file."""
     lab.add("true")
     lab.journal.unlink()
     lab.journal.write_bytes(b"a checkpoint")
@@ -180,7 +180,7 @@ def test_archive_that_is_no_file_of_ours_is_not_written(lab):
     os.mkfifo(archive)
     assert "it is not a regular file" in lab.result("prune").stderr
     archive.unlink()
-    archive.write_bytes(b"notes\n")  # a file of the user that somebody has renamed
+    archive.write_bytes(b"notes\n")  # a renamed file of the user
     archive.chmod(0o600)
     assert "jobs.jsonl.archive': it is not an archive of gpuq; move it away" in lab.result("prune").stderr
     assert archive.read_bytes() == b"notes\n"

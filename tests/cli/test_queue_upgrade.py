@@ -22,7 +22,7 @@ def other(lab, *words):
 
 
 def leave_a_job(lab):
-    """A job whose runner is gone."""
+    """Leaves a job without a runner."""
     lab.add(JOB)
     runner = lab.start("run")
     lab.until(lab.ran, "the job")
@@ -82,7 +82,7 @@ def order(kind, job, size):
 
 
 def test_keeper_understands_orders_of_newer_and_older_builds(lab):
-    """Longer and shorter ones, unknown kinds, what is no order at all, and those that never say anything."""
+    """Longer and shorter orders, unknown kinds, invalid orders, and silent connections."""
     leave_a_job(lab)
     silent = [connect(lab) for _ in range(3)]
     for garbage in (b"\xff" * 64, b"\0" * 64, order(UNKNOWN, 1, 200), order(CANCEL, 9, 24)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What people are told about jobs that wait, from what the runner publishes."""
+"""Explanations of waiting jobs, from the data that the runner publishes."""
 import json
 import os
 import stat

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(name="places")
 def make_places(lab):
-    """Two queues with jobs; and the function that adds to one."""
+    """Two queues with jobs, and a function that adds to one."""
     for name in ("one", "two"):
         (lab.directory / name).mkdir()
 

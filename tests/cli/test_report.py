@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""gpuq report: a page that parses, tells the truth about a known journal, and lets no command become markup."""
+"""gpuq report: the page parses, is correct for a known journal, and escapes commands."""
 import html.parser
 import json
 import os
@@ -16,7 +16,7 @@ VOID = {"meta", "br", "img", "link", "hr", "input"}
 
 
 class Page(html.parser.HTMLParser):
-    """A strict reader: every tag is closed in its turn. Keeps the text of tables and tiles."""
+    """A strict parser: every tag must be closed in order. Keeps the text of tables and tiles."""
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
@@ -92,7 +92,7 @@ def report(lab, *words):
 
 
 def pictures(text):
-    """Every SVG of the page, read by a strict parser of XML."""
+    """Every SVG of the page, parsed by a strict XML parser."""
     return [xml.etree.ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
 
 
@@ -242,7 +242,7 @@ def test_the_default_name_is_replaced_whole(lab):
     path = lab.directory / "report.html"
     assert path.read_text().startswith("<!DOCTYPE html>")
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
-    # Where it cannot be written, the one that is there stays, and nothing else is left behind.
+    # If it cannot be written, the existing report is kept, and nothing else is left behind.
     result = lab.result("report", "-o", "missing/report.html")
     assert (result.returncode, result.stderr) == (
         2, "gpuq: writing report 'missing/report.html': No such file or directory\n")
@@ -319,7 +319,7 @@ def test_report_of_a_launch_has_files_failures_and_bad_lines(lab):
     assert tiles["skew"] == "50.0 %"
     balance = page.table("GPU")
     assert balance[1] == ["GPU 0", "25.0 %", "1", "1", "10s", "1m 40s", "0.100"]
-    assert balance[2] == ["GPU 1", "75.0 %", "1", "0", "30s", "1m 40s", "0.300"]  # the failure was made good
+    assert balance[2] == ["GPU 1", "75.0 %", "1", "0", "30s", "1m 40s", "0.300"]  # the failure was retried with success
     slowest = page.table("processing")
     assert slowest[1] == ["30s", "1m 40s", "0.300", "done", "1", "b/<b>.wav"]
     assert page.table("reason")[1:] == [["torn", "1", "bad.wav"]]

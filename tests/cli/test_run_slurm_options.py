@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Options of `gpuq run --slurm` that do not go together are refused with what to do; no Slurm is needed for that."""
+"""Options of `gpuq run --slurm` that conflict are refused with advice; this needs no Slurm."""
 import os
 import subprocess
 

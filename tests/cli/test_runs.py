@@ -28,7 +28,7 @@ def run_files(home, ending=""):
 
 
 def published(home):
-    """What the only run has published, as soon as it has."""
+    """The publication of the only run, once it exists."""
     home.until(lambda: run_files(home, ".json"), "a published run")
     return json.loads(run_files(home, ".json")[0].read_text())
 
@@ -45,7 +45,7 @@ def end(process):
 
 
 def state_with(page, condition):
-    """The first state that the page is told of in which this holds."""
+    """The first state sent to the page for which this holds."""
     stream = page.stream()
     try:
         return stream.until("state", condition)
@@ -101,7 +101,7 @@ def test_files_of_a_launch_that_was_killed_are_removed(home):
 
 
 def test_a_lock_that_a_process_of_the_same_pid_has_holds_nothing_up(home):
-    """Containers share the folder of the host's name, and each numbers its processes anew."""
+    """Containers share the folder of the host's name, but each has its own PIDs."""
     process = start(home, "wait.wav")
     published(home)
     runs = run_files(home)[0].parent
@@ -158,7 +158,7 @@ def test_without_a_queue_the_page_shows_launches_and_later_the_queue(home):
 
 
 def rows(home):
-    """What the report of the queue tells of launches and maps: state, done, failed, input and worker."""
+    """The queue's report about launches and maps: state, done, failed, input and worker."""
     text = home.lab.gpuq("report", "-o", "-")
     section = text.partition("<h2>Launches and maps</h2>")[2].partition("</section>")[0]
     cells = [[re.sub("<[^>]*>", "", cell).strip() for cell in re.findall("<td.*?</td>", row)] for row in section.split("<tr>")]
@@ -177,7 +177,7 @@ def test_report_of_a_queue_has_launches_that_run_ended_or_were_killed(home):
     (home.directory / "go").touch()
     process = home.start(*PROGRAM)
     process.communicate(timeout=LIMIT)
-    # The newest first; that one is exact, however soon it was over.
+    # The newest first; the newest is exact, however short it was.
     newest, killed = rows(home)
     assert newest[:4] == ("launch", "ended", "1 of 2", "1") and killed[1] == "killed"
 

@@ -130,7 +130,7 @@ def test_memory_of_real_gpus_is_shown(shown, tmp_path):
 
 
 class Recorder:
-    """In place of a screen: everything that was written, as it came."""
+    """Records all output, instead of a screen."""
 
     def __init__(self):
         self.parts = []
@@ -142,7 +142,7 @@ class Recorder:
         return self.plain().splitlines()[-20:]
 
     def plain(self):
-        """Without sequences, and with a terminal's newlines as ours."""
+        """Without escape sequences, and with terminal newlines converted."""
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", "".join(self.parts)).replace("\r", "")
 
     def numbers(self):

@@ -23,7 +23,7 @@ class Terminal:
     def __init__(self, lab, columns=80, rows=24, **environment):
         self.lab = lab
         self.command = ["tmux", "-S", str(lab.directory / "tmux"), "-f", "/dev/null"]
-        # A shell that says when it is ready and what a command exits with.
+        # A shell that shows when it is ready and the exit code of a command.
         lab.environment.update({"PS1": "ready$ ", "LC_ALL": "C.UTF-8", "HISTFILE": "", **environment})
         self.tmux("new-session", "-d", "-x", columns, "-y", rows, "-c", lab.directory, "bash", "--norc", "--noprofile")
         self.shows("ready$")
@@ -177,7 +177,7 @@ def test_a_cancelled_job_ends(lab, terminal):
 
 @pytest.fixture(name="places")
 def make_places(lab):
-    """Two queues whose jobs have the same ids; and the function that adds to one."""
+    """Two queues whose jobs have the same ids, and a function that adds to one."""
     def add(name, *words):
         (lab.directory / name).mkdir(exist_ok=True)
         return int(lab.gpuq("add", "--no-start", "--jobs-file", lab.directory / name / "jobs.jsonl", *words))
@@ -251,7 +251,7 @@ def test_a_journal_that_cannot_be_written_is_told(lab, terminal):
     top.shows("3 of 3")
     top.type("h")
     if os.geteuid() == 0:
-        top.shows("held")  # who may do everything has no way to fail here
+        top.shows("held")  # with all permissions this cannot fail
     else:
         top.shows("ermission denied")
     (lab.directory / "jobs.jsonl.d").chmod(0o700)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""gpuq web: a real server, asked over real connections."""
+"""gpuq web: a real server and real connections."""
 import errno
 import http.client
 import json
@@ -35,13 +35,13 @@ def open_page(lab):
 
 
 def run_one(lab, command):
-    """A job that has run to its end; its id."""
+    """Runs a job to its end; returns its id."""
     number = lab.add(command)
     lab.gpuq("run", code=None)
     return number
 
 
-# ---- Who may ask ---------------------------------------------------------------------
+# ---- Access ---------------------------------------------------------------------
 
 
 def test_the_address_has_the_token_and_every_other_is_refused(page):
@@ -50,7 +50,7 @@ def test_the_address_has_the_token_and_every_other_is_refused(page):
         assert page.status(path, token=None) == 401, path
         assert page.status(path, token="0" * 32) == 401, path
         assert page.status(path, token=page.token[:-1]) == 401, path
-        # Never a cookie, nor in the address: those end up elsewhere.
+        # Never in a cookie or in the address: those can leak.
         assert page.status(f"{path}?token={page.token}", token=None, headers={"Cookie": f"token={page.token}"}) == 401, path
     assert page.act(1, "cancel", token=None).status == 401
     assert page.lab.job(1)["status"] == "pending"
@@ -68,7 +68,8 @@ OWN_TOKEN = "my-own-token-that-is-long"
 
 
 def test_own_token_on_a_port_opens_the_metrics_alone_and_is_not_handed_on(lab):
-    """A page that is still open gives its token to whoever listens on the port next: one that stays the same must open little."""
+    """A page that is still open sends its token to the next process on the port, so a permanent
+    token must give little access."""
     lab.add("--hold", "true")
     page = Page(lab, env={"GPUQ_WEB_TOKEN": OWN_TOKEN})
     assert re.fullmatch(r"http://gpuq-[0-9a-f]{16}\.localhost:\d+/#token=[0-9a-f]{32}", page.address)
@@ -77,7 +78,7 @@ def test_own_token_on_a_port_opens_the_metrics_alone_and_is_not_handed_on(lab):
     for path in ("/api/stream", "/api/jobs/1", "/api/jobs/1/log", "/api/jobs/1/environment"):
         assert page.status(path, token=OWN_TOKEN) == 401, path
     assert page.act(1, "cancel", token=OWN_TOKEN).status == 401
-    # Releasing starts a runner: what it starts must not know the token.
+    # Releasing starts a runner: it and its children must not know the token.
     assert page.act(1, "release").status == 200
     lab.until(lambda: lab.job(1)["status"] == "completed", "the job")
     assert OWN_TOKEN.encode() not in environment_of(lab.runner())
@@ -105,7 +106,7 @@ class LocalConnection(http.client.HTTPConnection):
 def test_unix_socket_serves_and_its_own_token_opens_everything(lab):
     lab.add("true")
     path = lab.directory / "web.socket"
-    # One that nobody listens on any more is replaced.
+    # A socket without a listener is replaced.
     old = socket.socket(socket.AF_UNIX)
     old.bind(str(path))
     old.close()
@@ -178,7 +179,7 @@ def test_names_of_this_machine_are_hosts(lab):
 
 
 def test_page_has_a_host_name_of_its_own_at_each_start(lab):
-    """With one name for all starts, whoever had the port before could leave a page behind that reads the next token."""
+    """With one name for all starts, an earlier process on the port could leave a page that reads the next token."""
     page = Page(lab)
     assert page.status("/") == 200
     for plain in (f"127.0.0.1:{page.port}", f"localhost:{page.port}", f"[::1]:{page.port}"):
@@ -195,7 +196,7 @@ def test_page_has_a_host_name_of_its_own_at_each_start(lab):
 
 
 def test_port_of_the_other_loopback_address_is_taken(page):
-    """Browsers ask [::1] for names below localhost, too: nobody else may listen there."""
+    """Browsers ask [::1] for names below localhost, too: no other process may listen there."""
     if not socket.has_ipv6:
         pytest.skip("no IPv6")
     with socket.socket(socket.AF_INET6) as other:
@@ -405,7 +406,7 @@ def test_actions_do_what_they_say(lab):
     assert refused.status == 409 and str(number) in json.loads(refused.content)["error"]
     assert page.act(number, "urgent").status == 200
     assert lab.job(number)["priority"] == 1000000000
-    # Nobody runs the queue: releasing starts a runner, as the command does.
+    # The queue has no runner: releasing starts one, like the command.
     assert page.act(number, "release").status == 200
     lab.until(lambda: lab.job(number)["status"] == "running", "the runner")
     assert page.act(number, "cancel").status == 200
@@ -414,7 +415,7 @@ def test_actions_do_what_they_say(lab):
     assert page.act(number, "retry").status == 200
     lab.until(lambda: lab.job(number)["status"] == "completed", "the second attempt")
     assert page.act(999, "cancel").status == 404
-    # What is over already is no failure of the server.
+    # A job that has already ended is not a server error.
     refused = page.act(number, "cancel")
     assert refused.status == 409 and "completed already" in json.loads(refused.content)["error"]
     other = lab.add("--hold", "true")
@@ -451,7 +452,7 @@ def test_all_queues_are_served_and_each_action_reaches_its_own(lab):
     told = page.json(f"/api/jobs/{second['id']}")
     assert told["queue"] == second["queue"] and told["command"] == "echo second"
     assert any(entry.startswith("PATH=") for entry in page.json(f"/api/jobs/{second['id']}/environment"))
-    # A number alone names no job.
+    # A number alone does not identify a job.
     assert page.status("/api/jobs/1") == 404 and page.act(1, "cancel").status == 404
     # Queues that come and go.
     add_to(lab, "three", "echo third")
@@ -545,7 +546,7 @@ def metric_names(text):
 
 
 def all_metrics(lab):
-    """What a queue on cards that tell everything exports."""
+    """The metrics of a queue on cards that report everything."""
     build = pathlib.Path(os.environ["GD_BUILD"])
     lab.environment.pop("GPUQ_GPUS")
     (lab.directory / "sys").mkdir()
@@ -633,7 +634,7 @@ def ended_now():
 
 @pytest.mark.heavy
 def test_every_query_of_the_dashboard_has_an_answer_in_prometheus(lab, tmp_path, tmp_path_factory):
-    """A real Prometheus scrapes a real page, while a map runs, and a job on a card that somebody else uses, too."""
+    """A real Prometheus scrapes a real page, while a map runs, and a job on a card with another user."""
     items = Map(tmp_path_factory.mktemp("map"))
     items.environment["XDG_STATE_HOME"] = lab.environment["XDG_STATE_HOME"]
     items.put(1, 2, "wait")
@@ -681,11 +682,11 @@ def test_the_dashboard_asks_for_what_there_is(lab):
               for variable in board["templating"]["list"] if variable["type"] == "query"]
     names = set(re.findall(r"\bgpuq_\w+", " ".join(asked)))
     known = metric_names(all_metrics(lab))
-    # Some there are only while something happens: of launches, and of jobs with memory and energy.
+    # Some metrics exist only during activity: of launches, and of jobs with memory and energy.
     possible = set(re.findall(r'"(gpuq_\w+)"', (SOURCE / "src/view/web/metrics.c").read_text()))
     assert len(asked) >= 10 and names
     assert names <= known | possible, names - known - possible
-    # And what there is, is shown.
+    # All existing metrics are shown.
     families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in known}
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
     assert families - shown <= {"gpuq_build_info"}

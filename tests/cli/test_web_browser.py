@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The page in a real Chromium: what is seen, live; keys; nothing of a job is ever taken for HTML."""
+"""The page in a real Chromium: live content, keys, and no text of a job is interpreted as HTML."""
 import pathlib
 import re
 import time
@@ -24,7 +24,7 @@ ATTACK = "echo '<img src=x onerror=\"document.title=`broken`\"><script>document.
 
 
 class Browser:
-    """One Chromium, and what one does with it."""
+    """One Chromium, and operations on it."""
 
     def __init__(self):
         options = webdriver.ChromeOptions()
@@ -35,7 +35,7 @@ class Browser:
         self.driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
 
     def open(self, page, more=""):
-        # Another address in between: one that differs in its fragment alone would not be loaded anew.
+        # Another address in between: an address that differs only in its fragment would not be reloaded.
         self.port = page.port
         self.driver.get("about:blank")
         self.driver.get(page.address + more)
@@ -48,7 +48,7 @@ class Browser:
             raise AssertionError(f"waited in vain; the page:\n{self.describe()}") from None
 
     def describe(self):
-        """What somebody who looks at a failure wants to know."""
+        """Details for debugging a failure."""
         return self.driver.execute_script(
             "return [location.href, document.activeElement.outerHTML.slice(0, 200), ...[...document.querySelectorAll('dialog[open]')].map((d) => `open: ${d.id}`),"
             " document.body.innerText].join('\\n')") + "\n" + "\n".join(self.errors())
@@ -60,7 +60,7 @@ class Browser:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def click(self, selector):
-        # Not at a point of the screen: rows come and go, and what is there moves.
+        # Not by screen position: rows appear, disappear and move.
         self.until(lambda: self.driver.execute_script("const e = document.querySelector(arguments[0]); e?.click(); return e !== null", selector))
 
     def text(self, selector):
@@ -89,7 +89,7 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile})
 
     def errors(self):
-        """Of this page: the one of the test before may have gone on asking a server that is gone."""
+        """Errors of this page only: that of the previous test may still send requests to its stopped server."""
         messages = [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
         return [message for message in messages if re.findall(r"127\.0\.0\.1:(\d+)", message)[:1] in ([], [str(self.port)])]
 
@@ -118,7 +118,7 @@ def test_the_page_shows_jobs_and_gpus_and_goes_on_living(lab, fresh):
     fresh.until(lambda: len(fresh.all(".gpu")) == 2)
     assert fresh.text("#headline") == "1 pending, 0 of 1 job completed"
     assert "first" in fresh.text("#rows .col-command")
-    # A new job comes by itself, and so does its end.
+    # A new job appears by itself, and so does its end.
     lab.add("echo two")
     fresh.until(lambda: fresh.rows() == [1, 2])
     lab.gpuq("run")
@@ -155,7 +155,7 @@ def test_all_queues_have_a_column_and_numbers_of_their_own(lab, fresh):
     fresh.click("#ask-yes")
     fresh.until(lambda: fresh.text("#rows tr:nth-child(2) .col-state") == "cancelled" and fresh.text("#rows tr:nth-child(1) .col-state") == "pending")
     assert fresh.errors() == []
-    # The cards say of which queue a job is.
+    # The cards show the queue of a job.
     runner = lab.start("run", "--jobs-file", lab.directory / "one" / "jobs.jsonl")
     lab.gpuq("add", "--no-start", "--jobs-file", lab.directory / "one" / "jobs.jsonl", "--", "until [ -e go ]; do sleep 0.02; done")
     fresh.until(lambda: fresh.text("#gpus").count("#2 of …/one: until [") == 1)
@@ -200,7 +200,7 @@ def test_a_log_is_followed_and_details_are_told(lab, fresh):
     fresh.open(page)
     fresh.until(lambda: fresh.row_state(number) == "running")
     fresh.click("#rows th button")
-    # As a terminal shows it: a carriage return begins the line anew.
+    # As a terminal shows it: a carriage return restarts the line.
     fresh.until(lambda: fresh.text("#log") == "one\nprogress 2")
     (lab.directory / "go").touch()
     fresh.until(lambda: fresh.text("#log") == "one\nprogress 2\nred end\n")
@@ -222,7 +222,7 @@ def test_a_log_can_be_downloaded_as_it_is(lab, fresh):
     fresh.open(Page(lab), "&job=1")
     fresh.until(lambda: fresh.text("#log") == "two\n")
     fresh.click("#log-download")
-    # It has its name only when it is complete.
+    # The file gets its name only when it is complete.
     lab.until(lambda: (downloads / "job-1.log").exists(), "the file")
     assert (downloads / "job-1.log").read_bytes() == b"one\rtwo\033[31m\n"
     assert fresh.errors() == []
@@ -243,7 +243,7 @@ def test_the_first_window_fits_what_ran(lab, fresh, minutes, window):
     fresh.open(Page(lab))
     fresh.until(lambda: fresh.text("#windows [aria-checked=true]") == window)
     fresh.until(lambda: "1 completed" in fresh.text("#throughput-title"))
-    # Who has chosen one keeps it.
+    # A choice of the user is kept.
     fresh.click("#windows [data-minutes='1440']")
     fresh.until(lambda: fresh.text("#throughput-title").startswith("Jobs that ended, per 24 min"))
     assert fresh.text("#windows [aria-checked=true]") == "24 h"

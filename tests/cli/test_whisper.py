@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""workers/whisper.c with the real whisper.cpp, as tools/whisper builds it. Its models are those of whisper.cpp's own tests: they
-load as models of each size and understand nothing."""
+"""workers/whisper.c with the real whisper.cpp, as tools/whisper builds it. Its models are those of
+whisper.cpp's own tests: they load like models of each size, but recognize nothing."""
 import json
 import os
 import pathlib
@@ -14,7 +14,7 @@ SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
 GPUQ = os.environ["GPUQ"]
 WHISPER = BUILD / "whisper"
 PARTS = WHISPER / "whisper.cpp"
-LIMIT = 540  # seconds, for anything that takes much less
+LIMIT = 540  # seconds, timeout for much faster operations
 SIZES = ["tiny", "base", "small", "medium", "large"]
 
 pytestmark = pytest.mark.heavy
@@ -44,14 +44,15 @@ def make_workers(tmp_path_factory):
 
 
 class Recordings:
-    """A folder of recordings, and gpuq launch over it."""
+    """A folder of recordings, and gpuq launch for it."""
 
     def __init__(self, workers, folder):
         self.folder = folder
         self.audio = folder / "audio"
         self.audio.mkdir()
         self.environment = {**os.environ, "GPUQ_WORKER_PATH": str(workers), "WHISPER_MODEL_DIR": str(workers / "models")}
-        # The models have no weights: these are what the memory held, and whisper.cpp asserts that they are numbers.
+        # The models have no weights: the weights are uninitialized memory, and whisper.cpp asserts
+        # that they are numbers.
         self.environment.pop("MALLOC_PERTURB_", None)
 
     def put(self, name):
@@ -62,7 +63,7 @@ class Recordings:
                                  self.folder / "summary.json", *words], env=self.environment, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False)
         assert result.returncode == code, result.stdout + result.stderr
-        # What the library prints goes to the log.
+        # The library's output goes to the log.
         assert "whisper_" not in result.stdout + result.stderr
         return result
 
@@ -83,7 +84,8 @@ def make_recordings(workers, tmp_path):
 
 @pytest.mark.parametrize("size", [*SIZES, "large-v3"])
 def test_model_of_every_size_is_loaded(recordings, size):
-    """A file without sound fails, but only after its worker has loaded the model: large ones compute for minutes on a CPU."""
+    """A file without sound fails, but only after its worker has loaded the model: large ones
+    compute for minutes on a CPU."""
     (recordings.audio / "empty.wav").touch()
     recordings.launch("--model-size", size, code=1)
     assert [failure["error"] for failure in recordings.summary()["failures"]] == ["the file is empty"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One call fails, each in turn: no hang, no crash, no accepted job lost, and words for whoever waits.
+"""Each call fails in turn: no hang, no crash, no accepted job is lost, and errors are reported.
 
     INJECT_SEED    which calls are tried (default 1)
     INJECT_POINTS  how many for each command and error; 0: every one, until a run succeeds without an injected error
@@ -47,7 +47,8 @@ FINAL = ("completed", "failed", "cancelled", "skipped")
 
 
 def check_ran_once(lab: Lab) -> None:
-    """Each job has an end, and each command has run once. What could not be synced was refused, and was added again."""
+    """Each job has an end, and each command has run once. Jobs that could not be synced were
+    refused and added again."""
     for job in lab.jobs().values():
         assert job["status"] in FINAL, job
         assert job["status"] == "completed" or job["reason"] or job["exit_code"], job
@@ -97,7 +98,7 @@ def prune(i: Injection) -> None:
 
 
 def count_calls(directory: pathlib.Path, command, call: str, number: int) -> int:
-    """From a run in which none fails."""
+    """Counts the calls of a run without failures."""
     never = 1_000_000
     first = Injection(directory, call, number, never)
     try:

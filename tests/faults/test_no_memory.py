@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A runner that gets no memory while it starts jobs says so and tries again; nothing is left pending."""
+"""A runner that runs out of memory while it starts jobs reports it and retries; nothing is left pending."""
 
 import errno
 import itertools
@@ -10,7 +10,7 @@ import subprocess
 import pytest
 from injection import Injection
 
-LARGE = 2 << 20  # bytes: only what holds the whole command is as large as this
+LARGE = 2 << 20  # bytes: only buffers with the whole command are this large
 AGAIN = "starting a job: Cannot allocate memory; trying again"
 
 
@@ -60,7 +60,7 @@ def test_runner_whose_message_finds_no_memory_sends_it_again(tmp_path: pathlib.P
         try:
             one.lab.commands("echo 1 >> ran", "echo 2 >> ran")
             result = one.command("run", "--quiet")
-            # Not a word about jobs: the runner could not begin.
+            # No output about jobs: the runner could not start.
             if result.returncode:
                 assert result.stderr.startswith("gpuq: starting the runner: "), (at, result)
                 one.lab.gpuq("run", "--quiet")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""nvidia-ml-py, NVIDIA's own client, reads the same fake library and finds the same as we do.
+"""nvidia-ml-py, NVIDIA's own client, reads the same fake library and gets the same values as our code.
 
-So the fake is not merely a mirror of what we believe of NVML.
+This validates the fake independently of our reading of NVML.
 """
 import json
 import os
@@ -81,7 +81,7 @@ print(json.dumps(gpus))
 
 
 def find_python():
-    """One that has nvidia-ml-py: of this machine, or what `make test-all` made."""
+    """A Python with nvidia-ml-py: that of this machine, or the one made by `make test-all`."""
     for python in (BUILD / "pypi/bin/python", sys.executable):
         if pathlib.Path(python).exists() and \
                 subprocess.run([python, "-c", "import pynvml"], capture_output=True, check=False).returncode == 0:

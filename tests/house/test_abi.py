@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tools/check-abi: what a change of the library does to programs that were built before."""
+"""tools/check-abi: effects of library changes on programs built earlier."""
 import os
 import pathlib
 import platform

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tools/configure with a stand-in for Meson that writes down its calls."""
+"""tools/configure with a fake Meson that records its calls."""
 import os
 import pathlib
 import subprocess

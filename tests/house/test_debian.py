@@ -47,13 +47,13 @@ def test_the_versions_agree():
 
 
 class Chroot:
-    """A Debian that is a directory. `gpuq` runs as an ordinary user in it."""
+    """A Debian in a directory. `gpuq` runs as an ordinary user in it."""
 
     def __init__(self, root):
         self.root = root
 
     def __call__(self, command, code=0, user=None):
-        # A PID namespace of its own: what is left running ends with the command. /proc is that of the namespace.
+        # A new PID namespace: remaining processes end with the command. /proc is that of the namespace.
         become = f"exec setpriv --reuid {user} --regid {user} --clear-groups " if user else "exec "
         inner = f"mount -t proc proc /proc && cd {'/home/user' if user else '/'} && {become}sh -ec \"$COMMAND\""
         return run("unshare", "--mount", "--pid", "--fork", "--kill-child", "chroot", self.root, "/bin/sh", "-ec", inner, code=code,
@@ -69,7 +69,7 @@ class Chroot:
 
 @pytest.fixture(scope="module", name="packages")
 def build_packages(tmp_path_factory):
-    """make deb, which fails where lintian has a warning; or the packages in $DEBS, built before."""
+    """Runs make deb, which fails on lintian warnings; or uses the packages in $DEBS."""
     directory = pathlib.Path(os.environ.get("DEBS") or tmp_path_factory.mktemp("deb") / "out")
     if "DEBS" not in os.environ:
         run(SOURCE / "tools/deb", directory)
@@ -108,7 +108,7 @@ def test_packages_are_installed_used_upgraded_and_removed(debian, older, package
     assert [path.name.partition("_")[0] for path in packages] == PACKAGES
     debian(debian.install_command(older))
 
-    # Used, by somebody who is not root.
+    # Used by an ordinary user.
     out = debian("export GPUQ_GPUS=sim:2; gpuq add -- 'echo ran on $GPUQ_GPU' && gpuq wait 1 && gpuq logs 1 && gpuq gpus", user=4711)
     assert "ran on" in out
     debian("mkdir in && echo one two >in/a.txt && "
@@ -127,7 +127,7 @@ def test_packages_are_installed_used_upgraded_and_removed(debian, older, package
     assert (debian.root / "usr/lib/systemd/user/gpuq.service").exists()
     assert not list((debian.root / "etc/systemd/user").rglob("gpuq*")), "the unit is not enabled unasked"
 
-    # Upgraded while a job runs: it goes on, and the new gpuq reports its end.
+    # Upgraded while a job runs: the job continues, and the new gpuq reports its end.
     out = debian("cd /home/user; as() { setpriv --reuid 4711 --regid 4711 --clear-groups env HOME=/home/user GPUQ_GPUS=sim:1 \"$@\"; }; "
                  "as gpuq add -- 'until [ -e upgraded ]; do sleep 0.1; done; echo finished'; "
                  "until as gpuq status 2 | grep -q running; do sleep 0.1; done; "
@@ -137,7 +137,7 @@ def test_packages_are_installed_used_upgraded_and_removed(debian, older, package
     assert "~older" not in versions and versions.count("install ok installed") == 4
     assert "ran on" in debian("export GPUQ_GPUS=sim:2; gpuq logs 1", user=4711)
 
-    # Removed: nothing of the packages is left but what users made.
+    # Removed: nothing of the packages is left except users' files.
     debian("apt-get -qq -y -o Dpkg::Use-Pty=0 purge " + " ".join(PACKAGES))
     left = debian("find /usr /etc /var/lib/systemd -path /usr/share/doc -prune -o "
                   "\\( -name '*gpuq*' -o -name '*gpu_dispatch*' -o -name '*gpu-dispatch*' \\) -print 2>/dev/null || true")
