@@ -31,7 +31,7 @@ static void test_elements_stay_while_the_array_grows(void **state)
 	}
 	for (uint64_t i = 0; i < 10000; i++)
 		assert_true(numbers[i] == i * i);
-	/* It doubles: 10,000 elements are moved about as often as there are powers of two below. */
+	/* It doubles: 10,000 elements need about as many moves as there are powers of two below. */
 	assert_true(moves <= 14);
 	free(numbers);
 }

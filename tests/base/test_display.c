@@ -89,7 +89,7 @@ static void test_text_is_cut_to_its_columns(void **state)
 	shows("", 0, "", 0);
 	shows("日本語", 6, "日本語", 6);
 	shows("日本語", 5, "日本…", 5);
-	shows("日本語", 4, "日…", 3);  /* half a character is none */
+	shows("日本語", 4, "日…", 3);  /* no half characters */
 	shows("ab\x1bz", 5, "ab…", 3); /* an escape is not cut in two */
 }
 

@@ -29,7 +29,7 @@ static int close_ends(void **state)
 	return 0;
 }
 
-/* The number that the next descriptor will have: it shows whether one was left open. */
+/* The number that the next descriptor will have: shows whether a descriptor leaked. */
 static int next_fd(void)
 {
 	int fd = dup(0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tables whose keys somebody has chosen so that they meet. */
+/* Hash tables with keys that an attacker chose to collide. */
 #include "base/hash.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ static void test_seeds_spread_chosen_names(void **state)
 	assert_int_not_equal(hash_seeded("a", 1, seed), hash_seeded("b", 1, seed));
 }
 
-/* The longest row of places without a free one: as many comparisons a search may cost. */
+/* The longest run of used slots: the worst number of comparisons of a search. */
 static unsigned longest_row(const bool *used, size_t room)
 {
 	unsigned row = 0, longest = 0;
@@ -86,7 +86,7 @@ static void test_chosen_strings_do_not_meet(void **state)
 	intern_finish(&in);
 }
 
-/* They stand in journals. */
+/* Journals contain these hashes. */
 static void test_hashes_in_files_stay_what_they_were(void **state)
 {
 	(void)state;

@@ -66,7 +66,7 @@ static void test_version_1_of_cgroups(void **state)
 {
 	(void)state;
 	put_machine("5:cpu,cpuacct:/docker/77\n4:memory:/docker/77\n1:name=systemd:/x\n");
-	/* The path is the host's; in the container only the root is there. */
+	/* The path is the host's; the container sees only the root. */
 	put("sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n");
 	put("sys/fs/cgroup/memory/memory.usage_in_bytes", "104857600\n");
 	put("sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 52428800\n");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* SIGINT and SIGTERM with several watches; each case in a process of its own. */
+/* SIGINT and SIGTERM with several watches; each case in its own process. */
 #include "base/interrupts.h"
 
 #include <pthread.h>
@@ -58,7 +58,7 @@ static int three_are_passed_to_all(void)
 	check_true(disposition(SIGINT) != SIG_DFL);
 	interrupts_unwatch(&b);
 	check_true(disposition(SIGINT) == SIG_DFL && disposition(SIGTERM) == SIG_DFL);
-	/* The next watch begins to count anew. */
+	/* The next watch starts a new count. */
 	struct interrupt_watch c = WATCH(&first);
 	interrupts_watch(&c);
 	for (int i = 0; i < 3; i++)
@@ -198,7 +198,7 @@ static void test_without_a_watch_signals_have_their_default_action(void **state)
 
 #define ROUNDS 2000
 
-/* on_signal must not be called after interrupts_unwatch(): `alive` says so. */
+/* on_signal must not be called after interrupts_unwatch(): `alive` checks this. */
 struct guarded {
 	atomic_bool alive;
 	atomic_int late;

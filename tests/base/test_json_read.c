@@ -16,7 +16,7 @@
 /* Walks an object to its end, values of nested ones included. */
 static int walk(const char *text, size_t size)
 {
-	/* At the end of its memory, so that reading on is seen. */
+	/* At the end of its allocation, so that reading beyond it is detected. */
 	char *copy = malloc(size ? size : 1);
 	assert_non_null(copy);
 	memcpy(copy, text, size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files for output that others replace while they are opened. */
+/* Output files that other users replace while they are opened. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 #include "support/check.h"
 #include "support/scratch.h"
 
-/* In place of the C library's: what the test says is there only after this look. */
+/* Replaces the C library's function: the test's file appears only after this check. */
 static const char *put_after_look;
 int stat64(const char *restrict path, struct stat64 *restrict st);
 int stat64(const char *restrict path, struct stat64 *restrict st)

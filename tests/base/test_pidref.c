@@ -50,7 +50,7 @@ static void test_a_process_is_signalled_and_its_end_is_seen(void **state)
 	assert_true(pidref_wait(&p, clock_now_ns() + LONG_NS));
 	assert_int_equal(reap(pid), SIGTERM);
 
-	/* Its number may be another's from now on; the descriptor is not. */
+	/* Its PID may be reused from now on; the descriptor is not. */
 	assert_int_equal(pidref_signal(&p, SIGKILL), -ESRCH);
 	pidref_close(&p);
 	assert_false(pidref_is_set(&p));
@@ -70,7 +70,7 @@ static void test_without_a_descriptor_signals_go_by_number(void **state)
 	assert_true(pidref_wait(&p, clock_now_ns()));
 }
 
-/* Of the child of another, too, which stays a zombie. */
+/* Also of another process's child, which remains a zombie. */
 static void test_without_a_descriptor_the_end_of_any_process_is_seen(void **state)
 {
 	(void)state;
@@ -124,7 +124,7 @@ static void test_poll_sees_the_end_and_other_descriptors(void **state)
 	close(ends[1]);
 }
 
-/* 0, or which check failed. */
+/* Returns 0, or the number of the failed check. */
 static int check_without_calls(void)
 {
 	struct pidref p = PIDREF_NONE, self = PIDREF_NONE;

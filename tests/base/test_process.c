@@ -32,7 +32,7 @@ static void end(pid_t pid)
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 }
 
-/* As for a process whose number was given to another one after it was looked at. */
+/* As for a process whose PID was reused after it was examined. */
 static void test_a_later_process_of_the_same_number_gets_no_signal(void **state)
 {
 	(void)state;
@@ -66,7 +66,7 @@ static int ask(void *context, pid_t pid, const char *value)
 	return SIGTERM;
 }
 
-/* Both before and beyond what is read of an environment at once; a name that only ends the same is another one. */
+/* Both within and beyond the first read of an environment; a name with only the same suffix does not match. */
 static void test_processes_are_found_by_a_variable_of_their_environment(void **state)
 {
 	(void)state;

@@ -63,7 +63,7 @@ static void test_missing_struct_and_size_that_was_not_set_are_refused(void **sta
 	check_contains(err.message, "set it to sizeof(struct thing)");
 	from.size = 12; /* half a pointer would be copied */
 	assert_int_equal(sized_read(&ret, sizeof(ret), &from, "thing", &err), -EINVAL);
-	from.size = SIZE_MAX; /* garbage: nothing behind the struct is read */
+	from.size = SIZE_MAX; /* garbage: nothing beyond the struct is read */
 	assert_int_equal(sized_read(&ret, sizeof(ret), &from, "thing", &err), -EINVAL);
 }
 

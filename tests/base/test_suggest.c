@@ -23,7 +23,7 @@ static void test_misspelled_word_finds_the_nearest_known_one(void **state)
 	assert_string_equal(near("log-dir"), "log_dir");
 	assert_string_equal(near("LOG_DIR"), "log_dir");
 	assert_string_equal(near("lgo_dir"), "log_dir");
-	assert_string_equal(near("lgo_idr"), "log_dir"); /* a swap of neighbours is one slip, not two */
+	assert_string_equal(near("lgo_idr"), "log_dir"); /* a swap of neighbors is one typo, not two */
 	assert_string_equal(near("poll_intervall"), "poll_interval");
 	assert_string_equal(near("min_free_mem"), "min_free_mem_mb");
 	assert_string_equal(near("min_free"), "min_free_mem_mb");

@@ -9,7 +9,7 @@
 
 #include "base/terminal_text.h"
 
-/* The same whether it comes in one piece, byte by byte, or in any two pieces. */
+/* The result is the same in one piece, byte by byte, or in any two pieces. */
 static void check(bool one_line, const char *written, const char *shown)
 {
 	size_t size = strlen(written);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that are executed: who could have made or replaced them. Other users are played by root alone. */
+/* Executed files: which users could have created or replaced them. Cases with other users need root. */
 #include "base/trust.h"
 
 #include <errno.h>
@@ -16,13 +16,13 @@
 #include "support/host.h"
 #include "support/scratch.h"
 
-/* User and group ids that nobody has. */
+/* Unused user and group ids. */
 #define USER  54321
 #define OTHER 54322
 
 static char program[256];
 
-/* top/bin/program in the scratch directory, all of it for everybody to read. */
+/* top/bin/program in the scratch directory, all of it world-readable. */
 static int setup(void **state)
 {
 	if (scratch_enter(state) < 0)
@@ -77,7 +77,7 @@ static void test_file_or_directory_that_everybody_can_write_is_refused(void **st
 	change_mode("top/bin/program", 0755);
 	change_mode("top/bin", 0757);
 	refused("top/bin", "can be written by everybody");
-	change_mode("top/bin", 01777); /* others cannot replace files there, but add some */
+	change_mode("top/bin", 01777); /* others cannot replace files there, but can add some */
 	refused("top/bin", "can be written by everybody");
 	change_mode("top/bin", 0755);
 	trusted();
@@ -141,7 +141,7 @@ static void test_path_must_be_absolute_and_name_a_file(void **state)
 	assert_int_equal(trust_check_path("/nowhere/program", NULL), -ENOENT);
 }
 
-/* An access list that lets `user` write: version 2, then tag, permissions and id of each entry. */
+/* Sets an access list that lets `user` write: version 2, then tag, permissions and id of each entry. */
 static bool let_write(const char *path, uint32_t user)
 {
 	struct {

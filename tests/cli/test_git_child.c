@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Waiting for a child that waits for a pipe, works without end, or only takes its time. */
+/* Waiting for a child that waits for a pipe, runs forever, or is only slow. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>

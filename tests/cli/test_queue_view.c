@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The model follows the queue: jobs, GPUs, what may be done to them, and which logs are shown. */
+/* The model follows the queue: jobs, GPUs, allowed actions, and which logs are shown. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,7 +74,7 @@ static int teardown(void **state)
 	return scratch_leave(state);
 }
 
-/* Until the model has what is waited for; a test that waits in vain is ended by its limit. */
+/* Updates until the model has the expected state; otherwise the test's time limit ends it. */
 static void update(struct queue *q)
 {
 	struct pollfd p = {queue_view_fd(q->view), POLLIN, 0};
@@ -82,7 +82,7 @@ static void update(struct queue *q)
 	assert_int_equal(queue_view_update(q->view, NULL), 0);
 }
 
-/* The same, of a queue that may be gone by then. */
+/* The same, for a queue that may be gone. */
 static int try_update(struct queue *q, struct gd_error *err)
 {
 	struct pollfd p = {queue_view_fd(q->view), POLLIN, 0};
@@ -103,7 +103,7 @@ static void test_model_has_all_jobs_of_the_journal(void **state)
 	assert_int_equal(view_work(q->model)->running, 1);
 }
 
-/* Jobs that had ended before somebody looked are not the speed of the queue. */
+/* Jobs that had ended before the view opened do not count for the speed of the queue. */
 static void test_jobs_that_ended_before_the_view_opened_do_not_count_for_the_rate(void **state)
 {
 	struct queue *q = *state;
@@ -172,7 +172,7 @@ static void test_action_is_appended_to_the_queue_or_refused_with_a_reason(void *
 	while (view_find_job(q->model, 2)->state != VIEW_JOB_HELD)
 		update(q);
 	assert_true(view_action_applies(VIEW_RELEASE, view_find_job(q->model, 2)));
-	/* What cannot be done is told, with the reason. */
+	/* Impossible actions are reported with the reason. */
 	assert_true(q->actions->act(q->actions->context, VIEW_RETRY, ids, 1, &done, &err) < 0);
 	check_contains(err.message, "2");
 }
@@ -189,7 +189,7 @@ static void test_why_works_without_a_runner(void **state)
 
 /* ---- Logs ---------------------------------------------------------------------------- */
 
-/* A job whose log is said to be there; what opening it returns. */
+/* Adds a job with this log path; returns the result of opening it. */
 static int open_log(struct queue *q, const char *path)
 {
 	static int id = 10;
@@ -257,9 +257,10 @@ static void test_a_log_elsewhere_is_shown_by_its_name_where_the_journal_is_ours(
 	r = q->actions->open_log(q->actions->context, 5, 0, &fd, NULL);
 	assert_int_equal(r, 0);
 	close(fd);
-	/* Another job's is not this job's. */
+	/* The log of another job is not this job's. */
 	assert_int_equal(open_log(q, path), -EPERM);
-	/* Others could have written the journal: then a log is in the folder for logs and has its name. */
+	/* Other users could have written the journal: then a log must be in the log folder and have its standard name.
+	 */
 	assert_int_equal(chmod("jobs.jsonl", 0666), 0);
 	assert_int_equal(q->actions->open_log(q->actions->context, 5, 0, &fd, NULL), -EPERM);
 	assert_int_equal(rename("mine", "logs"), 0);
@@ -353,13 +354,13 @@ static void test_actions_reach_the_queue_of_the_job(void **state)
 	assert_int_equal(view_find_job(q->model, ids[1])->state, VIEW_JOB_HELD);
 	assert_int_equal(get_command(q, "first")->state, VIEW_JOB_RUNNING);
 	assert_int_equal(get_command(q, "third")->state, VIEW_JOB_PENDING);
-	/* Again: it can be done to neither, and the reason is told. */
+	/* Again: it is possible for neither, and the reason is reported. */
 	assert_true(q->actions->act(q->actions->context, VIEW_RETRY, ids, 1, &done, &err) < 0);
 	assert_true(*err.message);
 	cleanup_(text_finish) struct text why = {0};
 	assert_int_equal(q->actions->why(q->actions->context, ids[0], &why, &err), 0);
 	assert_non_null(strstr(text_string(&why), "job 1:"));
-	/* A number alone names no job here. */
+	/* A number alone does not identify a job here. */
 	assert_int_equal(q->actions->act(q->actions->context, VIEW_HOLD, (uint64_t[]){1}, 1, &done, &err), -ENOENT);
 	assert_non_null(strstr(err.message, "queue is gone"));
 }
@@ -393,7 +394,7 @@ static void test_queues_come_and_go(void **state)
 		update(q);
 	assert_int_not_equal(get_command(q, "second")->id, gone);
 	assert_null(view_find_job(q->model, gone));
-	/* Those that stayed are still followed, and acted on in their own journals. */
+	/* The remaining queues are still followed, and actions go to their own journals. */
 	uint64_t id = get_command(q, "newcomer")->id;
 	size_t done = 0;
 	assert_int_equal(q->actions->act(q->actions->context, VIEW_HOLD, &id, 1, &done, NULL), 0);

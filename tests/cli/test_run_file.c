@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How far a run is, as text: what is written is read again, and nothing else is. */
+/* The progress of a run as text: written files can be read, and anything else is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

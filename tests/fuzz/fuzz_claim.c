@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Any bytes as somebody's claim: what is accepted is written and read as the same. */
+/* Any bytes as a claim: an accepted claim survives writing and reading unchanged. */
 #include <stdint.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Any bytes as a commands file: each command given is one that a file of its own gives again. */
+/* Any bytes as a commands file: each command read yields the same command from a file of its own. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "fuzz.h"
 #include "queue/input/commands.h"
 
-/* As a file that only we can see. */
+/* Opens the bytes as an anonymous file. */
 static struct commands *open_bytes(const void *data, size_t size)
 {
 	int fd = memfd_create("commands", MFD_CLOEXEC);

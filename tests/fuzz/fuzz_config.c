@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Any bytes as a configuration: refused with words, or a layer that can be laid over the defaults. */
+/* Any bytes as a configuration: refused with a message, or a layer that can be applied over the defaults. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

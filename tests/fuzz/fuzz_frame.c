@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Any bytes as the content of a frame between coordinator and pilot: refused, or written as the same bytes again. */
+/* Any bytes as the content of a frame between coordinator and pilot: refused, or encoded as the same bytes again. */
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any headers of a request: the web server's gate lets nobody through who does not name this host, is not its own
- * page and has not brought the token.
+ * Any headers of a request: the web server's gate admits only requests that name this host, come from its own page and
+ * contain the token.
  *
  * Input: Host, Origin, Sec-Fetch-Site, Authorization and Range, a line each.
  */
@@ -16,7 +16,7 @@
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
 
-/* The rules once more, in another way: a name, a dot behind it unless in brackets, a colon and digits. */
+/* An independent implementation of the rules: a name, a dot behind it unless in brackets, a colon and digits. */
 static int names_us(const char *host)
 {
 	static const char *const names[] = {"localhost", "127.0.0.1", "[::1]", "box.example"};

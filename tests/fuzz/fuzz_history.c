@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Any bytes as launch.jsonl: what is loaded, written again and loaded again is the same. */
+/* Any bytes as launch.jsonl: loaded data survives writing and loading unchanged. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

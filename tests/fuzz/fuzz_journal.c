@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Any bytes as a journal: read without harm, and what is understood is shown as JSON that is valid. */
+/* Any bytes as a journal: read safely, and understood events are shown as valid JSON. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Any bytes as the answer of squeue, scontrol or sbatch. The first byte says which. */
+/* Any bytes as the answer of squeue, scontrol or sbatch. The first byte selects which. */
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>

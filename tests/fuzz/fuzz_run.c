@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Any bytes as the file of a run: what is accepted is written and read as the same. Only bytes that are not UTF-8 are
- * replaced, the first time that they are written. */
+/* Any bytes as the file of a run: accepted data survives writing and reading unchanged. Only bytes that are not UTF-8
+ * are replaced, the first time that they are written. */
 #include <stdint.h>
 #include <string.h>
 

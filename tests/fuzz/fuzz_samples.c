@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Any bytes as samples.jsonl: what is read can be appended, and is then read as the same. */
+/* Any bytes as samples.jsonl: samples that were read can be appended, and are then read unchanged. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>

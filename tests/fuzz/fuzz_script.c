@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Any file as a script: it is one, none, or has a mistake that is named with its line. */
+/* Any file as a script: it is a script, is not one, or has an error that is reported with its line. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>

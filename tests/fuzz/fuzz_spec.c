@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Any bytes as a specification of GPUs: refused with words, or ranges that exist and a machine that can be named again.
+/* Any bytes as a specification of GPUs: refused with a message, or valid ranges and a machine that can be formatted
+ * again.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -44,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		gpu_spec_finish(&again);
 		gpu_spec_finish(&spec);
 	}
-	/* The same bytes as what another process said of its machine. */
+	/* The same bytes as another process's description of its machine. */
 	if (gpu_spec_parse("0", text, &spec, &err) == 0)
 		gpu_spec_finish(&spec);
 	free(text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes from a probe process: incomplete, refused, or records that are written as the same again.
+ * Any bytes from a probe process: incomplete, refused, or records that are encoded as the same bytes again.
  *
- * Structures travel as they lie in memory, so no stored file would be valid for long. The input describes a valid
+ * Structures are sent as they are in memory, so no stored file would be valid for long. The input describes a valid
  * record (GPUs, processes, warnings) and then the bytes to overwrite: offset in two bytes, value. An input that
  * begins with 0xff is the stream itself.
  */

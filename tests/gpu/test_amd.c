@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* AMD's cards through a made-up sysfs. */
+/* AMD's cards through a fake sysfs. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -183,7 +183,7 @@ static void test_inherited_rocr_hip_and_cuda_variables_limit_the_cards(void **st
 	setenv("ROCR_VISIBLE_DEVICES", "2,GPU-abcdef0123456789", 1);
 	assert_int_equal(survey_count(), 2);
 	assert_int_equal(gd_gpu_count("0", NULL), -ENODEV);
-	setenv("HIP_VISIBLE_DEVICES", "1", 1); /* the second of what is left */
+	setenv("HIP_VISIBLE_DEVICES", "1", 1); /* the second of the remaining cards */
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 1);
 	assert_int_equal(list->gpus[0]->index, 2);

@@ -273,7 +273,7 @@ static void test_function_unknown_to_the_driver_falls_back_to_the_older_one(void
 	struct gd_gpu_list *list = fake_machine_survey();
 	const struct gd_gpu *gpu = list->gpus[0];
 	assert_true(has(gpu, GD_GPU_KNOWN_MEMORY_USED | GD_GPU_KNOWN_TEMPERATURE | GD_GPU_KNOWN_MIG));
-	assert_int_equal(gpu->memory_used_bytes, 20 * GIB); /* with what is reserved */
+	assert_int_equal(gpu->memory_used_bytes, 20 * GIB); /* including reserved memory */
 	assert_false(gpu->known & GD_GPU_KNOWN_MEMORY_RESERVED);
 	assert_int_equal(gpu->temperature_celsius, 41);
 	assert_false(gpu->mig_enabled);
@@ -310,7 +310,7 @@ static void test_links_are_known_at_both_ends(void **state)
 	assert_int_equal(list->gpus[1]->links, 1u << 0);
 	assert_int_equal(list->gpus[2]->links, 0);
 	gd_gpu_list_free(list);
-	/* Pairs that cannot be asked for have no link; libraries that cannot be asked say nothing. */
+	/* Pairs that cannot be asked for have no link; libraries without the function report nothing. */
 	fake_machine_cards(*state, A100 "nvlink=1\nfail=GetP2PStatus 3\n" T4 "fail=GetP2PStatus 3\n");
 	list = fake_machine_survey();
 	assert_true(list->gpus[0]->links == 0 && list->gpus[1]->links == 0);
@@ -347,7 +347,7 @@ static void test_without_a_library_the_environment_grants_gpus(void **state)
 	assert_true(list->gpus[0]->vendor == GD_VENDOR_NVIDIA && gd_gpu_usable(list->gpus[0]));
 	assert_int_equal(list->gpus[0]->known, 0);
 	fake_machine_assert_warned(list, "GPUs are taken from CUDA_VISIBLE_DEVICES='3, 1,GPU-5a,MIG-77,x,4'");
-	/* Jobs get the words of the grant, in the order of the grant. */
+	/* Jobs get the names of the grant, in the order of the grant. */
 	struct gd_env_change *changes;
 	assert_int_equal(gd_gpu_bind(list->gpus, 2, &changes, NULL), 0);
 	assert_string_equal(changes[0].name, "CUDA_VISIBLE_DEVICES");
@@ -448,7 +448,7 @@ static void test_this_process_never_loads_the_library(void **state)
 	assert_int_equal(fscanf(f, "%d", &pid), 1);
 	fclose(f);
 	assert_int_not_equal(pid, getpid());
-	assert_int_equal(kill(pid, 0), -1); /* and who did is gone */
+	assert_int_equal(kill(pid, 0), -1); /* and the process is gone */
 	f = fopen("/proc/self/maps", "r");
 	while (fgets(line, sizeof(line), f))
 		assert_null(strstr(line, "nvidia-ml"));

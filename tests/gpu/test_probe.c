@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A probe that is kept: samples, events, sick cards, and everything that may end. */
+/* A long-running probe: samples, events, faulty cards, and every way to end. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@ static struct gpu_probe *open_probe(const char *spec, unsigned period_ms, unsign
 	return p;
 }
 
-/* The next news within the time, 0 where there are none, or the probe's error. */
+/* The next news within the time, 0 if there are none, or the probe's error. */
 static int news_within(struct gpu_probe *p, int ms, struct gpu_news *ret)
 {
 	for (;;) {
@@ -77,7 +77,7 @@ static struct gd_gpu_list *list_of(struct gpu_probe *p)
 	return list;
 }
 
-/* Of the i-th selected GPU, after the news so far. */
+/* The state of the i-th selected GPU, after the news so far. */
 static struct gd_gpu gpu_of(struct gpu_probe *p, size_t i)
 {
 	struct gd_gpu_list *list = list_of(p);
@@ -136,7 +136,7 @@ static void test_card_that_stops_answering_is_quarantined_until_it_comes_back(vo
 	assert_false(sick.known & (GD_GPU_KNOWN_MEMORY_FREE | GD_GPU_KNOWN_PROCESSES));
 	assert_int_equal(sick.num_processes, 0);
 
-	/* The other goes on, and a round is complete although one card is silent. */
+	/* The other card continues, and a round is complete although one card is silent. */
 	fake_machine_cards(*state, CARD("GPU-1", "100") CARD("GPU-2", "600") "hang=GetMemoryInfo\n");
 	struct gpu_probe *second = open_probe("0,1", 0, 3000);
 	wait_for_round(second, 1);
@@ -172,7 +172,7 @@ static void test_card_whose_call_never_returns_comes_back_when_the_driver_does(v
 	gpu_probe_close(p);
 }
 
-/* Each wakes up after 65 % of the time to answer: both together take longer. False if one was given up. */
+/* Each wakes up after 65 % of the time to answer: both together take longer. False if one of them timed out. */
 static bool wake_up_one_after_the_other(const struct fake_machine *m, unsigned answer_ms)
 {
 	struct gpu_news news;
@@ -196,7 +196,7 @@ static bool wake_up_one_after_the_other(const struct fake_machine *m, unsigned a
 
 static void test_cards_that_wake_up_one_after_the_other_are_waited_for(void **state)
 {
-	/* On a slow machine they take longer than planned: once more, with more time. */
+	/* On a slow machine they take longer than planned: retry with more time. */
 	unsigned answer_ms = 2000;
 	while (!wake_up_one_after_the_other(*state, answer_ms)) {
 		answer_ms *= 2;
@@ -230,7 +230,7 @@ static void test_xids_are_reported_and_xid_79_means_a_lost_card(void **state)
 	struct gpu_news news = wait_for(p, GPU_NEWS_XID, -1);
 	assert_int_equal(news.index, 1);
 	assert_int_equal(news.xid, 31);
-	wait_for(p, GPU_NEWS_CARD, 1); /* asked at once how it is */
+	wait_for(p, GPU_NEWS_CARD, 1); /* its state is queried at once */
 	assert_int_equal(gpu_of(p, 1).health, GD_GPU_HEALTH_OK);
 
 	fake_machine_cards(*state, CARD("GPU-1", "1") "xid=79\n" CARD("GPU-2", "1") "xid=31\n");
@@ -238,7 +238,7 @@ static void test_xids_are_reported_and_xid_79_means_a_lost_card(void **state)
 	assert_int_equal(news.index, 0);
 	assert_int_equal(news.xid, 79);
 	assert_int_equal(gpu_of(p, 0).health, GD_GPU_HEALTH_LOST);
-	wait_for(p, GPU_NEWS_CARD, 0); /* what a card says that fell off the bus is not believed */
+	wait_for(p, GPU_NEWS_CARD, 0); /* reports of a card that fell off the bus are ignored */
 	assert_int_equal(gpu_of(p, 0).health, GD_GPU_HEALTH_LOST);
 	assert_int_equal(gpu_of(p, 1).health, GD_GPU_HEALTH_OK);
 	gpu_probe_close(p);
@@ -353,7 +353,7 @@ static void *list_often(void *unused)
 	return (void *)bad;
 }
 
-/* Threads that hold the locks of the loader and of malloc about as often as not. */
+/* Threads that hold the locks of the loader and of malloc about half of the time. */
 static void *load_and_allocate(void *stop)
 {
 	while (!__atomic_load_n((bool *)stop, __ATOMIC_ACQUIRE)) {
@@ -432,7 +432,7 @@ static void test_probe_keeps_nothing_of_its_caller(void **state)
 	assert_int_equal(poll(&end, 1, WAIT_MS), 1);
 	assert_true(end.revents & POLLHUP);
 	close(pipe_of_ours[0]);
-	assert_int_equal(getsid(gpu_probe_pid(p)), gpu_probe_pid(p)); /* a Ctrl-C is not for it */
+	assert_int_equal(getsid(gpu_probe_pid(p)), gpu_probe_pid(p)); /* Ctrl-C does not reach it */
 	gpu_probe_close(p);
 }
 
@@ -445,7 +445,7 @@ static void test_caller_that_does_not_read_gets_no_heap_of_old_samples(void **st
 	struct gpu_probe *p = open_probe("auto", 1, 0);
 	struct pollfd never = {.fd = -1};
 	poll(&never, 1, 2000);
-	/* What is older than this is what the socket held, some dozens: the probe itself keeps none back. */
+	/* Only the few dozen samples in the socket are older: the probe itself buffers none. */
 	fake_machine_cards(*state, "card\nuuid=GPU-new\n");
 	int old = 0;
 	do {
@@ -536,7 +536,7 @@ static void test_probe_is_a_program_of_its_own(void **state)
 	gpu_probe_close(p);
 }
 
-/* With the argument "forked": where there is no program to execute. Threads are not for that case. */
+/* With the argument "forked": the case without a program to execute, which does not support threads. */
 int main(int argc, char **argv)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, fake_machine_setup, fake_machine_teardown)

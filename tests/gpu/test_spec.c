@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Specifications, selection and binding; simulated GPUs stand for real ones where that is enough. */
+/* Specifications, selection and binding; with simulated GPUs if possible. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -213,7 +213,7 @@ static void test_parse_gives_indices_in_the_order_of_the_specification(void **st
 	assert_int_equal(gd_gpu_parse("GPU-ffff,0", ids, 2, NULL), 2);
 	assert_int_equal(ids[0], 2);
 	assert_int_equal(ids[1], 0);
-	assert_int_equal(gd_gpu_parse("0-2", ids, 2, NULL), 3); /* more than there is room for */
+	assert_int_equal(gd_gpu_parse("0-2", ids, 2, NULL), 3); /* more than the buffer holds */
 	assert_int_equal(ids[1], 1);
 }
 
@@ -262,7 +262,7 @@ static void test_validate_says_which_is_wrong(void **state)
 {
 	fake_machine_cards(*state, TWO_CARDS);
 	struct gd_error err = {0};
-	assert_int_equal(gd_gpu_validate((int[]){0, 1, 0}, 3, &err), 0); /* one may stand there twice */
+	assert_int_equal(gd_gpu_validate((int[]){0, 1, 0}, 3, &err), 0); /* duplicates are allowed */
 	assert_int_equal(gd_gpu_validate((int[]){0, 5}, 2, &err), -ENODEV);
 	check_contains(err.message, "GPU 5 is not there; there are 0, 1");
 	assert_int_equal(gd_gpu_validate((int[]){-3}, 1, &err), -EINVAL);
@@ -303,8 +303,8 @@ static void test_inherited_cuda_visible_devices_limits_what_there_is(void **stat
 	assert_visible("", "");
 	assert_visible("-1", "");
 	assert_visible("NoDevFiles", "");
-	assert_visible("0,9,1", "0/-1");                  /* the list ends where it makes no sense, as for CUDA */
-	assert_int_equal(gd_gpu_count("sim:2", NULL), 2); /* simulated ones are not meant */
+	assert_visible("0,9,1", "0/-1");                  /* the list ends at the first invalid entry, as in CUDA */
+	assert_int_equal(gd_gpu_count("sim:2", NULL), 2); /* does not apply to simulated ones */
 	setenv("CUDA_VISIBLE_DEVICES", "", 1);
 	struct gd_gpu_list *list = fake_machine_list("auto");
 	assert_int_equal(list->count, 0);

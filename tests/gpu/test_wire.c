@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Records between probe and caller: what a driver may have scribbled over is never followed. */
+/* Records between probe and caller: data that a driver may have overwritten is never followed. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tools/deps on machines made of stand-ins: PATH holds what the test put there."""
+"""tools/deps on fake machines: PATH contains only programs of the test."""
 import os
 import pathlib
 import pty
@@ -34,7 +34,7 @@ class Machine:
         self.put("id", f"echo {number}")
 
     def put_apt(self, installs="", fails=False):
-        """An apt-get that writes down how it was called, and brings some commands."""
+        """An apt-get that records its arguments and installs some commands."""
         lines = [f'echo "apt-get $*" >>"{self.log}"',
                  f'echo "frontend $DEBIAN_FRONTEND" >>"{self.log}"']
         if fails:
@@ -49,7 +49,7 @@ class Machine:
                               capture_output=True, text=True, timeout=60, check=False)
 
     def deps_on_terminal(self, answer, *groups):
-        """Its exit code and what it said to somebody who typed this."""
+        """Its exit code and output on a terminal."""
         pid, fd = pty.fork()
         if pid == 0:
             os.execve(self.bin / "sh", ["sh", str(SOURCE / "tools/deps"), *groups], {"PATH": str(self.bin)})
@@ -121,7 +121,7 @@ def test_a_command_that_does_not_run_counts_as_missing(machine):
 
 @pytest.fixture(name="user_machine")
 def make_user_machine(machine):
-    """Not root, sudo is there, ninja is missing and can be installed."""
+    """An ordinary user with sudo; ninja is missing and can be installed."""
     machine.uid(1000)
     (machine.bin / "ninja").unlink()
     machine.put_apt(installs="ninja")

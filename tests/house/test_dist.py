@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The source archive: the same bytes for the same commit, and all that a build needs."""
+"""The source archive: the same bytes for the same commit, and everything that a build needs."""
 import os
 import pathlib
 import re

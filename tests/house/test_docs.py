@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The manual as HTML: it is built, and every link in it leads to something."""
+"""The manual as HTML: it builds, and all its links are valid."""
 import functools
 import html.parser
 import http.server

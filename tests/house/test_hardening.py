@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tools/check-hardening: says what a program or a library was built without."""
+"""tools/check-hardening: reports missing hardening of programs and libraries."""
 import os
 import pathlib
 import platform

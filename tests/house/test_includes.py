@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tools/check-includes: the modules of src/ and workers/ know each other in one direction only."""
+"""tools/check-includes: the modules of src/ and workers/ include each other in one direction only."""
 import os
 import pathlib
 import subprocess
@@ -16,7 +16,7 @@ def check(root):
 
 
 def tree(tmp_path, **files):
-    """A tree in which the named files hold one #include each."""
+    """A tree in which the named files contain one #include each."""
     for name, include in files.items():
         module, _, file = name.partition("__")
         path = tmp_path / "src" / module / (file + ".c")

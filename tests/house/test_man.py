@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the man page and the README show compiles, runs and is what the examples do."""
+"""The programs in the man page and the README compile, run, and match the examples."""
 import os
 import pathlib
 import re
@@ -10,7 +10,7 @@ import pytest
 
 SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
 BUILD = pathlib.Path(os.environ["GD_BUILD"])
-LIMIT = 60  # seconds, for anything that takes milliseconds
+LIMIT = 60  # seconds, timeout for operations that take milliseconds
 
 
 def man_programs():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The README and the manual, typed as they are in an empty directory, on a machine without a GPU."""
+"""The commands of the README and the manual, run in an empty directory on a machine without a GPU."""
 import os
 import pathlib
 import re
@@ -25,7 +25,8 @@ DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (SOURCE / "doc
 
 @pytest.fixture(name="place")
 def make_place(tmp_path):
-    """An empty directory, a home, and an installation as `make install` leaves it: programs in PATH, files for pkg-config."""
+    """An empty directory, a home, and an installation as `make install` leaves it: programs in
+    PATH, files for pkg-config."""
     for name in ("work", "home", "claims", "run", "bin"):
         (tmp_path / name).mkdir(mode=0o700)
     (tmp_path / "bin/gpuq").symlink_to(BUILD / "gpuq")
@@ -71,7 +72,8 @@ def test_every_block_says_what_it_is():
 
 
 def test_the_manual_is_complete():
-    """Each page is in the navigation, and each entry is a page; generated ones are lower-case names of files at the top."""
+    """Each page is in the navigation, and each entry is a page; generated ones are lower-case names
+    of files at the top."""
     pages = {path.name for path in (SOURCE / "docs").glob("*.md")}
     listed = set(re.findall(r": ([\w-]+\.md)$", (SOURCE / "mkdocs.yml").read_text(), re.MULTILINE))
     assert listed - {"contributing.md", "security.md", "news.md"} == pages

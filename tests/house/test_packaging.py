@@ -27,7 +27,7 @@ def run(*words, code=0, **options):
 
 @pytest.fixture(scope="module", name="wheel")
 def make_wheel(tmp_path_factory):
-    """Built from the unpacked sdist: what is not in it is not used."""
+    """Builds from the unpacked sdist, so that no other files are used."""
     directory = tmp_path_factory.mktemp("packaging")
     run(sys.executable, "-m", "venv", directory / "builder")
     pip = directory / "builder" / "bin" / "pip"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tools/run-tests: its last line tells what happened, whatever happened."""
+"""tools/run-tests: its last line reports the result in all cases."""
 import json
 import os
 import pathlib
@@ -10,7 +10,7 @@ SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
 
 
 def run(tmp_path, tests, status=0, again=None):
-    """run-tests with a stand-in for meson that leaves TESTS in its log and exits with STATUS.
+    """run-tests with a fake meson that writes TESTS to its log and exits with STATUS.
 
     With AGAIN, failed programs are repeated, and these are the records of the repetition.
     """

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="sys
 
 
 def verify(directory, text):
-    """What systemd-analyze says about a unit."""
+    """The output of systemd-analyze for a unit."""
     runtime = directory / "run"
     runtime.mkdir(mode=0o700, exist_ok=True)
     (directory / "gpuq.service").write_text(text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""tools/terminal-svg: the picture holds what the command left on the screen."""
+"""tools/terminal-svg: the picture shows the final screen of the command."""
 import importlib.machinery
 import importlib.util
 import os

@@ -35,7 +35,7 @@ static void add(struct gd_balancer *b, int gpu, double audio, double processing,
 		.processing_seconds = processing,
 	};
 	assert_int_equal(gd_balancer_add(b, &r), 0);
-	/* What was added is copied. */
+	/* Added names are copied. */
 	memset(file, 'x', sizeof(file) - 1);
 	memset(words, 'x', sizeof(words) - 1);
 }
@@ -125,7 +125,7 @@ static void test_unannounced_gpu_is_added_and_counts_in_the_skew(void **state)
 	assert_int_equal(s.num_gpus, 3);
 	assert_int_equal(s.gpus[1]->gpu, 1);
 	assert_near(s.skew, 30.0 * 3 / 45 - 1);
-	/* The audio of one file is not known: shares by files. RTF of those of which both are known. */
+	/* The audio of one file is not known: shares by files. RTF only of files with known audio and time. */
 	assert_near(s.gpus[1]->share, 2.0 / 3);
 	assert_near(s.rtf, 0.5);
 	assert_int_equal(s.files_total, 3);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A command in one string: words, or a shell's. */
+/* A command in one string: words, or a shell command. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

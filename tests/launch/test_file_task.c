@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A file to bytes and back, and bytes that are no file. */
+/* Encoding a file to bytes and back, and invalid bytes. */
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
@@ -22,7 +22,7 @@ static const struct gd_file usual = {
 	.seconds = 12.5,
 };
 
-/* Exactly as large as the task is, so that a reader that goes too far is seen. */
+/* Exactly as large as the task is, so that reading beyond it is detected. */
 static struct gd_bytes write_task(const struct gd_file *file)
 {
 	size_t size = file_task_size(file);
@@ -155,7 +155,7 @@ static void test_sizes_that_overflow_are_refused(void **state)
 	uint32_t sum = words[1] + words[2];
 	words[1] = UINT32_MAX;
 	words[2] = sum - UINT32_MAX; /* the sum is right again, modulo 2^32 */
-	/* No string ends: a reader that believes it goes far. */
+	/* No string is terminated: a reader that trusts it reads too far. */
 	memset((char *)task.data + task.size - sum - words[3], 'x', sum + words[3]);
 	assert_refused(task.data, task.size);
 	words[1] = words[2] = words[3] = UINT32_MAX;

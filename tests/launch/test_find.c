@@ -147,7 +147,7 @@ static void test_folder_is_read_once_behind_links(void **state)
 	assert_int_equal(files->num_warnings, 21);
 	check_contains(files->warnings[0], "a link leads to a folder that was found before");
 	gd_files_free(files);
-	/* Links come first in the order of names: what they lead to is found there, too. */
+	/* Links come first in the order of names: their targets are found there, too. */
 	assert_int_equal(rename("in/0", "in/zero"), 0);
 	assert_int_equal(symlink("zero", "in/0"), 0);
 	files = find("in", (struct gd_find_options){.recursive = 1});

@@ -122,7 +122,7 @@ static void test_torn_lines_and_rubbish_are_skipped_and_counted(void **state)
 	assert_int_equal(h.bad_lines, 7); /* the event of a later version has no checksum */
 	assert_int_equal(h.first_bad_line, 3);
 	history_finish(&h);
-	/* The next one that writes does not write into the torn line. */
+	/* The next writer does not append to the torn line. */
 	write_one("b.wav");
 	assert_read(2, 7);
 }
@@ -162,7 +162,7 @@ static void test_file_truncated_anywhere_is_read(void **state)
 	}
 }
 
-/* A byte that was changed in the middle of a line, anywhere: the line does not count, all others do. */
+/* A byte that was changed in the middle of a line, anywhere: the line is ignored, all others count. */
 static void test_line_with_a_changed_byte_is_skipped(void **state)
 {
 	(void)state;
@@ -234,7 +234,7 @@ static void test_second_launcher_is_refused_and_told_who_holds_the_history(void 
 	history_writer_close(&w);
 }
 
-/* Whoever can read the results can lock them; this child does, and holds the lock until it is killed. */
+/* Every user who can read the results can lock them; this child does, and holds the lock until it is killed. */
 static pid_t start_reader_with_lock(void)
 {
 	int ready[2];
@@ -318,7 +318,7 @@ static void test_pipe_in_place_of_the_history_is_not_waited_for(void **state)
 	history_writer_close(&w);
 }
 
-/* A disk that is full, and then is not: in a child, for the limit cannot be taken back by all. */
+/* A disk that is full, and then is not: in a child, because not every user can raise the limit again. */
 static void test_entries_that_cannot_be_written_are_kept_and_written_later(void **state)
 {
 	(void)state;

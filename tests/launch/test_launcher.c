@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A launcher, with hooks of this program as workers: what is done, what fails, what is checked before. */
+/* A launcher, with hooks of this program as workers: finished files, failures, and checks before the start. */
 #include "launch_rig.h"
 
 #include <errno.h>
@@ -248,7 +248,8 @@ static void test_settings_are_strings_and_the_last_of_a_key_counts(void **state)
 	launch_rig_run(&o, 0, (struct launch_counts){.skipped = 1});
 }
 
-/* As compiled with a header in which the options are `size` bytes long; `set`: a byte behind what we know is not zero.
+/* As compiled with a header in which the options are `size` bytes long; `set`: a byte beyond the known fields is not
+ * zero.
  */
 static int validate_sized(size_t size, bool set, struct noted_mistakes *m)
 {
@@ -276,7 +277,7 @@ static void test_options_of_other_versions_of_the_header_work(void **state)
 	check_contains(m.text, "set it to sizeof(struct gd_launch_options)");
 	struct gd_launch_options o = launch_rig_options();
 	assert_int_equal(gd_launch_validate(NULL, NULL, NULL), 1);
-	/* What is filled in: no more than the caller knows, and zero behind what we know. */
+	/* Output structs: filled only up to the caller's size, and zero beyond the known fields. */
 	struct gd_launcher *l = NULL;
 	struct {
 		struct gd_launch_summary s;
@@ -362,7 +363,7 @@ static void test_planning_again_under_the_lock_keeps_the_lock(void **state)
 	struct gd_launcher *l = NULL;
 	assert_int_equal(gd_launcher_create(&o, &l, NULL), 0);
 	assert_int_equal(gd_launcher_find(l, NULL), 0);
-	/* Another launcher has written between the look and the lock. */
+	/* Another launcher wrote between the check and the lock. */
 	assert_int_equal(mkdir("out", 0755), 0);
 	scratch_write_text("out/launch.jsonl", "{\"event\":\"run\",\"version\":1,\"input\":\"/x\"}\n");
 	scratch_put("in/b.wav", 1);

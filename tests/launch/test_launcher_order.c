@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The order in which files are worked on: by size, by duration, by a strategy of one's own. */
+/* The order in which files are worked on: by size, by duration, by a custom strategy. */
 #include "launch_rig.h"
 
 #include <stdatomic.h>
@@ -66,7 +66,7 @@ static void test_durations_change_the_order_while_the_first_file_is_worked_on(vo
 	o.seconds = long_d;
 	o.on_progress = on_progress_known;
 	launch_rig_run_well(&o);
-	/* b was on its way already; by its size d would have been the last. */
+	/* b was already submitted; by its size d would have been the last. */
 	launch_rig_assert_order(0, "abd");
 }
 
@@ -96,7 +96,7 @@ static void test_custom_strategy_sets_the_order(void **state)
 	o.strategy = one_apart;
 	o.on_progress = on_progress_go;
 	launch_rig_run_well(&o);
-	/* The first of each GPU: c and a, whoever was faster. */
+	/* The first file of each GPU: c and a, in either order. */
 	assert_int_equal(board->words[0] + board->words[1], 'a' + 'c');
 }
 

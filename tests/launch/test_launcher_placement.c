@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where files are processed, how many workers load at a time, and what loading does to the figures. */
+/* Where files are processed, how many workers load at a time, and the effect of loading on the statistics. */
 #include "launch_rig.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The model of the queue's protocol (queue.pml): Spin finds no mistake in it, and finds every rule that is left out."""
+"""The model of the queue's protocol (queue.pml): Spin finds no error in it, and detects every omitted rule."""
 
 import os
 import pathlib
@@ -31,14 +31,14 @@ MUTANTS = {
 
 
 def search(tmp_path: pathlib.Path, defines: list[str], compile_args: list[str], run_args: list[str]) -> str:
-    """What the search reports; each call has a directory of its own, because Spin writes where it stands."""
+    """The report of the search; each call has its own directory, because Spin writes to the current one."""
     arguments = ["-D" + define for define in defines]
     subprocess.run(["spin", *arguments, "-a", str(MODEL)], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
     compiler = os.environ.get("CC", "cc")
     subprocess.run(
         [compiler, "-w", "-O2", "-DSAFETY", *compile_args, "-o", "pan", "pan.c"], cwd=tmp_path, check=True
     )
-    # -E: processes that wait for ever are no mistake; the model itself says what must hold then.
+    # -E: processes that wait forever are not an error; the model itself asserts what must hold then.
     pan = subprocess.run(["./pan", "-m1000000", "-E", "-n", *run_args], cwd=tmp_path, capture_output=True, text=True)
     return pan.stdout
 
@@ -57,7 +57,7 @@ def test_protocol_with_prune_starts_each_job_once_and_loses_none(tmp_path: pathl
 
 @pytest.mark.skipif("CAMPAIGN_SEED" not in os.environ, reason="part of make campaign")
 def test_protocol_survives_two_kills_with_everything_at_once(tmp_path: pathlib.Path) -> None:
-    """Not complete: as many states as a minute allows, in a random order."""
+    """Incomplete: as many states as possible in a minute, in random order."""
     seed = os.environ["CAMPAIGN_SEED"]
     output = search(tmp_path, ["KILLS=2"], ["-DBITSTATE", "-DT_RAND", "-DP_RAND"], ["-w27", f"-RS{seed}", "-Q1"])
     assert "errors: 0" in output, output

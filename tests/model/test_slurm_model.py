@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The models of the protocol on a cluster (slurm.pml) and of its leases (leases.pml): Spin finds no mistake in them, and finds every rule that is left out."""
+"""The models of the protocol on a cluster (slurm.pml) and of its leases (leases.pml): Spin finds no
+error in them, and detects every omitted rule."""
 
 import os
 import pathlib
@@ -13,7 +14,7 @@ LEASES = pathlib.Path(__file__).with_name("leases.pml")
 
 pytestmark = pytest.mark.skipif(not shutil.which("spin"), reason="needs spin")
 
-# A lease that a renewal can lengthen: too many states for a complete search.
+# A lease that a renewal can extend: too many states for a complete search.
 RENEWED = ["LEASE=2", "MARGIN=0"]
 
 MUTANTS = {
@@ -29,12 +30,12 @@ LEASE_MUTANTS = ["NO_WAIT", "NO_KILL", "NOT_R", "NO_CHECK", "LEASE_FROM_RECEIPT"
 
 
 def search(tmp_path: pathlib.Path, defines: list[str], how: str = "-DCOLLAPSE", limits: tuple[str, ...] = ("-w26",), model: pathlib.Path = MODEL) -> str:
-    """What the search reports; each call has a directory of its own, because Spin writes where it stands."""
+    """The report of the search; each call has its own directory, because Spin writes to the current one."""
     arguments = ["-D" + define for define in defines]
     subprocess.run(["spin", *arguments, "-a", str(model)], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
     compiler = os.environ.get("CC", "cc")
     subprocess.run([compiler, "-w", "-O2", "-DSAFETY", how, "-o", "pan", "pan.c"], cwd=tmp_path, check=True)
-    # -E: processes that wait for ever are no mistake here.
+    # -E: processes that wait forever are not an error here.
     pan = subprocess.run(["./pan", "-m1000000", "-E", "-n", *limits], cwd=tmp_path, capture_output=True, text=True)
     return pan.stdout
 

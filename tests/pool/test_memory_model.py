@@ -1,13 +1,13 @@
-"""What the words shared by owner and worker promise, on any machine that C11 runs on.
+"""Guarantees of the words shared by owner and worker, on any machine that supports C11.
 
 First the checker itself, on the patterns from the literature whose verdicts are
-known; then the protocols of src/pool/ring.h and channel.h, each with the change
-that would break it: a fence or an order less.
+known; then the protocols of src/pool/ring.h and channel.h, each also with a change that breaks it:
+a missing fence or a weaker order.
 """
 import pytest
 from memory_model import ACQUIRE, RELAXED, RELEASE, SEQ_CST, allows, fence, increment, load, store
 
-NONE = []  # in place of a fence
+NONE = []  # instead of a fence
 
 
 def message_passing(publish, consume, before=NONE, after=NONE):
@@ -102,7 +102,7 @@ def test_task_is_begun_or_taken_back_never_both():
 
 
 def test_worker_that_sees_the_new_round_sees_the_lower_head():
-    """begin() looks again after a round has changed: round first, then head."""
+    """begin() reads again after a round has changed: round first, then head."""
     program = [[store("head", 5), store("head", 1, SEQ_CST), increment("round")],
                [load("round", "round", ACQUIRE), load("head", "head", ACQUIRE)]]
     assert not allows(program, round=1, head=5)
@@ -157,7 +157,7 @@ def test_record_is_whole_when_its_count_is_seen(publish, expected):
 
 @pytest.mark.parametrize("publish, expected", [(RELEASE, False), (RELAXED, True)])
 def test_answer_to_a_task_out_of_time_is_known_as_such(publish, expected):
-    """The warden's word has no order of its own: a worker that has seen it passes it on with its answer."""
+    """The warden's word has no memory order of its own: a worker that has seen it publishes it with its answer."""
     program = [[store("timed_out", 1)],
                [load("worker", "timed_out"), store("head", 1, publish)],
                [load("head", "head", ACQUIRE), load("owner", "timed_out")]]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Power cuts: whatever reached the disk, accepted jobs are there, reported ends stay, and the queue goes on.
+"""Power cuts: whatever reached the disk, accepted jobs and reported ends are kept, and the queue continues.
 
-Real commands run under recorder.c, which logs what they do to the queue's files. From the log, crash_states.py makes what a
-cut at any point may leave, and the real `gpuq` recovers from it.
+Real commands run under recorder.c, which logs their changes to the queue's files. From the log,
+crash_states.py computes the possible states after a cut at any point, and the real `gpuq` recovers
+from it.
 
     POWER_SEED    of the states that are tried (default 1)
     POWER_STATES  how many (default 100); 0: each cut, every combination of up to 12 unsynced changes
@@ -32,7 +33,7 @@ FINAL = ("completed", "failed", "cancelled", "skipped")
 
 
 class Recording:
-    """A queue whose commands are recorded, and what they have promised."""
+    """A queue whose commands and promises are recorded."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.root = directory / "queue"
@@ -60,7 +61,7 @@ class Recording:
         self.mark("ended", number)
 
     def run(self) -> None:
-        """All jobs that are there have ended when it returns, and its exit code says so."""
+        """All existing jobs have ended when it returns, as its exit code shows."""
         self.lab.gpuq("run", "--quiet", code=None)
         for number, job in self.lab.jobs().items():
             self.mark("accepted", number)
@@ -79,7 +80,7 @@ def plain(r: Recording) -> None:
 
 
 def pruned(r: Recording) -> None:
-    """prune between jobs that are over and jobs that wait."""
+    """prune with finished and waiting jobs."""
     for _ in range(3):
         r.add("true")
     r.run()
@@ -119,7 +120,7 @@ SCENES = [plain, pruned, killed, large]
 
 
 def rebuild(state: crash_states.State, root: pathlib.Path, directory: pathlib.Path) -> str:
-    """Writes the files; returns which inode numbers they must pretend to have."""
+    """Writes the files; returns the inode numbers that they must report."""
     inodes = []
     directory.mkdir(mode=0o700)
     for folder in state.folders:
@@ -148,13 +149,13 @@ def promises(log: crash_states.Log, cut: int) -> dict[str, set[int]]:
 
 
 def describe(state: crash_states.State) -> str:
-    """Without environments, which may hold secrets."""
+    """Describes the state without environments, which may contain secrets."""
     files = {path: state.contents.get(inode, b"") for path, inode in state.names.items() if "/env/" not in path}
     return "\n".join(f"{path}: {content[:2000]!r}" for path, content in files.items())
 
 
 def archived(directory: pathlib.Path) -> set[int]:
-    """Jobs that prune has moved to the archive: those of complete lines."""
+    """Jobs that prune has moved to the archive, from complete lines."""
     path = directory / "jobs.jsonl.archive"
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     events = [json.loads(line) for line in lines if line.startswith(b'{"event":"add"') and line.endswith(b"}")]
@@ -162,7 +163,7 @@ def archived(directory: pathlib.Path) -> set[int]:
 
 
 def check(state: crash_states.State, root: pathlib.Path, made: dict[str, set[int]], where: pathlib.Path, run: bool) -> None:
-    """Recovers with the real gpuq. `run`: also runs what is pending."""
+    """Recovers with the real gpuq. `run`: also runs pending jobs."""
     shutil.rmtree(where, ignore_errors=True)
     inodes = rebuild(state, root, where)
     (where.parent / "boot").write_text("00000000-1111-2222-3333-444444444444\n")
@@ -222,7 +223,7 @@ def test_power_cut_loses_nothing_that_was_promised(tmp_path: pathlib.Path, scene
 
 
 def test_writes_that_are_not_synced_are_lost_in_some_state(tmp_path: pathlib.Path) -> None:
-    """The method itself: without its last sync, an accepted job would be lost."""
+    """Tests the method itself: without its last sync, an accepted job would be lost."""
     recording = Recording(tmp_path)
     recording.add("true")
     text = recording.log.read_text().splitlines()

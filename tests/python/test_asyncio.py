@@ -110,7 +110,7 @@ def test_a_task_that_waits_for_room_can_be_cancelled() -> None:
 
 
 def test_cancelling_many_tasks_that_wait_for_room_is_quick() -> None:
-    """If each cancellation looked at all tasks, this would take minutes."""
+    """If each cancellation scanned all tasks, this would take minutes."""
 
     async def main() -> None:
         with Pool(Actor, "sim:1", queue_size=1) as pool:
@@ -125,14 +125,14 @@ def test_cancelling_many_tasks_that_wait_for_room_is_quick() -> None:
 
 
 class FullEngine:
-    """An engine without room."""
+    """An engine that is full."""
 
     def submit(self, *args: Any) -> int:
         raise BlockingIOError
 
 
 class Waiter:
-    """A task that waits for room."""
+    """A task that waits for space."""
 
     _id = -1
 
@@ -322,7 +322,7 @@ def test_the_pool_as_asynchronous_context(tmp_path: Path) -> None:
             task = asyncio.ensure_future(pool.asubmit(("echo", 1)))
             await asyncio.sleep(0)
         assert await task == 1
-        assert ticks > 5  # the loop went on while the workers ended
+        assert ticks > 5  # the loop kept running while the workers ended
         ticker.cancel()
         with pytest.raises(PoolClosed):
             await pool.asubmit(1)
@@ -358,7 +358,7 @@ def test_shutdown_in_the_loop_ends_what_waits() -> None:
 
 @pytest.mark.parametrize("futures", [False, True])
 def test_ashutdown_may_be_called_several_times(futures: bool) -> None:
-    """Futures need the pool's thread, which has ended by then."""
+    """Futures need the pool's thread, which has already ended."""
 
     async def main() -> None:
         async with Pool(Actor, "sim:1") as pool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Dispatcher, BaseWorker and the protocol: what the library's documents promise."""
+"""Dispatcher, BaseWorker and the protocol: guarantees of the library's documents."""
 from __future__ import annotations
 
 import collections
@@ -21,7 +21,7 @@ from gpu_dispatch import BaseWorker, Dispatcher, protocol
 
 
 class Book:
-    """Callbacks that write down what they are told."""
+    """Callbacks that record their arguments."""
 
     def __init__(self) -> None:
         self.results: dict[int, Any] = {}
@@ -397,7 +397,7 @@ def test_a_timeout_interrupts_a_wait_that_is_about_to_begin() -> None:
 
 
 def test_a_worker_that_dies_with_the_last_item_is_not_replaced() -> None:
-    """Of a list: the thread of a generator may say too late that there is no more."""
+    """With a list: the thread of a generator may report its end too late."""
     book = Book()
     dispatcher = Dispatcher(Naughty, [0])
     dispatcher.run([("pid",), ("die",)], **book.callbacks())

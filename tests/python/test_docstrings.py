@@ -20,14 +20,14 @@ IMPORTS = "from gpu_dispatch import BaseWorker, Dispatcher, Pool\nfrom gpu_dispa
 
 
 def example(thing: object) -> str:
-    """The program in a docstring: what is indented behind `::`."""
+    """The program in a docstring: the indented block after `::`."""
     found = re.search(r"::\n\n((?:    .*\n|\n)+)", inspect.getdoc(thing) or "")
     assert found is not None
     return inspect.cleandoc(found.group(1)) + "\n"
 
 
 def promised(program: str) -> str:
-    """What the program prints, as the comments behind its print() say."""
+    """The expected output, from the comments after each print()."""
     return "".join(f"{text}\n" for text in re.findall(r"print\(.*\)  # (.*)", program))
 
 

@@ -241,7 +241,7 @@ def test_a_long_task_can_poll_that_it_is_cancelled(log: Log, tmp_path: pathlib.P
     poll_until(pool, (tmp_path / "hangs").exists)
     pool.cancel(0)
     drain(pool)
-    assert log.results == {0: "cancelled"}  # it ended by itself: what it returned is a result
+    assert log.results == {0: "cancelled"}  # it ended by itself, so its return value is a result
     pool.close()
 
 

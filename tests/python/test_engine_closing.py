@@ -108,7 +108,7 @@ def test_a_forgotten_pool_leaves_no_process(log: Log, tmp_path: pathlib.Path) ->
     del pool
     gc.collect()
     assert not os.path.exists(f"/proc/{pid}")
-    assert not log.cancelled  # nobody is left to be told
+    assert not log.cancelled  # no callback is left to be called
 
 
 def test_a_forked_child_cannot_use_the_pool(log: Log) -> None:

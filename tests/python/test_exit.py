@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Programs that end, fork or are killed in the middle of a run. Each is a process of its own."""
+"""Programs that end, fork or are killed in the middle of a run. Each is a separate process."""
 from __future__ import annotations
 
 import importlib.util
@@ -145,7 +145,7 @@ def test_ctrl_c_ends_a_program_that_waits_at_exit(tmp_path: Path) -> None:
     with start(path) as program:
         assert program.stdout is not None
         worker = int(program.stdout.readline())
-        # From outside, nothing shows that the program is at its end: press again and again.
+        # From outside it is not visible that the program is ending: press Ctrl-C repeatedly.
         end = time.monotonic() + DEADLINE_SECONDS
         while program.poll() is None and time.monotonic() < end:
             program.send_signal(signal.SIGINT)

@@ -139,7 +139,7 @@ class Program:
         self.process.send_signal(signal.SIGINT)
 
     def wait_for_delivery(self) -> None:
-        """The handler of the last Ctrl-C runs, or has run."""
+        """Waits until the handler of the last Ctrl-C runs or has run."""
 
         def is_pending() -> bool:
             status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
@@ -184,7 +184,7 @@ def test_workers_clean_up_on_exit_runs_and_keyboard_interrupt_is_raised(start: S
 
 
 def test_slow_callbacks_for_results_that_are_there_are_limited_in_time(start: Start) -> None:
-    """After the one that was interrupted, two of 1.5 seconds are more than enough; the last one is left out."""
+    """After the one that was interrupted, two of 1.5 seconds exceed the limit; the last one is skipped."""
     program = start("slow callbacks")
     program.ctrl_c()
     program.check_interrupted()
@@ -193,7 +193,7 @@ def test_slow_callbacks_for_results_that_are_there_are_limited_in_time(start: St
 
 
 def test_a_setup_is_interrupted(start: Start) -> None:
-    """Long before the grace period is over: the test's own patience is the same."""
+    """Long before the grace period ends; the test's own timeout is the same."""
     program = start("setup")
     program.ctrl_c()
     program.check_interrupted()

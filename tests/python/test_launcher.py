@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""python -m gpu_dispatch.launcher as people type it."""
+"""python -m gpu_dispatch.launcher as users run it."""
 from __future__ import annotations
 
 import glob

@@ -1,4 +1,4 @@
-"""The turns of threads that poll one engine, with an engine that only counts."""
+"""Threads take turns polling one engine; the engine only counts."""
 from __future__ import annotations
 
 import random
@@ -155,7 +155,7 @@ def stress(
 
 
 class Stage:
-    """One thread leads and another follows; tasks end when the test says so."""
+    """One thread leads and another follows; the test decides when tasks end."""
 
     def __init__(self) -> None:
         self.engine = FakeEngine()

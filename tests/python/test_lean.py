@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the package leaves out: slow imports, and Python code between two tasks."""
+"""The package avoids slow imports and Python code between two tasks."""
 from __future__ import annotations
 
 import subprocess
@@ -37,7 +37,7 @@ class Plain(BaseWorker):
 
 
 class BuiltIn(Plain):
-    """process() is no Python code: it does not pass the GIL on by itself."""
+    """process() is not Python code: it does not release the GIL by itself."""
 
     def setup(self, gpu_id: int, seed: int) -> None:
         self.ticks: deque[int] = deque()

@@ -77,7 +77,7 @@ def test_allocator_finds_files(lab: Lab) -> None:
 
 
 def test_entries_that_cannot_be_examined_are_left_out(lab: Lab) -> None:
-    """A name as long as a path may be, and, for all but root, a folder that may not be entered."""
+    """A name of maximum path length, and, except for root, a folder that cannot be entered."""
     (lab.input / "long.wav").symlink_to("x" * 4000)
     closed = lab.directory / "closed"
     closed.mkdir(mode=0)
@@ -85,7 +85,7 @@ def test_entries_that_cannot_be_examined_are_left_out(lab: Lab) -> None:
     (lab.input / "zzz.txt").symlink_to("x" * 4000)
     good = lab.put("a.wav")
     deep = os.open(lab.input, os.O_DIRECTORY)
-    for _ in range(1500):  # deeper than Python recurses; the path is longer than a path may be
+    for _ in range(1500):  # deeper than Python's recursion limit; longer than PATH_MAX
         os.mkdir("folder", dir_fd=deep)
         below = os.open("folder", os.O_DIRECTORY, dir_fd=deep)
         os.close(deep)
@@ -236,7 +236,7 @@ def test_orchestrator_refuses_what_cannot_work(
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a link to another user: run it as root")
 @pytest.mark.parametrize("shape", ["all behind one link", "beside other files"])
 def test_links_of_another_user_below_the_input_folder_are_not_followed(lab: Lab, shape: str) -> None:
-    """The folder that was named may itself be reached through a link of another user."""
+    """The named folder itself may be reached through a link of another user."""
     private = lab.directory / "private"
     private.mkdir(mode=0o700)
     (private / "diary.wav").write_text("private")
@@ -309,7 +309,7 @@ def test_faster_whisper_does_not_import_from_the_current_directory(
 def test_faster_whisper_is_resumed_from_another_directory(
     lab: Lab, whisper: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command of the worker, by which a later run knows what is done, has no directories in it."""
+    """The worker's command, by which a later run recognizes finished files, contains no directories."""
     lab.put("talk.wav")
     assert LauncherOrchestrator().run(lab.input, lab.output, [0], model_size="tiny") == 0
     written = (lab.output / "talk" / "talk.json").stat().st_mtime_ns
@@ -354,7 +354,7 @@ def test_real_faster_whisper_has_what_the_worker_uses(lab: Lab) -> None:
     if subprocess.run([python, "-c", "import faster_whisper"], check=False).returncode:
         pytest.skip("faster-whisper is not installed; tools/pypi does it")
     subprocess.run([python, "-c", INTERFACE], check=True, timeout=LIMIT)
-    # Without weights the real model cannot be loaded: the launcher says so.
+    # Without weights the real model cannot be loaded: the launcher reports it.
     lab.put("a.wav")
     words = ["--input-dir", str(lab.input), "--output-dir", str(lab.output)]
     words += ["--model-size", "/no/such/model"]

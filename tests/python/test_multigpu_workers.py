@@ -109,7 +109,7 @@ def test_files_from_anywhere_keep_their_folders(lab: Lab) -> None:
 
 
 def test_links_are_private_and_leave_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A link of another user at a known place does not lead the cleanup anywhere."""
+    """A link of another user at a known path does not redirect the cleanup."""
     precious = lab.directory / "precious"
     (precious / "empty").mkdir(parents=True)
     (precious / "link").symlink_to("/etc/hostname")

@@ -78,7 +78,7 @@ def test_max_batch_needs_process_batch() -> None:
 
 
 def test_time_limit_is_heeded_while_records_are_sent(caplog: pytest.LogCaptureFixture) -> None:
-    """Handlers of logging keep exceptions; the one that ends the task is not kept. The worker survives."""
+    """Logging handlers swallow exceptions, but not the one that ends the task. The worker survives."""
     caplog.set_level(logging.INFO, "gpu_dispatch.worker")
     with Pool(Actor, "sim:1", grace=600) as pool:
         for _ in range(5):

@@ -47,7 +47,7 @@ def test_nothing_can_be_used_after_shutdown() -> None:
 
 
 def test_threads_that_shut_down_at_the_same_time() -> None:
-    """All of them return once it is done, and none finds a pool that another has closed."""
+    """All return once the pool is shut down, and no thread finds a pool closed by another."""
     errors: list[BaseException] = []
 
     def shut_down(pool: Pool, barrier: threading.Barrier) -> None:
@@ -211,7 +211,7 @@ def test_a_worker_that_dies_with_the_last_task_is_not_replaced(tmp_path: Path) -
 
 
 def test_no_result_is_lost_by_exceptions_of_signal_handlers(pool: Pool) -> None:
-    """A program may go on after Ctrl-C, wherever it came."""
+    """A program may continue after Ctrl-C, whenever it arrived."""
 
     class Stop(BaseException):
         pass

@@ -95,7 +95,7 @@ def test_items_and_results_are_released(verb: str) -> None:
 
 
 def test_a_failed_result_makes_no_cycle() -> None:
-    """What a frame holds is released with it, without the garbage collector."""
+    """The objects of a frame are released with it, without the garbage collector."""
     with Pool(Actor, "sim:1") as pool:
 
         class Heavy:

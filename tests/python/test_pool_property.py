@@ -109,6 +109,6 @@ def test_map_yields_one_result_per_item(
     assert ordered is False or values == sorted(values)
     expected = {number for number, kind in enumerate(kinds) if kind == "echo"}
     assert set(values) <= expected and len(set(values)) == len(values)
-    # On a slow machine other tasks may be out of time, too.
+    # On a slow machine other tasks may time out, too.
     late = sum(isinstance(result, TaskTimedOut) for result in results) - kinds.count("late")
     assert len(expected) - len(values) <= late

@@ -92,5 +92,5 @@ def test_signatures_are_those_of_the_document() -> None:
         ours = inspect.signature(getattr(gpu_dispatch.Dispatcher, method)).parameters
         for name, parameter in theirs.items():
             assert (ours[name].default, ours[name].kind) == (parameter.default, parameter.kind)
-        # What the documents do not know comes later.
+        # Fields unknown to the documents come later.
         assert [name for name in ours if name in theirs] == list(theirs)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The examples of the launcher's original document run as they are, but for the module's name.
+"""The examples of the launcher's original document run as they are, except for the module's name.
 
-The document is not part of this repository: GPUQ_SEEDS_DIR says where it is.
+The document is not part of this repository: GPUQ_SEEDS_DIR names its directory.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(name="lab")
 def make_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    """Two recordings in data/audio, three GPUs, and a stand-in for faster-whisper."""
+    """Two recordings in data/audio, three GPUs, and a fake faster-whisper."""
     lab = Lab(tmp_path)
     lab.input = tmp_path / "data" / "audio"
     lab.put("a.wav", "b.wav")
@@ -45,7 +45,7 @@ def make_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 
 def names(lab: Lab) -> dict[str, Any]:
-    """What the examples use without saying where it comes from."""
+    """Names that the examples use without defining them."""
     files = sorted(lab.input.glob("*.wav"))
     results: Any = multiprocessing.Queue()
     for number in range(100):
@@ -75,7 +75,7 @@ def names(lab: Lab) -> dict[str, Any]:
 @pytest.mark.skipif(not TEXT, reason="GPUQ_SEEDS_DIR names no folder with the document")
 def test_python_examples_run(lab: Lab) -> None:
     assert len(blocks("python")) >= 8
-    imports = "from gpu_dispatch.multigpu import *\n"  # some examples go on where another began
+    imports = "from gpu_dispatch.multigpu import *\n"  # some examples continue another one
     for example in blocks("python"):
         for name, ours in NAMES.items():
             example = example.replace(name, ours)

@@ -19,7 +19,7 @@ LIMIT = 120
 
 
 class Folder:
-    """Files, a worker, and gpuq launch over them."""
+    """Files, a worker, and gpuq launch for them."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""setup(): interrupted when the pool ends or its time is over, in any place, and what becomes of it."""
+"""setup(): interrupted at any point when the pool ends or its time limit is reached, and the outcome."""
 from __future__ import annotations
 
 import os
@@ -24,7 +24,7 @@ LIMIT = 10.0
 
 
 class Waits(BaseWorker):
-    """A setup that blocks in the given way; files tell how far it is."""
+    """A setup that blocks in the given way; files show its progress."""
 
     def setup(self, gpu_id: int, seed: int, how: str, directory: str) -> None:
         self.directory = pathlib.Path(directory)
@@ -76,7 +76,7 @@ def test_the_end_of_the_pool_interrupts_it(how: str, tmp_path: pathlib.Path) -> 
 
 
 def test_a_pool_that_is_closed_at_once_does_not_wait_for_the_import(tmp_path: pathlib.Path) -> None:
-    """In whatever the worker is: the start of Python, the import of this module, the setup."""
+    """Whatever the worker is doing: starting Python, importing this module, or setup."""
     for seconds in (0.0, 0.02, 0.05, 0.1, 0.2):
         with open_pool(tmp_path, "wait") as pool:
             threading.Event().wait(seconds)
@@ -106,18 +106,18 @@ def test_one_that_is_out_of_time_is_interrupted_and_used_if_it_goes_on(tmp_path:
 
 
 def test_one_that_is_killed_for_its_time_says_so(tmp_path: pathlib.Path) -> None:
-    """Whether or not it has begun by then."""
+    """Whether or not it has begun."""
     with open_pool(tmp_path, "stubborn", setup_timeout=0.2, grace=0.2) as pool:
         with pytest.raises(NoWorkers) as caught:
             pool.wait_ready()
     cause = caught.value.__cause__
     assert isinstance(cause, TaskTimedOut)
-    # The latter where even loading this file took so long: that can be interrupted.
+    # The latter if even loading this file took that long: that can be interrupted.
     assert str(cause) in ("setup was not done within 200 ms", "setup() is out of time")
 
 
 def test_the_exception_is_no_exception() -> None:
-    """`except Exception` in a setup does not keep it."""
+    """`except Exception` in a setup does not catch it."""
     assert not issubclass(TaskCancelled, Exception)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""CPU tensors of PyTorch, with a stand-in for it: the real one is too large, and used only where it is installed."""
+"""CPU tensors of PyTorch, with a fake PyTorch: the real one is too large, and used only if it is installed."""
 from __future__ import annotations
 
 import pathlib
@@ -99,7 +99,7 @@ def test_another_module_of_that_name_does_no_harm(tmp_path: pathlib.Path) -> Non
 
 
 class Tensors(BaseWorker):
-    """Says what it got, and sends it back, doubled."""
+    """Reports its input, and returns it doubled."""
 
     def setup(self, gpu_id: int, seed: int) -> None:
         pass

@@ -74,7 +74,7 @@ def test_temporary_directories_of_workers_are_removed(tmp_path: pathlib.Path) ->
 
 
 def test_workers_run_on_the_main_thread_with_what_the_script_set_there(tmp_path: pathlib.Path) -> None:
-    """Signal handlers can be installed, and what belongs to a thread holds in process()."""
+    """Signal handlers can be installed, and thread-local state is available in process()."""
     first = """
     import decimal, signal, threading
     signal.signal(signal.SIGUSR1, lambda *args: None)
@@ -168,7 +168,7 @@ def test_what_is_defined_below_the_first_run_is_missing_and_the_error_says_so(
 
 
 def test_a_module_whose_import_makes_a_pool_in_a_script(tmp_path: pathlib.Path) -> None:
-    """The lock of that module cannot be held for ever: here, an exception ends the script in workers."""
+    """The lock of that module cannot be held forever: here, an exception ends the script in workers."""
     (tmp_path / "mine.py").write_text("from __main__ import *\n" + RUN)
     check(python(script(tmp_path, WORKER, "import mine\n"), directory=tmp_path))
 

@@ -88,7 +88,7 @@ def test_a_script_that_fails_again_in_its_workers(tmp_path: pathlib.Path) -> Non
 
 
 def test_a_script_that_exits_again_in_its_workers(tmp_path: pathlib.Path) -> None:
-    """sys.exit() at the end of a script is common; the names before it are there."""
+    """sys.exit() at the end of a script is common; names defined before it are available."""
     first = WORKER + "\nimport sys\nif __name__ == '__main__':\n" + textwrap.indent(RUN.strip(), "    ") + "\nsys.exit(0)\n"
     check(python(script(tmp_path, first), directory=tmp_path))
 

@@ -4,7 +4,8 @@ import processes
 import pytest
 from cluster import COMMAND, POLITE, RUN
 
-# As the batch process itself gpuq has KillWait seconds to end its jobs. Below a shell that dies of Slurm's SIGTERM it is killed at once.
+# As the batch process itself gpuq has KillWait seconds to end its jobs. Below a shell that Slurm's
+# SIGTERM kills, gpuq is killed at once.
 WRAPS = {"plain": RUN, "exec": f"exec {RUN}"}
 # With a child that left its session.
 LEAVING = "setsid sh -c 'echo $$ >> left; sleep 1000' & " + COMMAND

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""gpuq slurm check on a real Slurm. What cannot be broken there is broken for its job alone, by an sbatch that changes its script."""
+"""gpuq slurm check on a real Slurm. Faults that cannot be created there are created only for its
+job, by an sbatch that changes the script."""
 import json
 import os
 import pathlib
@@ -41,7 +42,7 @@ os.execv("/usr/bin/sbatch", words)
         return {one["name"]: one for one in json.loads(text)["findings"]}
 
     def problem(self, name, *words, env=None):
-        """The words and the advice of the only problem."""
+        """The message and the advice of the only problem."""
         found = self.check(*words, env=env)
         assert [one["name"] for one in found.values() if one["level"] == "problem"] == [name], found
         return found[name]["words"] + " → " + found[name]["advice"]
@@ -93,7 +94,7 @@ def test_with_cgroup_there_is_no_note(checker):
 
 
 def test_no_tcp_from_the_node(checker):
-    # Nobody listens on port 1.
+    # No process listens on port 1.
     told = checker.problem("TCP", *GPU, env=checker.broken_job(r" 127\.0\.0\.1 \d+ ", " 127.0.0.1 1 "))
     assert "the node cannot connect to 127.0.0.1" in told and "Connection refused" in told and "--slurm-address" in told
 

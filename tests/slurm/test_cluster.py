@@ -10,7 +10,7 @@ import sys
 import processes
 from cluster import HERE, LIMIT, Cluster
 
-# Brings up a cluster with a job that escapes its session, prints what belongs to it, and waits to be killed.
+# Brings up a cluster with a job that escapes its session, prints its resources, and waits to be killed.
 PROGRAM = """
 import json, sys, time
 sys.path[:0] = sys.argv[1:]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The coordinator with pilots that no Slurm started: who runs what, and what is left when one of them goes."""
+"""The coordinator with pilots that were not started by Slurm: placement of jobs, and the state
+after one of them dies."""
 import json
 import os
 import pathlib
@@ -36,7 +37,7 @@ class Queue:
         return process
 
     def pilot(self, job=4711, **options):
-        # It is started by a coordinator, which has made the secret before.
+        # It is started by a coordinator, which has already created the secret.
         self.until((self.directory / "jobs.jsonl.d" / "slurm.address").exists, "the address")
         made = Pilot(self.directory, job=job, **options)
         self.started.append(made)
@@ -143,7 +144,7 @@ def test_job_outlives_its_coordinator_and_ends_with_the_next(queue, number):
 
 
 def test_restarted_coordinator_starts_nothing_before_it_knows_all_pilots(queue):
-    """Without listings of Slurm that is after the longest lease: there may be a pilot that nobody has heard of."""
+    """Without listings of Slurm that is after the longest lease: there may be an unknown pilot."""
     queue.add(WAITING)
     boss, _ = queue.coordinator("--lease", "5"), queue.pilot()
     queue.until(queue.ran, "the job")
@@ -277,7 +278,7 @@ def check_honest_pilot_runs_the_job(queue):
 
 
 def test_genuine_pilot_is_welcomed_and_gets_the_job(waiting):
-    """Otherwise the refusals below would mean nothing."""
+    """Otherwise the refusals below would prove nothing."""
     pilot = FakePilot(waiting.directory / "jobs.jsonl.d")
     assert pilot.is_genuine
     pilot.send(pilot.sealed(pilot.hello("p4711-x")))

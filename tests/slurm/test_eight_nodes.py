@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A queue on eight nodes with eight GPUs each, in namespaces of their own (datacenter.py), while things fail (chaos.py)."""
+"""A queue on eight nodes with eight GPUs each, in their own namespaces (datacenter.py), under faults (chaos.py)."""
 import os
 import pathlib
 import re
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
 
 def chaos(*words):
-    """What it printed, and its exit code."""
+    """Its output and exit code."""
     result = subprocess.run([sys.executable, HERE / "chaos.py", *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT,
                             check=False)
     return result.stdout + result.stderr, result.returncode

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A pilot without Slurm around it: what it executes, what it reports, and whom it believes."""
+"""A pilot without Slurm: what it executes, what it reports, and which coordinators it trusts."""
 import json
 import os
 import secrets
@@ -56,7 +56,7 @@ def test_pilot_greets_with_what_it_has(place):
     hello = place.hello
     assert (hello["slurm_job"], hello["node"], hello["session"], hello["attempts"]) == (4711, "node7", 1, [])
     assert [gpu["index"] for gpu in hello["gpus"]] == [0, 1] and hello["gpus"][0]["total"] > 0 and hello["gpus"][0]["healthy"]
-    # The outbox is there before the hello.
+    # The outbox exists before the hello.
     assert json.loads(place.boss.outbox(hello["pilot"])[0])["slurm_job"] == 4711
 
 
@@ -87,7 +87,7 @@ def test_end_is_sent_again_until_it_is_acknowledged(place):
     hello = line.welcome()
     assert hello["session"] == 2 and hello["attempts"] == [(1, 1, 2)]
     assert line.end()["id"] == (1, 1)
-    # One line, however often it was sent.
+    # One line, no matter how many times it was sent.
     assert len(boss.outbox(hello["pilot"])) == 2
 
 
@@ -234,7 +234,7 @@ def test_killed_guard_or_agent_takes_all_jobs_along(place, which):
 
 
 def test_renewed_lease_lasts(place):
-    """Beyond the first lease: by then the pilot would be dead without the renewals."""
+    """Beyond the first lease: without the renewals the pilot would be dead."""
     _, agent, line = place.meet(lease_ms=2000)
     line.grant(1, 1, "echo 1 > ran; until [ -e go ]; do sleep 0.02; done")
     begun = time.monotonic()
@@ -259,7 +259,7 @@ def test_killed_keeper_costs_its_job_alone(place):
     assert line.end()["outcome"] == "completed"
 
 
-# ---- Whom it believes ----
+# ---- Trust ----
 
 def test_fake_coordinator_gets_nothing_executed(place):
     boss = place.coordinator()

@@ -128,7 +128,7 @@ def test_submitted_job_is_listed_until_it_is_over(lab):
     assert other not in jobs
     ((name, responding, boot),) = nodes
     assert (name, responding) == ("node", "1") and int(boot) > 1600000000000
-    # The user's --requeue does not count: a pilot that Slurm launches again by itself is one too many.
+    # The user's --requeue is overridden: a pilot relaunched by Slurm itself would be one too many.
     assert "Requeue=0" in lab.slurm("scontrol", "show", "job", str(number))
     ask(lab, "cancel", number)
     lab.until(lambda: listed(lab)[0].get(number) == "terminal", "its end")

@@ -36,7 +36,7 @@ class Queue:
         return self.lab.until(condition, f"{what}: {(self.lab.directory / 'coordinator.out').read_text(encoding='utf-8')}")
 
     def squeue(self):
-        """Slurm jobs that are not over."""
+        """Slurm jobs that have not ended."""
         return self.lab.slurm("squeue", "-h", "-o", "%i").split()
 
     def check_once(self, count):
@@ -171,7 +171,7 @@ def test_pilot_that_fails_at_once_is_told_with_its_own_words(queue):
     boss = queue.run(nodes=1)
     secret = queue.lab.directory / "jobs.jsonl.d" / "slurm.secret"
     queue.until(secret.exists, "the secret")
-    secret.chmod(0o666)  # pilots do not believe it
+    secret.chmod(0o666)  # pilots do not trust it
     queue.add("true")
     queue.until(lambda: "the last pilot failed at once (it ended before it reached the coordinator)" in output(queue), "the failure")
     assert "slurm.secret" in output(queue)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""gpuq run --slurm on a real Slurm, as people type it."""
+"""gpuq run --slurm on a real Slurm, as users run it."""
 import json
 import os
 import signal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Two allocations on one journal: one of them runs the jobs, and neither says that they are completed before they are."""
+"""Two allocations on one journal: one of them runs the jobs, and neither reports them completed too early."""
 import json
 
 from cluster import COMMAND, POLITE, RUN

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every command that people type next to `gpuq run --slurm`, on a real Slurm."""
+"""Every command that users run beside `gpuq run --slurm`, on a real Slurm."""
 import json
 import shutil
 import signal

@@ -4,7 +4,7 @@ from cluster import RUN
 
 
 def test_time_limit_interrupts_the_jobs_and_the_next_allocation_completes_them(lab):
-    """slurmctld looks at time limits every 30 seconds."""
+    """slurmctld checks time limits every 30 seconds."""
     lab.commands("trap 'exit 0' TERM; echo $GPUQ_JOB_ID:$GPUQ_ATTEMPT >> ran; until [ -e go ]; do sleep 0.05; done",
                  "echo $GPUQ_JOB_ID:$GPUQ_ATTEMPT >> ran; until [ -e go ]; do sleep 0.05; done")
     first = lab.sbatch("--time=60", "--wrap", RUN)
@@ -21,7 +21,7 @@ def test_time_limit_interrupts_the_jobs_and_the_next_allocation_completes_them(l
 
 
 def test_job_that_does_not_fit_into_the_remaining_time_is_left_pending(lab):
-    """By its timeout, and by what a similar command took."""
+    """By its timeout, and by the duration of a similar command."""
     lab.commands("# gpuq: timeout=30m", "echo long >> ran", "# gpuq: timeout=1m",
                  "echo short >> ran; until [ -e go ]; do sleep 0.05; done", "echo unknown >> ran")
     number = lab.sbatch("--time=10", "--wrap", RUN)
