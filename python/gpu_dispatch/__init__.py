@@ -3,12 +3,12 @@
 
     from gpu_dispatch import BaseWorker, Dispatcher
 
-Each worker loads its model once, in setup(), and then processes item after item. A
-Dispatcher runs a stream of items and calls back with the results; a Pool gives futures.
+Each worker loads its model once, in setup(), and then processes one item after another. A
+Dispatcher runs a stream of items and passes the results to callbacks; a Pool returns futures.
 """
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as in typing, whose import takes longer than all of this
+TYPE_CHECKING = False  # as in typing, whose import takes longer than all of this module
 if TYPE_CHECKING:
     from typing import Any
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-# Modules are imported when they are first used, so that `import gpu_dispatch` is quick.
+# Modules are imported when they are first used, so that `import gpu_dispatch` is fast.
 _ORIGINS = {
     "BaseWorker": "worker",
     "Dispatcher": "dispatcher",

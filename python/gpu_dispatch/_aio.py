@@ -42,7 +42,7 @@ class Bridge:
         return bridge
 
     def call(self, function: Callable[..., None], *args: Any) -> None:
-        """Calls function(*args) on the loop's thread; not at all if the loop is closed."""
+        """Calls function(*args) on the loop's thread; does nothing if the loop is closed."""
         if threading.get_ident() == self._thread_id:
             function(*args)
             return
@@ -75,7 +75,7 @@ class Bridge:
 
 
 class AsyncTask:
-    """The task of asubmit(): the tag in the engine, and what the coroutine awaits."""
+    """The task of asubmit(): the tag in the engine, and the awaitable of the coroutine."""
 
     __slots__ = ("_id", "_bridge", "future")
 
@@ -102,7 +102,7 @@ def _set_result(future: asyncio.Future[Any], value: Any) -> None:
 def _set_exception(future: asyncio.Future[Any], exception: BaseException) -> None:
     if future.done():
         return
-    if isinstance(exception, StopIteration):  # a future refuses it
+    if isinstance(exception, StopIteration):  # a future does not accept it
         wrapped = RuntimeError("process() raised StopIteration")
         wrapped.__cause__ = exception
         exception = wrapped
@@ -137,7 +137,7 @@ class AsyncRun(Run):
             self._sleeper.set_result(None)
 
     async def sleep(self, awake: Callable[[], bool], deadline: float | None) -> None:
-        """Sleeps until wake(), unless awake() is true already. Raises TimeoutError."""
+        """Sleeps until wake(), unless awake() is already true. Raises TimeoutError."""
         self._sleeper = self._bridge.loop.create_future()
         if awake():
             return
@@ -159,7 +159,7 @@ class InlineItems(Items):
     """Items of a plain iterable."""
 
     async def fetch(self, deadline: float | None) -> None:
-        """Submits items, or sets `ended`. One that finds no room waits for it in a list."""
+        """Submits items, or sets `ended`. If there is no space, the item waits in a list."""
         self.fill()
         item = self.take_kept()
         if item is not END:
@@ -170,7 +170,7 @@ class InlineItems(Items):
 
 
 class Feeder(Source):
-    """Items of an asynchronous iterable, pulled by a task of its own."""
+    """Items of an asynchronous iterable, pulled by a separate task."""
 
     def __init__(self, run: AsyncRun, items: AsyncIterable[Any]) -> None:
         self._run = run
@@ -179,7 +179,7 @@ class Feeder(Source):
         self._task = asyncio.create_task(self._pull_all())
 
     def fill(self) -> bool:
-        """Lets the task go on."""
+        """Lets the task continue."""
         if self._run.space() > 0:
             self._space.set()
         return False
@@ -221,7 +221,7 @@ async def results(
     deadline: float | None,
     progress: Progress,
 ) -> AsyncIterator[Any]:
-    """Yields the results; cancels what is left when it is closed."""
+    """Yields the results; closing it cancels the remaining tasks."""
     source: InlineItems | Feeder
     source = Feeder(run, items) if isinstance(items, AsyncIterable) else InlineItems(run, items)
     line = run.line

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What Pool, its futures and its iterators share: the engine, and who polls it.
+"""Shared by Pool, its futures and its iterators: the engine, and which thread polls it.
 
 A core outlives its Pool object while futures or iterators refer to it. Each task carries a tag, an
 object with the methods of `Task`; the engine's callbacks call exactly one of them, once.
@@ -32,7 +32,7 @@ _log = logging.getLogger("gpu_dispatch")
 
 
 class Task(Protocol):
-    """The tag of a task: receives its end."""
+    """The tag of a task: is notified of its end."""
 
     _id: int
 
@@ -74,14 +74,14 @@ class Core:
         timeout_ms: int,
         give_up: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Submits a task; waits for room. An item that cannot be pickled is the task's error.
+        """Submits a task; waits for space. An item that cannot be pickled fails the task.
 
         Ends without a task when give_up() becomes true.
         """
         over = self.try_submit(item, task, timeout_ms)
 
         def submitted() -> bool:
-            # Called again after it was true; a second call must not submit the task once more.
+            # Called again after it was true; a second call must not submit the task again.
             nonlocal over
             over = over or give_up()
             over = over or (bool(self.engine.room()) and self.try_submit(item, task, timeout_ms))
@@ -91,12 +91,12 @@ class Core:
             self.leader.wait_progress(submitted)
 
     def try_submit(self, item: Any, task: Task, timeout_ms: int) -> bool:
-        """The same without waiting: False if there is no room."""
+        """The same without waiting: False if there is no space."""
         self.check_open()
         return self._place(item, task, timeout_ms)
 
     def submit_later(self, item: Any, task: Task, timeout_ms: int) -> None:
-        """The same for event loops: a task that finds no room waits in a list of its own."""
+        """The same for event loops: if there is no space, the task waits in a separate list."""
         with self._backlog_lock:
             self.check_open()
             if self._backlog or not self._place(item, task, timeout_ms):
@@ -135,7 +135,7 @@ class Core:
                 self._backlog.pop(id(task), None)
 
     def cancel(self, task: Task) -> None:
-        """Cancels a task. If it has ended, nothing happens."""
+        """Cancels a task. Does nothing if it has ended."""
         if task._id < 0:
             with self._backlog_lock:
                 self._backlog.pop(id(task), None)
@@ -168,13 +168,13 @@ class Core:
         if self.shut:
             raise PoolClosed("the pool has been shut down")
 
-    # ---- ends of tasks ----------------------------------------------------------------------
+    # ---- ended tasks ------------------------------------------------------------------------
 
     def deliver(self) -> None:
-        """Passes the ends of tasks on.
+        """Delivers the ends of tasks.
 
-        An event is removed when its task knows. So an exception of a signal handler, which may
-        come anywhere here on the main thread, costs nothing: the event is delivered again.
+        An event is removed after its task was notified. So an exception of a signal handler, which
+        may come anywhere here on the main thread, is harmless: the event is delivered again.
         """
         events = self.events
         with self._deliver_lock:
@@ -209,7 +209,7 @@ class Core:
     # ---- end ----------------------------------------------------------------------------------
 
     def wait_ready(self, timeout: float | None) -> int:
-        """Waits until each worker is ready or lost; returns how many are ready."""
+        """Waits until each worker is ready or lost; returns the number of ready workers."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             states = [worker["state"] for worker in self.engine.worker_stats()]
@@ -221,8 +221,7 @@ class Core:
             self.leader.wait_ready(min(left, SLICE_SECONDS))
 
     def refuse_tasks(self, stops: int) -> None:
-        """Takes no more tasks. Of those that it has, cancels with one stop the waiting ones, with
-        two, which is what a Ctrl-C before means, also the running ones."""
+        """Takes no more tasks. One stop cancels waiting tasks, two (as after a Ctrl-C) also running ones."""
         with self._backlog_lock:
             self.shut = True
             self._interrupted = self._interrupted or stops > 1
@@ -233,10 +232,10 @@ class Core:
             for _ in range(stops):
                 self.engine.stop()
         except PoolClosed:
-            pass  # by another thread
+            pass  # closed by another thread
 
     def finish(self) -> None:
-        """Finishes the tasks that are left and closes the engine.
+        """Finishes the remaining tasks and closes the engine.
 
         Each Ctrl-C meanwhile goes one step further: waiting tasks are cancelled, running tasks are
         cancelled, the workers are killed. KeyboardInterrupt is raised at the end.
@@ -256,7 +255,7 @@ class Core:
             raise interrupted
 
     def finish_later(self) -> None:
-        """finish() on the pool's thread, which goes on with callbacks until then."""
+        """finish() on the pool's thread, which continues with callbacks until then."""
         self.leader.call_when_idle(self._close_if_drained)
 
     def _close_if_drained(self) -> bool:
@@ -269,7 +268,7 @@ class Core:
         try:
             return not (self._backlog or self.events or self.engine.outstanding())
         except PoolClosed:
-            return True  # by another thread
+            return True  # closed by another thread
 
     def _drop_backlog(self) -> None:
         with self._backlog_lock:
@@ -301,7 +300,7 @@ _live: weakref.WeakSet[Core] = weakref.WeakSet()
 
 
 def _finish_all() -> None:
-    """At the end of the program: what was submitted is finished, as an Executor does it."""
+    """At the end of the program: finishes the submitted tasks, like an Executor."""
     interrupted: BaseException | None = None
     for core in list(_live):
         if not core.is_ours():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Exceptions on their way to another process: a line, a traceback, and the exception itself."""
+"""Sends exceptions to another process: a line, a traceback, and the exception itself."""
 from __future__ import annotations
 
 import io
@@ -30,7 +30,7 @@ MOST_PICKLED = 16 << 20
 
 
 def _shortened(text: str, most: int) -> str:
-    """The text without its middle if it is long: the end of a traceback tells most."""
+    """The text without its middle if it is long: the end of a traceback is the most useful part."""
     if len(text) <= most:
         return text
     left_out = len(text) - most
@@ -51,7 +51,7 @@ def _of_user(trace: TracebackType | None) -> TracebackType | None:
 
 
 class _Pickler(Pickler):
-    """Pickles exceptions so that _rebuild() makes them."""
+    """Pickles exceptions so that _rebuild() creates them."""
 
     def reducer_override(self, thing: Any) -> Any:
         if not isinstance(thing, BaseException):
@@ -63,9 +63,9 @@ class _Pickler(Pickler):
 
 
 def _rebuild(cls: type[BaseException], args: tuple[Any, ...]) -> BaseException:
-    """The exception, also if its constructor takes other arguments than those in `args`.
+    """Creates the exception, even if its constructor takes other arguments than `args`.
 
-    Its attributes follow, by pickle.
+    Pickle restores its attributes afterwards.
     """
     try:
         return cls(*args)
@@ -84,7 +84,7 @@ def _pickled(error: BaseException) -> bytes:
 
 
 def describe(error: BaseException) -> tuple[str, tuple[bytes | str, str]]:
-    """One line for people, the pickled exception (or why it is not sent), and its traceback."""
+    """A one-line message, the pickled exception (or why it is not sent), and its traceback."""
     import traceback
 
     error = _main.explain(error)
@@ -118,7 +118,7 @@ def exception_of(failure: Failure, hook: str = "process()") -> Exception:
     """The exception of a failed task or another hook: its own, caused by the remote traceback.
 
     WorkerDied if the process of the worker ended, TaskTimedOut if it was killed because a setup()
-    did not react to its time limit; TaskError if there is nothing better.
+    did not react to its time limit; otherwise TaskError.
     """
     if failure.kind == "undecodable":
         wrong = TaskError(failure.message)

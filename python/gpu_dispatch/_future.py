@@ -20,13 +20,13 @@ _OVER = (*_CANCELLED, _FINISHED)
 class TaskFuture(Future[Any]):
     """A `concurrent.futures.Future` of a task in a pool.
 
-    It differs in two respects. A task that is running can be cancelled: the future is cancelled
-    at once, and the worker is asked to stop. And a thread that waits for the result polls the
-    pool itself. Callbacks are called on the pool's own thread, never on a thread that happens to
-    wait for something else.
+    It differs in two respects. A running task can be cancelled: the future is cancelled at once,
+    and the worker is asked to stop. And a thread that waits for the result polls the pool itself.
+    Callbacks are called on the pool's own thread, never on a thread that happens to wait for
+    something else.
     """
 
-    # Of the base class; as other executors do, this one uses them.
+    # Members of the base class; like other executors, this one uses them.
     _condition: threading.Condition
     _done_callbacks: list[Callable[[Future[Any]], object]]
     _exception: BaseException | None
@@ -41,10 +41,10 @@ class TaskFuture(Future[Any]):
         self._told = False
 
     def cancel(self) -> bool:
-        """Cancels the task, also if it is running. False if the result has been delivered.
+        """Cancels the task, even if it is running. False if the result has been delivered.
 
-        A running task sees `self.cancelled` and an exception in `process()`; one that does not
-        react is killed with its worker after the grace period.
+        A running task sees `self.cancelled` and gets an exception in `process()`; if it does not
+        react, its worker is killed after the grace period.
         """
         with self._condition:
             if self._state == _FINISHED:
@@ -77,7 +77,7 @@ class TaskFuture(Future[Any]):
             del self  # breaks the cycle of the exception, its traceback and this frame
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Returns the task's exception, or None if it has a result. Otherwise as result()."""
+        """Returns the task's exception, or None if it has a result. Otherwise like result()."""
         if self._state not in _OVER:
             self._wait(timeout)
         return super().exception(0)
@@ -90,7 +90,7 @@ class TaskFuture(Future[Any]):
 
     # ---- called by the pool with the end of the task ----------------------------------------
 
-    # An exception of a signal handler may come anywhere: then they are called again.
+    # An exception of a signal handler may come anywhere: then these methods are called again.
 
     def _succeed(self, value: Any) -> None:
         self._end(value, None)
@@ -133,7 +133,7 @@ class TaskFuture(Future[Any]):
             try:
                 callback(self)
             except BaseException as error:
-                # On the pool's thread nobody else hears of SystemExit.
+                # On the pool's thread, SystemExit would otherwise be lost.
                 if not (isinstance(error, Exception) or self._core.leader.in_thread()):
                     raise
                 _base.LOGGER.exception("exception calling callback for %r", self)

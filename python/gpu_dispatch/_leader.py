@@ -10,19 +10,20 @@ Invariants:
 1. The role of the leader is held inside ``engine.poll()`` only, and the engine itself guards it: a
    second caller returns ``BUSY`` at once. Python code never holds the role, so an exception at any
    point, such as KeyboardInterrupt, cannot leave it taken.
-2. A follower registers its condition and then looks whether somebody polls; it sleeps only if so.
-   A thread that stops polling looks for followers after its last ``poll()`` has returned and wakes
+2. A follower registers its condition and then checks whether a thread polls; it sleeps only if so.
+   A thread that stops polling checks for followers after its last ``poll()`` has returned and wakes
    one. In every order of these four steps the follower is awake or will be woken.
-3. A follower decides to sleep while it holds its condition, and whoever wakes it takes that
-   condition first. So no notification falls between the decision and the sleep.
-4. Every thread that leaves ``wait()``, for whatever reason, passes on as in 2. A follower that was
-   woken to lead but has no need to (its result came, its time is up) thereby wakes the next one.
+3. A follower decides to sleep while it holds its condition, and a thread that wakes it takes that
+   condition first. So no notification is lost between the decision and the sleep.
+4. Every thread that leaves ``wait()``, for any reason, wakes a follower as in 2. A follower that
+   was woken to lead but does not need to (its result arrived, its time is up) thereby wakes the
+   next one.
 
-Futures may have callbacks, and nobody may be waiting for them. For these there is one more thread
-per pool, started when the first future is made or the first thread follows. It looks every
-``TICK_SECONDS`` while tasks are outstanding, leads if nobody has polled meanwhile, and stops
-leading as soon as it was followed: a loop of ``submit().result()`` polls by itself, which is twice
-as fast. It is also the safety net for a thread that an exception kept from passing on.
+Futures may have callbacks while no thread waits for them. For these there is one more thread per
+pool, started when the first future is made or the first thread follows. It checks every
+``TICK_SECONDS`` while tasks are outstanding, leads if no thread has polled meanwhile, and stops
+leading as soon as it has a follower: a loop of ``submit().result()`` polls by itself, which is
+twice as fast. It is also the safety net if an exception kept a thread from waking a follower.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Leader:
     """The turns of one engine's threads. All methods may be called by any thread."""
 
     def __init__(self, engine: _engine.Pool, events: Collection[object] = ()) -> None:
-        """`events` are ends of tasks that a poll has brought; after_poll() delivers them."""
+        """`events` are the ended tasks of a poll; after_poll() delivers them."""
         self._engine = engine
         self._events = events
         self._followers: deque[threading.Condition] = deque()
@@ -75,7 +76,7 @@ class Leader:
     def poll(self) -> bool:
         """Makes the callbacks that are due, unless another thread polls. Does not wait.
 
-        False if nothing can come any more: the pool was stopped, or no worker is left.
+        False if no more results can come: the pool was stopped, or no worker is left.
         """
         try:
             self._take_turn(0, lambda: False)
@@ -89,13 +90,13 @@ class Leader:
     def _poll(self, timeout_ms: int, idle: bool) -> int:
         """The number of callbacks made, or BUSY if another thread polls.
 
-        With `idle`, waits also while no task is outstanding.
+        With `idle`, waits even if no task is outstanding.
         """
         self._turns += 1
         count = 1
         try:
             if self._events:
-                timeout_ms = 0  # of a poll after which an exception came
+                timeout_ms = 0  # events of a poll that was followed by an exception
             if self._closing:
                 return BUSY
             count = self._engine.poll(timeout_ms, idle)
@@ -119,8 +120,8 @@ class Leader:
     ) -> bool:
         """Waits until done() is true; returns its value at the end.
 
-        Whoever makes done() true notifies `condition` afterwards. done() is called with and
-        without `condition` held, and again after it was true; it must be quick.
+        The thread that makes done() true must notify `condition` afterwards. done() is called with
+        and without `condition` held, and again after it was true; it must be fast.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
@@ -136,7 +137,7 @@ class Leader:
                 self._pass_on()
 
     def wait_progress(self, done: Callable[[], bool], timeout: float | None = None) -> bool:
-        """wait() for something that may become true whenever callbacks were made."""
+        """wait() for a condition that may become true whenever callbacks were made."""
         with self._progress:
             self._progress_wanted += 1
         try:
@@ -195,9 +196,9 @@ class Leader:
     # ---- the thread -----------------------------------------------------------------------
 
     def start_thread(self) -> bool:
-        """Makes sure that somebody polls while nobody waits. Cheap if that is so already.
+        """Makes sure that a thread polls even if none waits. Cheap if that is already the case.
 
-        False if there is no thread and none can be started, at the end of the program.
+        False if there is no thread and none can be started (at the end of the program).
         """
         self.wake_thread()
         if self._thread is not None:
@@ -214,9 +215,9 @@ class Leader:
             return self._thread is not None
 
     def call_later(self, job: Callable[[], None]) -> None:
-        """Calls job() on the pool's thread, after the jobs that were given before.
+        """Calls job() on the pool's thread, after earlier jobs.
 
-        Here, if that thread has ended.
+        Calls it here if that thread has ended.
         """
         with self._thread_lock:
             ended = self._ended
@@ -230,7 +231,7 @@ class Leader:
             self._engine.interrupt()
 
     def call_when_idle(self, try_job: Callable[[], bool]) -> None:
-        """Calls try_job() on the pool's thread whenever it has nothing to do, until it is true."""
+        """Calls try_job() on the pool's thread whenever it is idle, until it returns true."""
         self._when_idle = try_job
         self.call_later(lambda: None)
         if self._thread is None:
@@ -238,7 +239,7 @@ class Leader:
                 self._take_turn(-1, lambda: False)
 
     def wake_thread(self) -> None:
-        """Lets the thread look for events, if there is a thread."""
+        """Lets the thread check for events, if there is a thread."""
         if self._thread_asleep:
             self._thread_asleep = False
             self._jobs.put(None)
@@ -248,9 +249,9 @@ class Leader:
         return threading.current_thread() is self._thread
 
     def close(self, close: Callable[[], object]) -> None:
-        """Lets no thread poll any more, calls close(), and ends the pool's thread after its jobs.
+        """Prevents further polling, calls close(), and ends the pool's thread after its jobs.
 
-        Threads in wait() sleep from now on, until close() has delivered what they wait for.
+        Threads in wait() sleep from now on, until close() has delivered their results.
         """
         self._closing = True
         self._engine.interrupt()
@@ -277,7 +278,7 @@ class Leader:
                 job()
 
     def _may_end(self) -> bool:
-        """Whether the thread ends now. A job that is given later is done by its caller."""
+        """Whether the thread ends now. Later jobs are done by their callers."""
         with self._thread_lock:
             self._ended = self._retired and self._jobs.empty()
             return self._ended

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Log records of workers, on their way to the logging of the parent process.
+"""Passes log records of workers to the logging of the parent process.
 
 In the worker, a handler sends each record as a dictionary. Only the main thread can send, so the
 records of other threads wait for the next record or the end of the running hook. In the parent,
-the record goes to the logger of the same name, whose level and handlers apply as for its own.
+the record goes to the logger of the same name, whose level and handlers apply as for the parent's
+own records.
 """
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ __all__ = ["LOGGER_NAME", "flush", "level_setting", "receive", "report_cleanup",
 LOGGER_NAME = "gpu_dispatch.worker"
 LEVEL_SETTING = "log_level"
 MARK = "log record"
-_DEFAULT_LEVEL = 30  # logging.WARNING, as long as nobody has imported logging
+_DEFAULT_LEVEL = 30  # logging.WARNING, until logging is imported
 
 _sender: Sender | None = None
 
 
 def worker_logger() -> logging.Logger:
-    """In a worker: the logger whose records reach the parent. In the parent: that very logger."""
+    """In a worker: the logger whose records reach the parent. In the parent: the same logger."""
     import logging
 
     global _sender
@@ -54,7 +55,7 @@ def flush() -> None:
 
 
 def level_setting() -> dict[str, bytes]:
-    """In the parent: tells workers which records would be dropped here."""
+    """In the parent: tells workers which records would be dropped in the parent."""
     logging = sys.modules.get("logging")
     level = logging.getLogger(LOGGER_NAME).getEffectiveLevel() if logging is not None else _DEFAULT_LEVEL
     return {LEVEL_SETTING: str(level).encode()}
@@ -73,14 +74,14 @@ def receive(message: Any, gpu: int, slot: int) -> None:
     try:
         if logger.isEnabledFor(record.levelno):
             logger.handle(record)
-    except Exception:  # must not be raised by whoever waits for a result just now
+    except Exception:  # must not be raised in a thread that waits for a result
         import traceback
 
         traceback.print_exc()
 
 
 def report_cleanup(gpu: int, failure: Failure) -> None:
-    """Logs that a worker failed in cleanup(), where no callback tells it."""
+    """Logs that a worker failed in cleanup(), for which there is no callback."""
     import logging
 
     from gpu_dispatch._failure import traceback_text

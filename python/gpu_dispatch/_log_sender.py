@@ -45,7 +45,7 @@ class Sender(logging.Handler):
 
 
 def _as_dictionary(record: logging.LogRecord) -> dict[str, Any]:
-    """The record without arguments, frames and anything else that may not be pickled."""
+    """The record without arguments, frames and other members that may not be picklable."""
     plain = (str, int, float, bool, type(None))
     entry = {
         key: value if isinstance(value, plain) else repr(value)

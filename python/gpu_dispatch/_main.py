@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The __main__ module of the program, prepared again in its workers.
 
-As with multiprocessing's "spawn": the script is run once more under the name
-"__mp_main__", so that classes and functions of the script can be unpickled. A script
-without `if __name__ == "__main__":` works as well: where it would start workers of its
-own, the process goes on as a worker and never returns there. So nothing of the script that
-stands behind that point runs, neither `finally:` nor the end of `with`. docs/python.md says
-what such a script repeats in each worker.
+As with multiprocessing's "spawn": the script is run again under the name "__mp_main__", so that its
+classes and functions can be unpickled. A script without `if __name__ == "__main__":` also works: at
+the point where it would start workers, the process continues as a worker and never returns. So no
+code of the script after that point runs, not even `finally:` or the end of `with`. docs/python.md
+describes what such a script repeats in each worker.
 """
 from __future__ import annotations
 
@@ -39,14 +38,14 @@ _register = atexit.register
 
 
 class _Prepared(BaseException):
-    """Ends the preparation inside of an import, where the process cannot go on as a worker."""
+    """Ends the preparation inside an import, where the process cannot continue as a worker."""
 
 
 def refuse_to_nest() -> None:
-    """Called by everything that starts workers: workers that start workers while they themselves are
-    being started would never end. Ends the preparation of __main__, if that is under way.
+    """Called by everything that starts workers: workers that start workers while being started
+    themselves would never end. Ends the preparation of __main__, if it is in progress.
 
-    Raises RuntimeError in a module that is imported for the sake of a worker's class.
+    Raises RuntimeError in a module that is imported for a worker's class.
     """
     global _cut_short
     if _go_on is not None:
@@ -63,7 +62,7 @@ def refuse_to_nest() -> None:
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Around whatever imports modules of the user in a worker, before its setup()."""
+    """Wraps the import of user modules in a worker, before its setup()."""
     global _loading
     _loading = True
     atexit.register = _register_unless_loading  # type: ignore[assignment]
@@ -87,10 +86,10 @@ def _register_unless_loading(function: Callable[..., Any], /, *args: Any, **kwar
 
 
 def _may_run_at_exit(module: str) -> bool:
-    """Whether what this module registers while the program is loaded runs at the end of a worker.
+    """Whether atexit handlers that this module registers during loading run at the end of a worker.
 
     The program's own handlers are meant for the end of the program: they may remove a folder that
-    is still in use. Those of the standard library end threads and processes of this process.
+    is still in use. Handlers of the standard library end threads and child processes.
     """
     package = module.partition(".")[0]
     return package == "gpu_dispatch" or package in sys.stdlib_module_names
@@ -103,7 +102,7 @@ def _name_and_path() -> tuple[str | None, str | None]:
     main = sys.modules["__main__"]
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:
-        # A package's __main__ is guarded by its name; a directory or archive has no other name.
+        # A package's __main__ is guarded by its name; for a directory or archive it is the only name.
         return (None, None) if name == "__main__" or name.endswith(".__main__") else (name, None)
     path = getattr(main, "__file__", None)
     if path is None or not os.path.exists(path):
@@ -119,13 +118,13 @@ def has_main() -> bool:
 
 
 def describe_main() -> Preparation:
-    """What a worker needs to know for prepare()."""
-    # Objects of classes of __main__ come back under its other name.
+    """The data that a worker needs for prepare()."""
+    # Objects of classes of __main__ are returned under its other name.
     sys.modules.setdefault("__mp_main__", sys.modules["__main__"])
     try:
         directory: str | None = os.getcwd()
     except OSError:
-        directory = None  # it was removed
+        directory = None  # the current directory was removed
     name, path = _name_and_path()
     return {"argv": list(sys.argv), "directory": directory, "name": name, "path": path}
 
@@ -136,7 +135,7 @@ def describe_main() -> Preparation:
 def prepare(what: Preparation, go_on: Callable[[], NoReturn]) -> None:
     """Runs the main module of the parent under the name "__mp_main__".
 
-    Where the module would start workers, go_on() is called, by any thread. It does not return.
+    When the module would start workers, go_on() is called, on any thread. It does not return.
     """
     global _go_on
     sys.argv[:] = what["argv"]
@@ -148,7 +147,7 @@ def prepare(what: Preparation, go_on: Callable[[], NoReturn]) -> None:
 
 
 def explain(error: BaseException) -> BaseException:
-    """The error, or a better one if something of the script is missing because it was not run to its end."""
+    """The error, or a better one if a name of the script is missing because it was not run to its end."""
     text = str(error) if _cut_short and isinstance(error, AttributeError) else ""
     if "__main__" not in text and "__mp_main__" not in text:
         return error
@@ -161,7 +160,7 @@ def explain(error: BaseException) -> BaseException:
 
 
 def _is_importing() -> bool:
-    """Whether the caller is inside of an import. The process cannot stay there: the module's lock is held."""
+    """Whether the caller is inside an import. The process cannot continue there: the module's lock is held."""
     frame: types.FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_globals.get("__name__") in ("importlib._bootstrap", "_frozen_importlib"):
@@ -171,7 +170,7 @@ def _is_importing() -> bool:
 
 
 def end_preparation() -> None:
-    """The program is loaded, and perhaps never goes on from where it is now."""
+    """The program has been loaded, and may never continue from its current point."""
     global _go_on
     _go_on = None
     _end_loading()
@@ -180,7 +179,7 @@ def end_preparation() -> None:
 
 
 def _leave_event_loop() -> None:
-    """An event loop of the script that never goes on would be in the way of others."""
+    """Detaches an event loop of the script that never continues: it would block other loops."""
     if "asyncio" not in sys.modules:
         return
     import asyncio
@@ -223,4 +222,4 @@ def _run(code: types.CodeType, path: str | None, spec: Any) -> None:
     try:
         exec(code, main.__dict__)
     except (_Prepared, SystemExit):
-        pass  # both end the script where its work begins or is over
+        pass  # both end the script where its work begins or ends

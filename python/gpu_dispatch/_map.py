@@ -2,8 +2,7 @@
 """Pool.map(): a stream of results, lazy at both ends.
 
 Lists, tuples and ranges are pulled by the thread that iterates over the results. Any other iterable
-may block, so a thread of its own pulls it; otherwise results that are there would wait for the next
-item.
+may block, so a separate thread pulls it; otherwise finished results would wait for the next item.
 """
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ class SyncRun(Run):
             self.condition.notify_all()
 
     def submit_waiting(self, item: Any) -> None:
-        """Submits an item; waits for room in the pool."""
+        """Submits an item; waits for space in the pool."""
         self.submit_one(item, self._submit)
 
     def _submit(self, item: Any, slot: Slot, timeout_ms: int) -> None:
@@ -54,7 +53,7 @@ class InlineItems(Items):
         self._sync_run = run
 
     def fetch(self, deadline: float | None) -> None:
-        """Submits at least one item, waiting for room; or sets `ended`."""
+        """Submits at least one item, waiting for space; or sets `ended`."""
         self.fill()
         item = self.take_kept()
         if item is not END:
@@ -64,8 +63,8 @@ class InlineItems(Items):
 class Feeder(Source):
     """Items that may block, pulled by a thread.
 
-    The thread sleeps while the buffer is full: it sets `_space_wanted`, then looks once more. The
-    consumer looks at `_space_wanted` after it has yielded slots, and before it sleeps itself.
+    The thread sleeps while the buffer is full: it sets `_space_wanted`, then checks again. The
+    consumer checks `_space_wanted` after it has yielded slots, and before it sleeps itself.
     """
 
     def __init__(self, run: SyncRun, items: Iterable[Any]) -> None:
@@ -79,7 +78,7 @@ class Feeder(Source):
         ).start()
 
     def fill(self) -> bool:
-        """Lets the thread go on."""
+        """Lets the thread continue."""
         if self._space_wanted and self._run.space() > 0:
             self._space_wanted = False
             self._run.wake()
@@ -106,7 +105,7 @@ class Feeder(Source):
                 space = self._wait_for_space()
                 if run.closed:
                     break
-                # One at a time: the next item may be long in coming.
+                # One at a time: the next item may take long.
                 for _ in range(space):
                     item = next(self._items, END)
                     if item is END or run.closed:
@@ -140,7 +139,7 @@ def results(
     deadline: float | None,
     progress: Progress,
 ) -> Iterator[Any]:
-    """Yields the results; cancels what is left when it is closed."""
+    """Yields the results; closing it cancels the remaining tasks."""
     inline = type(items) in _INLINE
     source: InlineItems | Feeder
     source = InlineItems(run, items) if inline else Feeder(run, items)

@@ -13,7 +13,7 @@ __all__ = ["find_gpuq"]
 
 
 def find_gpuq() -> str:
-    """The path of ``gpuq``: ``$GPUQ``, the one of this package, or the first on ``$PATH``.
+    """The path of ``gpuq``: ``$GPUQ``, the program of this package, or the first on ``$PATH``.
 
     Raises FileNotFoundError.
     """
@@ -30,7 +30,7 @@ def find_gpuq() -> str:
 
 
 def _of_this_package() -> str | None:
-    """As pip recorded it: right for virtual environments, --user and --target."""
+    """The path recorded by pip: correct for virtual environments, --user and --target."""
     try:
         files = importlib.metadata.files("gpu_dispatch") or []
     except importlib.metadata.PackageNotFoundError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The progress of a map(): a bar if Rich is installed and there is a terminal, else plain lines."""
+"""The progress of a map(): a bar if Rich is installed and there is a terminal, otherwise plain lines."""
 from __future__ import annotations
 
 import sys
@@ -22,11 +22,11 @@ class Progress:
         """A result is about to be yielded."""
 
     def stop(self) -> None:
-        """Nothing more comes. May be called twice."""
+        """The map has ended. May be called twice."""
 
 
 class Counting(Progress):
-    """Counts, and shows the counts now and then."""
+    """Counts, and shows the counts periodically."""
 
     def __init__(self, total: int | None, interval_seconds: float) -> None:
         self.total = total
@@ -67,7 +67,7 @@ class Lines(Counting):
 
 
 class Bar(Counting):
-    """A bar of Rich on standard error."""
+    """A Rich bar on standard error."""
 
     def __init__(self, total: int | None, console: Any) -> None:
         from rich import progress as rich_progress
@@ -117,7 +117,7 @@ def have_widgets() -> bool:
 
 
 def progress_of(items: Any, shown: bool) -> Progress:
-    """What shows the progress over `items`."""
+    """The progress display for `items`."""
     if not shown:
         return Progress()
     try:

@@ -46,7 +46,7 @@ class Slot:
 
 
 class UnorderedSlot(Slot):
-    """A slot whose place is given by its end."""
+    """A slot whose place is determined by its end."""
 
     def _succeed(self, value: Any) -> None:
         self.value = value
@@ -70,7 +70,7 @@ def outcome(slot: Slot, errors: Errors) -> Any:
 
 
 class Ordered:
-    """Slots that were not yet taken, in the order of their items."""
+    """Slots not yet taken, in the order of their items."""
 
     slot_class: type[Slot] = Slot
 
@@ -78,7 +78,7 @@ class Ordered:
         self._slots: deque[Slot] = deque()
         self.add = self._slots.append
         self.remove = self._slots.remove
-        self.ended: deque[Slot] = deque()  # of the other class
+        self.ended: deque[Slot] = deque()  # used by the other class
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -87,11 +87,11 @@ class Ordered:
         return [slot for slot in list(self._slots) if not slot.ended]
 
     def ready(self) -> bool:
-        """Whether take() has something."""
+        """Whether take() would return slots."""
         return bool(self._slots) and self._slots[0].ended
 
     def take(self, limit: int) -> list[Slot]:
-        """Removes up to `limit` slots that have ended; the first one is the last in the list."""
+        """Removes up to `limit` ended slots; the first one is the last in the list."""
         slots = self._slots
         batch: list[Slot] = []
         while slots and slots[0].ended and len(batch) < limit:
@@ -105,7 +105,7 @@ class Ordered:
 
 
 class Unordered:
-    """Slots that were not yet taken; those that have ended, in the order of their ends."""
+    """Slots not yet taken; ended ones are in the order of their ends."""
 
     slot_class: type[Slot] = UnorderedSlot
 
@@ -139,12 +139,12 @@ class Unordered:
 
 
 class Run(ABC):
-    """At most `buffersize` tasks that were pulled from the items and not yet yielded.
+    """At most `buffersize` tasks that were pulled from the items but not yet yielded.
 
     One thread adds slots and counts them in `added`; another may take them and counts in
-    `yielded`; any thread may end them. Before the consumer sleeps it says in `awaited` which slot
-    it sleeps for (an unordered run: that it sleeps), and then looks once more; whoever ends that
-    slot calls wake().
+    `yielded`; any thread may end them. Before the consumer sleeps, it sets `awaited` to the slot it
+    waits for (in an unordered run: that it sleeps), and then checks again; the thread that ends
+    that slot calls wake().
     """
 
     def __init__(self, core: Core, timeout_ms: int, buffersize: int, ordered: bool) -> None:
@@ -173,7 +173,7 @@ class Run(ABC):
         return self.buffersize - (self.added - self.yielded)
 
     def submit_some(self, items: Iterator[Any], limit: int) -> Any:
-        """Submits up to `limit` items; returns one that found no room, or END."""
+        """Submits up to `limit` items; returns the item for which there was no space, or END."""
         self.core.check_open()
         line = self.line
         submit = self.core.engine.submit
@@ -195,10 +195,10 @@ class Run(ABC):
         return END
 
     def submit_now(self, item: Any) -> bool:
-        """Submits an item, in the fewest steps; False if there is no room."""
+        """Submits an item on the fast path; False if there is no space."""
         core = self.core
         if core.shut or self.closed:
-            return False  # submit_one() tells why
+            return False  # submit_one() raises the reason
         slot = self.line.slot_class()
         slot._run = self
         self.line.add(slot)
@@ -218,7 +218,7 @@ class Run(ABC):
         return True
 
     def submit_one(self, item: Any, submit: Callable[[Any, Slot, int], object]) -> None:
-        """Submits an item by a function of the core that waits for room in its way."""
+        """Submits an item with a function of the core that waits for space in its own way."""
         slot = self.line.slot_class()
         slot._run = self
         self.line.add(slot)
@@ -232,26 +232,26 @@ class Run(ABC):
             self.core.cancel(slot)
 
     def expect(self) -> None:
-        """Announces that the consumer is about to sleep until ready()."""
+        """Records that the consumer is about to sleep until ready()."""
         self.awaited = self.line.next_slot()
 
     def cancel(self) -> None:
-        """Cancels the tasks that have not ended. Nothing is taken afterwards."""
+        """Cancels the unfinished tasks. Nothing is taken afterwards."""
         self.closed = True
-        # The last ones first: a worker whose task is cancelled begins the next one.
+        # Last first: a worker whose task is cancelled begins the next one.
         for slot in sorted(self.line.unfinished(), key=lambda slot: slot._id, reverse=True):
             self.core.cancel(slot)
         self.wake()
 
 
 class Source:
-    """Where items come from."""
+    """The source of items."""
 
     ended = False
     error: BaseException | None = None
 
     def raise_error(self) -> None:
-        """Raises what the items raised."""
+        """Raises the exception that the items raised."""
         error, self.error = self.error, None
         try:
             if error is not None:
@@ -269,7 +269,7 @@ class Items(Source):
         self._kept: Any = END
 
     def fill(self) -> bool:
-        """Submits some items; True if there may be more at once."""
+        """Submits some items; True if more may be available at once."""
         limit = min(CHUNK, self._run.space())
         if limit <= 0 or self.ended:
             return False
@@ -279,7 +279,7 @@ class Items(Source):
                 self._kept = self._run.submit_some(iter((self._kept,)), 1)
                 return self._kept is END
             self._kept = self._run.submit_some(self._items, limit)
-        except Exception as error:  # of the items, or of a pool that has ended
+        except Exception as error:  # raised by the items, or by a pool that has ended
             self.error = error
             self.ended = True
             return False
@@ -288,6 +288,6 @@ class Items(Source):
         return self._kept is END and not self.ended
 
     def take_kept(self) -> Any:
-        """The item that found no room, or END."""
+        """The item for which there was no space, or END."""
         item, self._kept = self._kept, END
         return item

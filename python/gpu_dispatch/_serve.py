@@ -22,7 +22,7 @@ _ERROR_LENGTH = 16384  # gpuq takes lines of up to 1 MiB
 
 @dataclasses.dataclass(frozen=True)
 class LaunchSetup:
-    """What ``gpuq launch`` and ``gpuq map`` tell a worker before its first file or item."""
+    """The setup data of a worker from ``gpuq launch`` or ``gpuq map``, sent before its first file or item."""
 
     gpu: int
     """The GPU's number on this machine."""
@@ -37,11 +37,11 @@ class LaunchSetup:
 def serve(
     function: Callable[..., Any], *, setup: Callable[[LaunchSetup], Any] | None = None
 ) -> None:
-    """Serve files to ``function`` until ``gpuq launch`` has no more of them.
+    """Serve files to ``function`` until ``gpuq launch`` has no more.
 
-    ``function(file, output_dir)`` is called for one file after the other, with two
-    absolute ``pathlib.Path`` objects; ``output_dir`` exists and belongs to this file
-    alone. It returns ``None``, or how many seconds of audio the file holds::
+    ``function(file, output_dir)`` is called for one file after another, with two absolute
+    ``pathlib.Path`` objects; ``output_dir`` exists and belongs only to this file. It returns
+    ``None``, or the seconds of audio in the file::
 
         from gpu_dispatch import serve
 
@@ -52,17 +52,17 @@ def serve(
         serve(count)
 
     To load a model once per process, pass a function as ``setup``. It is called with a
-    :class:`LaunchSetup` object, and what it returns is the third argument of ``function``.
-    Or pass a class as ``function``: it is constructed with the :class:`LaunchSetup` object, and
-    the object is called as ``object(file, output_dir)``. If the object has a method
-    ``close``, it is called at the end.
+    :class:`LaunchSetup` object, and its return value is the third argument of ``function``. Or pass
+    a class as ``function``: it is constructed with the :class:`LaunchSetup` object, and the object
+    is called as ``object(file, output_dir)``. If the object has a method ``close``, it is called at
+    the end.
 
-    An exception, SystemExit included, fails that file only: ``gpuq launch`` shows its last
-    line, and the log of the worker has the traceback. One during the setup ends the worker.
+    An exception, including SystemExit, fails only that file: ``gpuq launch`` shows its last line,
+    and the log of the worker has the traceback. An exception during the setup ends the worker.
 
-    Whatever the code, a C library or a child process prints goes to the log of the
-    worker, not into the protocol; standard input is empty. This holds from the call of
-    ``serve()`` on, so call it before you print.
+    Everything that the code, a C library or a child process prints goes to the log of the worker,
+    not into the protocol; standard input is empty. This applies from the call of ``serve()`` on, so
+    call it before you print.
 
     Raises TypeError for arguments that cannot be called, and ends the program with exit
     code 2 if it was not started by ``gpuq launch``.
@@ -73,11 +73,11 @@ def serve(
 def serve_items(
     function: Callable[..., Any], *, setup: Callable[[LaunchSetup], Any] | None = None
 ) -> None:
-    """Serve items to ``function`` until ``gpuq map`` has no more of them.
+    """Serve items to ``function`` until ``gpuq map`` has no more.
 
-    ``function(items)`` is called for one message after the other, with a list of up to
-    ``--batch`` items. It returns as many results, in the same order; a result that is an
-    exception fails that item::
+    ``function(items)`` is called for one message after another, with a list of up to ``--batch``
+    items. It returns the same number of results, in the same order; a result that is an exception
+    fails that item::
 
         from gpu_dispatch import serve_items
 
@@ -86,12 +86,12 @@ def serve_items(
 
         serve_items(count)
 
-    Results are what ``json`` can write, and numpy's numbers and arrays. An exception fails the
-    message: ``gpuq map`` splits it and sends it again until the item that is to blame is
-    alone; if its text contains "out of memory", later messages have fewer items.
+    Results can be anything that ``json`` can write, and numpy numbers and arrays. An exception
+    fails the message: ``gpuq map`` splits it and sends it again until the failing item is alone; if
+    its text contains "out of memory", later messages have fewer items.
 
-    ``setup`` and classes work as in :func:`serve`: what ``setup`` returns is the second argument
-    of ``function``, and an object of a class is called as ``object(items)``.
+    ``setup`` and classes work as in :func:`serve`: the return value of ``setup`` is the second
+    argument of ``function``, and an object of a class is called as ``object(items)``.
 
     Raises TypeError for arguments that cannot be called, and ends the program with exit
     code 2 if it was not started by ``gpuq map``.
@@ -182,17 +182,17 @@ class _Channel:
 
 
 def _parse(line: bytes) -> Any:
-    """The message; with an exception in the place of items that Python cannot read."""
+    """The message, with an exception instead of items if Python cannot read them."""
     try:
         return json.loads(line)
     except ValueError as error:
-        # gpuq has checked the line, but Python reads no number of more than 4,300 digits.
+        # gpuq has checked the line, but Python does not read numbers of more than 4,300 digits.
         message = json.loads(line, parse_int=lambda digits: int(digits[:20]))
         return {**message, "items": error}
 
 
 def _text(message: Mapping[str, Any], key: str) -> str:
-    """A string of the protocol; one that is not UTF-8 comes in base64, too."""
+    """A string of the protocol; if it is not UTF-8, it is also sent in base64."""
     if f"{key}_b64" in message:
         return os.fsdecode(base64.b64decode(message[f"{key}_b64"]))
     return str(message[key])
@@ -212,7 +212,7 @@ def _read_setup(message: Mapping[str, Any]) -> LaunchSetup:
 def _prepare(
     function: Callable[..., Any], setup: Callable[[LaunchSetup], Any] | None, context: LaunchSetup
 ) -> tuple[Callable[..., Any], Callable[[], Any] | None]:
-    """What to call for each message, and at the end."""
+    """The functions to call for each message, and at the end."""
     if isinstance(function, type):
         worker = function(context)
         if not callable(worker):
@@ -259,7 +259,7 @@ def _answer_items(process: Callable[..., Any], message: Mapping[str, Any]) -> di
 
 
 def _plain(value: Any) -> Any:
-    """What json cannot write itself: numpy's numbers and arrays, and tensors."""
+    """Converts values that json cannot write: numpy numbers and arrays, and tensors."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"a result of type {type(value).__name__} cannot be written as JSON")
@@ -267,7 +267,7 @@ def _plain(value: Any) -> Any:
 
 def _check_seconds(value: Any) -> float:
     try:
-        seconds = float(value)  # numpy's numbers, too
+        seconds = float(value)  # also numpy numbers
     except (TypeError, ValueError):
         raise TypeError(
             f"the function returned {type(value).__name__}; it must return None or seconds of audio"

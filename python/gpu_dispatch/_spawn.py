@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How a pool starts its workers: the command, and what it tells them."""
+"""How a pool starts its workers: the command, and the data it sends them."""
 from __future__ import annotations
 
 import math
@@ -25,7 +25,7 @@ MOST_SECONDS = 10**9
 
 
 def milliseconds(name: str, seconds: float | None) -> int:
-    """A time limit for the engine, in which 0 means that there is none. Raises ValueError."""
+    """A time limit for the engine, in which 0 means no limit. Raises ValueError."""
     if seconds is None:
         return 0
     if not 0 < seconds <= MOST_SECONDS:
@@ -48,7 +48,7 @@ def worker_argv(max_batch: int = 1) -> list[str]:
     _main.refuse_to_nest()
     if not sys.executable:
         raise RuntimeError("workers cannot be started: sys.executable is not known")
-    # The current directory, which may change, stands for "".
+    # Replace "" with the current directory, which may change.
     path = [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)]
     code = f"import sys; sys.path[:] = {path!r}; from gpu_dispatch._worker import main; main({max_batch})"
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -56,7 +56,7 @@ def worker_argv(max_batch: int = 1) -> list[str]:
 
 
 def batch_size(worker_cls: type[BaseWorker], max_batch: int | None) -> int:
-    """How many items go to process_batch() at once; 1: the class has only process().
+    """The number of items that process_batch() gets at once; 1: the class has only process().
 
     Raises TypeError if a size is given for a class without process_batch(), and ValueError.
     """
@@ -76,10 +76,10 @@ def _needs_cloudpickle(cls: type) -> bool:
 
 
 def item_dumps(cls: type) -> Callable[..., bytes] | None:
-    """What pickles items for this class of workers, if it is not pickle.dumps.
+    """The pickling function for items of this worker class, if it is not pickle.dumps.
 
-    Classes and functions of a notebook exist nowhere but in its memory: cloudpickle takes them
-    along. Raises RuntimeError if it is needed and not installed.
+    Classes and functions of a notebook exist only in its memory: cloudpickle sends them along.
+    Raises RuntimeError if it is needed and not installed.
     """
     if not _needs_cloudpickle(cls):
         return None
@@ -96,9 +96,9 @@ def item_dumps(cls: type) -> Callable[..., bytes] | None:
 
 
 def worker_settings(worker: BaseWorker, setup: Mapping[str, Any]) -> dict[str, bytes]:
-    """What _worker.main() reads: the worker, the arguments of its setup(), and the main module.
+    """The input of _worker.main(): the worker, the arguments of its setup(), and the main module.
 
-    Raises what pickling them raises.
+    Raises the exceptions of pickling.
     """
     dumps = item_dumps(type(worker)) or pickle_dumps
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Pickling of PyTorch's CPU tensors with their memory out of band, as numpy arrays do it.
+"""Pickling of PyTorch CPU tensors with their memory out of band, like numpy arrays.
 
 By itself torch copies a tensor into the pickle. Used by the extension when torch is imported.
 """
@@ -15,12 +15,12 @@ from typing import Any
 
 import torch  # type: ignore[import]
 
-# With zero_copy, arrays are read-only, and torch has no such tensors. docs/python.md says so.
+# With zero_copy, arrays are read-only, but torch has no read-only tensors. See docs/python.md.
 warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
 
 __all__ = ["dumps"]
 
-# Types that numpy does not know travel as integers of the same size.
+# Types unknown to numpy are sent as integers of the same size.
 _AS_INTEGERS = {"torch.bfloat16": "int16"}
 
 
@@ -40,7 +40,7 @@ def _reduce(tensor: Any) -> Any:
         array = tensor.contiguous().view(getattr(torch, integers)).numpy()
         return _rebuild, (array, str(tensor.dtype).removeprefix("torch."))
     except (TypeError, RuntimeError):
-        return tensor.__reduce_ex__(5)  # a type without a counterpart
+        return tensor.__reduce_ex__(5)  # a type without an equivalent
 
 
 class _Pickler(pickle.Pickler):

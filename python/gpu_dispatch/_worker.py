@@ -23,7 +23,7 @@ _device: int | None = None
 
 
 def device_index() -> int:
-    """The number by which this worker opens its GPU. Raises RuntimeError outside of workers."""
+    """The device number with which this worker opens its GPU. Raises RuntimeError outside of workers."""
     if _device is None:
         raise RuntimeError("this process is not a worker")
     return _device
@@ -45,7 +45,7 @@ class _Hooks:
         self._worker: BaseWorker | None = None
 
     def load(self, gpu: int, device: int, seed: int) -> None:
-        """Runs the program up to its first Pool. There it does not return but goes on as a worker."""
+        """Runs the program up to its first Pool. There it does not return but continues as a worker."""
         global _device
         _device = device
         self._gpu = gpu
@@ -78,7 +78,7 @@ class _Hooks:
 
     @property
     def runs_python(self) -> bool:
-        """Whether each task begins with Python code, which passes the GIL on to other threads that wait for it."""
+        """Whether each task begins with Python code, which releases the GIL to other waiting threads."""
         function: Any = self.process_batch if self.max_batch > 1 else self.process
         return isinstance(getattr(function, "__func__", function), FunctionType)
 
@@ -99,7 +99,7 @@ class _Hooks:
             _log.flush()
 
     def leave(self) -> None:
-        """The process ends without Python's own end: what that would do is done here."""
+        """Does the work of Python's own shutdown, which is skipped when the process ends."""
         import atexit
 
         atexit._run_exitfuncs()
@@ -107,14 +107,14 @@ class _Hooks:
             try:
                 stream.flush()
             except (OSError, ValueError, AttributeError):
-                pass  # closed, or nobody reads it
+                pass  # closed, or without a reader
 
 
 def main(max_batch: int = 1) -> None:
     """The body of the program. Does not return."""
     for stream in (sys.stdout, sys.stderr):
-        # Line by line: what a worker prints appears at once, is not lost when the worker is
-        # killed, and does not mix with the lines of others.
+        # Line-buffered: output of a worker appears at once, is not lost when the worker is killed,
+        # and does not mix with lines of other workers.
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(line_buffering=True, write_through=False)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Dispatcher"]
 
-# Iterating over these neither waits nor runs code of the user, so it needs no thread.
+# Iterating over these neither waits nor runs user code, so it needs no thread.
 _INLINE = (list, tuple, range, dict, set, frozenset, str, bytes)
 
 
@@ -53,10 +53,10 @@ class Dispatcher:
     worker_cls: a class derived from BaseWorker. It is instantiated here, without arguments,
         and pickled.
     gpu_ids: the numbers of the GPUs. They need not exist: a number is only passed to setup(),
-        which says `cuda:{gpu_id}`. A number that occurs twice means two workers.
-    queue_size: how many items wait for a worker, at most. Then the generator waits, too.
-    suppress_worker_output: what workers print is dropped.
-    bind_gpu: each worker sees its own GPU only (CUDA_VISIBLE_DEVICES), as device 0.
+        which uses `cuda:{gpu_id}`. A number that occurs twice means two workers.
+    queue_size: the most items that wait for a worker. If it is reached, the generator waits, too.
+    suppress_worker_output: drop the output of workers.
+    bind_gpu: each worker sees only its own GPU (CUDA_VISIBLE_DEVICES), as device 0.
 
     Raises TypeError if worker_cls is not such a class, ValueError if gpu_ids is empty.
     """
@@ -100,26 +100,25 @@ class Dispatcher:
     ) -> None:
         """Processes all items and returns when the workers have cleaned up and ended.
 
-        generator: any iterable. It is iterated in a thread of its own, unless it is a list or
-            another built-in container.
+        generator: any iterable. It is iterated in a separate thread, unless it is a list or another
+            built-in container.
         on_success(task_id, result, worker_id), on_error(task_id, error, worker_id) with a
             traceback as text, on_timeout(task_id, timeout, worker_id): exactly one of them is
             called for each item. Items are numbered from 0; worker_id is the GPU's number.
             Items that were never begun when the run was stopped get no callback.
         on_setup_fail(gpu_id, error), on_task_start(task_id, worker_id).
-        on_exit(): called last, in any case, after the workers have ended.
+        on_exit(): always called last, after the workers have ended.
         base_seed: setup() gets base_seed + gpu_id.
-        task_timeout: seconds for one item. At its end TaskTimedOut, a TimeoutError, is raised
-            inside process(), and the worker goes on with its model. A worker that does not
-            react within ten seconds is replaced.
-        total_tasks: how many items there will be, for get_stats().
+        task_timeout: seconds for one item. At the deadline TaskTimedOut, a TimeoutError, is raised
+            inside process(), and the worker continues with its model. A worker that does not react
+            within ten seconds is replaced.
+        total_tasks: the number of items, for get_stats().
         setup_kwargs: passed to setup().
 
-        Raises RuntimeError if all workers fail during setup, and what the generator or a
-        callback raises: then items that run are finished, and no others are begun. After
-        Ctrl-C, items that run are interrupted, callbacks that are due are called for up to two
-        seconds, the workers clean up, and KeyboardInterrupt is raised; a second Ctrl-C kills the
-        workers.
+        Raises RuntimeError if all workers fail during setup, and any exception of the generator or
+        a callback: then running items are finished, and no others are begun. After Ctrl-C, running
+        items are interrupted, callbacks that are due are called for up to two seconds, the workers
+        clean up, and KeyboardInterrupt is raised; a second Ctrl-C kills the workers.
         """
         _main.refuse_to_nest()
         try:
@@ -139,18 +138,18 @@ class Dispatcher:
                 on_exit()
 
     def shutdown(self) -> None:
-        """Ends the run: items that run are finished, no others are begun, and run() returns.
+        """Ends the run: running items are finished, no others are begun, and run() returns.
 
-        A second call interrupts the items that run, a third one kills the workers. For other
-        threads and for callbacks. Without a run nothing happens.
+        A second call interrupts the running items, a third one kills the workers. For other threads
+        and for callbacks. Does nothing without a run.
         """
         run = self._run
         if run is not None:
             run.stop()
 
     def get_stats(self) -> dict[str, Any]:
-        """Figures of the current run, or of the last one: `pending` (items that have been taken
-        from the generator and have not ended), `completed`, `failed`, `timeouts` and others."""
+        """Statistics of the current or last run: `pending` (items taken from the generator that have
+        not ended), `completed`, `failed`, `timeouts` and others."""
         run = self._run
         stats = run.stats() if run is not None else self._last_stats
         done = ("completed", "failed", "timeouts", "cancelled")
@@ -185,7 +184,7 @@ class _Run:
         self._pool: _engine.Pool | None = None
         self._stopped = 0
         self._setup_error: Exception | None = None
-        # Of the thread that iterates.
+        # Used by the iterating thread.
         self._fed = False
         self._feed_error: BaseException | None = None
 
@@ -224,14 +223,14 @@ class _Run:
         self._options["on_setup_fail"] = on_failed_setup
 
     def _never_had_workers(self, failure: _engine.Failure) -> bool:
-        """True for items that waited for workers of which none was ever ready: run() says so itself."""
+        """True for items that waited for workers that were never ready: run() reports that itself."""
         assert self._pool is not None
         return failure.kind == "no worker" and self._pool.stats()["restarts"] == 0
 
     # ---- The run ------------------------------------------------------------
 
     def execute(self, generator: Iterable[Any], setup_kwargs: dict[str, Any]) -> None:
-        """Does it all. The workers have ended when this returns or raises."""
+        """Performs the run. The workers have ended when this returns or raises."""
         iterator = iter(generator)
         worker_cls = self._dispatcher.worker_cls
         self._options["settings"] = _spawn.worker_settings(worker_cls(), setup_kwargs)
@@ -239,7 +238,7 @@ class _Run:
         self._options["argv"] = _spawn.worker_argv()
         self._pool = pool = _engine.Pool(**self._options)
         for _ in range(self._stopped):
-            pool.stop()  # asked for before there was a pool
+            pool.stop()  # requested before there was a pool
         try:
             self._work(pool, iterator, inline=type(generator) in _INLINE)
         except PoolClosed:
@@ -265,7 +264,7 @@ class _Run:
             self._wait_if_empty(pool)
             return
         # A generator that blocks must not delay callbacks, so it has a thread. The thread is a
-        # daemon: if the run is stopped while the generator blocks, nobody waits for it.
+        # daemon: if the run is stopped while the generator blocks, it is not waited for.
         context = contextvars.copy_context()
         thread = threading.Thread(
             target=context.run, args=(self._feed, pool, iterator), name="gpu_dispatch-feeder", daemon=True
@@ -284,7 +283,7 @@ class _Run:
 
     @staticmethod
     def _wait_if_empty(pool: _engine.Pool) -> None:
-        """Without an item nothing has waited for the workers, and whether they can work is not known yet."""
+        """Without items, nothing has waited for the workers, and it is not yet known whether they work."""
         if pool.stats()["submitted"] == 0:
             pool.wait_ready()
 
@@ -293,7 +292,7 @@ class _Run:
             pool.feed(iterator, wait=True)
             pool.expect_no_more()
         except (PoolClosed, NoWorkers):
-            pass  # poll() tells the same
+            pass  # poll() reports the same
         except BaseException as error:
             self._feed_error = error
             pool.stop()
@@ -312,7 +311,7 @@ class _Run:
     # ---- Early ends ---------------------------------------------------------
 
     def _end_early(self, pool: _engine.Pool, error: BaseException) -> None:
-        """Ends what runs and closes the pool. A second Ctrl-C kills the workers."""
+        """Ends running items and closes the pool. A second Ctrl-C kills the workers."""
         interrupted = isinstance(error, KeyboardInterrupt)
         try:
             pool.stop()

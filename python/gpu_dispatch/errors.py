@@ -23,7 +23,7 @@ class NoWorkers(RuntimeError):
 
 
 class GPUNotFound(LookupError):
-    """A GPU that does not exist was asked for."""
+    """A GPU that does not exist was requested."""
 
 
 class TaskError(RuntimeError):
@@ -33,8 +33,8 @@ class TaskError(RuntimeError):
 class WorkerDied(RuntimeError):
     """The process of the worker ended while it had the task.
 
-    `signal` is the number of the signal that ended the process, or None. `reason` is one line
-    for people. Both survive pickling.
+    `signal` is the number of the signal that ended the process, or None. `reason` is a one-line
+    message. Both survive pickling.
 
     >>> error = WorkerDied("the worker was killed at work: SIGKILL (Killed)", 9)
     >>> error.signal
@@ -53,14 +53,14 @@ class WorkerDied(RuntimeError):
 
 
 class TaskTimedOut(TimeoutError):
-    """The task was not done in time. Also raised inside process() at the deadline."""
+    """The task exceeded its time limit. Also raised inside process() at the deadline."""
 
 
 class TaskCancelled(BaseException):
     """Raised inside process() when its task is cancelled.
 
-    Not an Exception, as asyncio.CancelledError is none: `except Exception` in process()
-    is not meant to go on with a task that nobody wants any more.
+    Like asyncio.CancelledError, not an Exception: `except Exception` in process() should not
+    continue a cancelled task.
     """
 
 

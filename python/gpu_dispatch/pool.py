@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A pool of workers, one process per GPU, with the habits of `concurrent.futures`."""
+"""A pool of workers, one process per GPU, in the style of `concurrent.futures`."""
 from __future__ import annotations
 
 import contextlib
@@ -34,7 +34,7 @@ __all__ = ["Pool"]
 
 
 class Pool:
-    """Worker processes that load a model once and then process item after item.
+    """Worker processes that load a model once and then process one item after another.
 
     ::
 
@@ -51,9 +51,9 @@ class Pool:
                 future = pool.submit(7)
                 print(future.result())  # 70
 
-    Leaving the `with` block waits for all tasks; leaving it by an exception cancels those that
-    have not begun, and by Ctrl-C also those that are running. All methods may be called by any
-    thread. A child process that the program forks cannot use the pool: methods raise RuntimeError.
+    Leaving the `with` block waits for all tasks; leaving it with an exception cancels the tasks
+    that have not begun, with Ctrl-C also the running ones. All methods may be called by any thread.
+    A child process that the program forks cannot use the pool: methods raise RuntimeError.
     """
 
     def __init__(
@@ -76,20 +76,20 @@ class Pool:
         cleanup_timeout: float = 10.0,
         output: str = "inherit",
     ) -> None:
-        """Starts the workers and does not wait until they are ready.
+        """Starts the workers without waiting until they are ready.
 
         :param worker_cls: The class of the workers; it is instantiated here and pickled.
         :param gpus: "auto", "all", "0,1", "0-3", "sim:4" for simulated GPUs, or a list of numbers.
         :param setup: Keyword arguments for the workers' setup().
         :param task_timeout: Seconds for one task. At the deadline `TaskTimedOut` is raised inside
-            process(), and the worker goes on with the next task.
-        :param retries: How often a task that failed, timed out or lost its worker is tried again.
-        :param max_tasks_per_worker: Replace a worker after so many tasks.
+            process(), and the worker continues with the next task.
+        :param retries: How often a task that failed, timed out or lost its worker is retried.
+        :param max_tasks_per_worker: Replace a worker after this many tasks.
         :param max_batch: The most items that process_batch() gets at once; 32 by default.
-        :param bind_gpu: Let each worker see its own GPU only, as device 0.
-        :param queue_size: How many tasks may wait for a worker; submit() waits for room.
+        :param bind_gpu: Let each worker see only its own GPU, as device 0.
+        :param queue_size: How many tasks may wait for a worker; submit() waits for space.
         :param zero_copy: Arrays in results are read-only views of shared memory.
-        :param base_seed: The seeds of the workers begin here.
+        :param base_seed: The seeds of the workers start at this number.
         :param grace: Seconds until a worker that does not react to a timeout or a cancellation is
             killed and replaced.
         :param setup_timeout: Seconds for setup(); no limit by default.
@@ -151,9 +151,9 @@ class Pool:
     def submit(self, item: Any, *, timeout: float | None = None) -> TaskFuture:
         """Submits one item and returns its future.
 
-        Waits for room while `queue_size` tasks wait for a worker. `timeout` is the task's time
-        limit in seconds, instead of the pool's. An item that cannot be pickled is the future's
-        exception. Raises RuntimeError after shutdown() and when no worker is left.
+        Waits for space while `queue_size` tasks wait for a worker. `timeout` is the task's time
+        limit in seconds, instead of the pool's. An item that cannot be pickled fails the future.
+        Raises RuntimeError after shutdown() and when no worker is left.
         """
         core = self._core
         core.check_process()
@@ -176,14 +176,14 @@ class Pool:
         """Returns an iterator over the results of the items.
 
         Nothing is pulled from `items` before the iterator is used, and at most `buffersize` items
-        (by default `queue_size`) are ahead of the results. Closing the iterator cancels what is
-        left. An iterable that is not a list, tuple or range is pulled by a thread of its own,
-        because it may block.
+        (by default `queue_size`) are ahead of the results. Closing the iterator cancels the
+        remaining tasks. An iterable that is not a list, tuple or range is pulled by a separate
+        thread, because it may block.
 
         :param ordered: Yield in the order of the items; otherwise as they end.
         :param errors: "raise" ends the iteration at the first failed task with its exception;
-            "return" yields the exception in the result's place.
-        :param progress: Show a bar, or lines where there is no terminal, on standard error.
+            "return" yields the exception instead of the result.
+        :param progress: Show a bar, or lines if there is no terminal, on standard error.
         :param timeout: Seconds from this call after which `TimeoutError` is raised instead of
             waiting for a result.
         :param task_timeout: The time limit of each task, instead of the pool's.
@@ -199,7 +199,7 @@ class Pool:
         """A coroutine that submits one item and returns its result. For asyncio.
 
         The event loop watches the pool's descriptor; there is no thread. Cancelling the coroutine
-        cancels the task. `timeout` and the exceptions are those of submit().
+        cancels the task. `timeout` and the exceptions are the same as for submit().
         """
         coroutine: Coroutine[Any, Any, Any] = _aio().submit(
             self._core, item, _spawn.milliseconds("timeout", timeout)
@@ -233,9 +233,9 @@ class Pool:
     # ---- state ----------------------------------------------------------------------------
 
     def wait_ready(self, timeout: float | None = None) -> int:
-        """Waits until each worker is ready or has failed; returns how many are ready.
+        """Waits until each worker is ready or has failed; returns the number of ready workers.
 
-        Raises NoWorkers if none is, with the first failure as its cause, and TimeoutError.
+        Raises NoWorkers if none is ready, with the first failure as its cause, and TimeoutError.
         """
         self._check_open()
         ready = self._core.wait_ready(timeout)
@@ -244,7 +244,7 @@ class Pool:
         return ready
 
     def stats(self) -> dict[str, Any]:
-        """Counts, times and, in "per_worker", the state of each worker. Also after shutdown()."""
+        """Counts, times and, in "per_worker", the state of each worker. Works after shutdown(), too."""
         engine = self._core.engine
         return {**engine.stats(), "per_worker": engine.worker_stats()}
 
@@ -254,16 +254,16 @@ class Pool:
         return self._core.engine.fileno()
 
     def poll(self) -> None:
-        """Delivers the results that are there, without waiting: for other event loops."""
+        """Delivers finished results without waiting: for other event loops."""
         self._check_open()
         self._core.leader.poll()
 
     # ---- end ------------------------------------------------------------------------------
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Takes no more tasks, finishes those that it has, and ends the workers.
+        """Takes no more tasks, finishes the submitted ones, and ends the workers.
 
-        :param wait: Return when all that is done; otherwise it happens on a thread.
+        :param wait: Return when all this is done; otherwise it happens on a thread.
         :param cancel_futures: Cancel the tasks that no worker has begun.
 
         May be called several times. Each Ctrl-C during the wait goes one step further: waiting
@@ -272,7 +272,7 @@ class Pool:
         self._shutdown(wait, 1 if cancel_futures else 0)
 
     async def ashutdown(self, *, cancel_futures: bool = False) -> None:
-        """shutdown() that does not block the event loop."""
+        """shutdown() without blocking the event loop."""
         import asyncio
 
         self._core.check_process()
@@ -311,7 +311,7 @@ class Pool:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> Literal[False]:
-        if self._core.is_ours():  # a forked child may leave the block, too
+        if self._core.is_ours():  # a forked child may also leave the block
             self._shutdown(True, _stops(kind))
         return False
 
@@ -328,7 +328,7 @@ class Pool:
         self._core.refuse_tasks(_stops(kind))
         try:
             await self.ashutdown()
-        except BaseException as interruption:  # Ctrl-C, for one, cancels what is awaited
+        except BaseException as interruption:  # for example, Ctrl-C cancels the awaited future
             self._core.refuse_tasks(_stops(type(interruption)))
             raise
         return False
@@ -359,7 +359,7 @@ def _aio() -> Any:
 
 
 def _stops(kind: type[BaseException] | None) -> int:
-    """How many steps a `with` block that ends by such an exception cuts the work short."""
+    """The number of stops when a `with` block ends with such an exception."""
     if kind is None:
         return 0
     return 1 if issubclass(kind, Exception) else 2

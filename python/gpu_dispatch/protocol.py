@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What can become of a task or a worker, as dataclasses.
+"""The events of tasks and workers, as dataclasses.
 
 The dispatcher passes these facts to its callbacks; programs that collect events
 in a queue or a log can use the classes for them.
@@ -35,7 +35,7 @@ class TaskError:
 
 @dataclass
 class TaskTimeout:
-    """A task was not done in time."""
+    """A task exceeded its time limit."""
 
     task_id: int
     timeout: float

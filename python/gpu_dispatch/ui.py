@@ -37,7 +37,7 @@ class RichDispatcher:
         stats = RichDispatcher(Worker, gpu_ids=[0, 1], refresh_rate=4.0).run(items)
         print(f"Completed {stats['completed']} tasks")
 
-    The run itself happens on the calling thread, as that of a Dispatcher, so callbacks and Ctrl-C
+    The run itself happens on the calling thread, as with a Dispatcher, so callbacks and Ctrl-C
     behave the same. Another thread draws.
     """
 
@@ -54,7 +54,7 @@ class RichDispatcher:
     ) -> None:
         """Checks the arguments; starts nothing.
 
-        :param refresh_rate: How many times a second the panel is drawn.
+        :param refresh_rate: How many times per second the panel is drawn.
         :param show_ui: False: draw nothing, only count. Rich need not be installed then.
         :param console: Where to draw; by default standard output.
         :param options: Further options of Dispatcher.
@@ -122,7 +122,7 @@ class RichDispatcher:
         return board.snapshot()
 
     def shutdown(self) -> None:
-        """Stops the run, as Dispatcher.shutdown()."""
+        """Stops the run, like Dispatcher.shutdown()."""
         self._dispatcher.shutdown()
 
     def get_stats(self) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _both(update: Callable[..., None], callback: Callable[..., object] | None) -
 
 
 class Board:
-    """What is known about a run. Callbacks write it, the drawing thread reads it."""
+    """The state of a run. Callbacks write it, the drawing thread reads it."""
 
     def __init__(self, gpu_ids: Sequence[int], expected_total: int | None) -> None:
         self._lock = threading.Lock()
@@ -329,7 +329,7 @@ class _NotebookLive:
     def _cell(self) -> Any:
         from rich.table import Table
 
-        cell = Table.grid()  # can show itself in a notebook, which a Group cannot
+        cell = Table.grid()  # can be displayed in a notebook, unlike a Group
         stats = self._board.snapshot()
         now = stats["end_time"] or time.time()
         cell.add_row(_panel(stats, now))

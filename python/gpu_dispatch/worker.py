@@ -14,7 +14,7 @@ __all__ = ["BaseWorker"]
 
 
 class _Inside:
-    """An attribute that means something inside a worker. Assigning to it replaces it."""
+    """An attribute that is computed inside a worker. Assigning to it replaces it."""
 
     def __init__(self, read: Callable[[], object]) -> None:
         self._read = read
@@ -39,7 +39,7 @@ def _log() -> logging.Logger:
 
 
 def _device_index() -> int:
-    """The number by which this process opens its GPU: 0 if the worker sees its own GPU only."""
+    """The device number with which this process opens its GPU: 0 if the worker sees only its own GPU."""
     from gpu_dispatch import _worker
 
     return _worker.device_index()
@@ -54,11 +54,11 @@ def _process_as_batch(self: Any, data: Any) -> Any:
 
 
 class BaseWorker(abc.ABC):
-    """A worker: one process per GPU, which loads its model once and processes item after item.
+    """A worker: one process per GPU, which loads its model once, then processes one item after another.
 
     Derive from this class and define setup() and process(). The class is instantiated in the
-    parent process and pickled, so the constructor must be light and take no arguments. Models
-    and GPU memory belong into setup().
+    parent process and pickled, so the constructor must be light and take no arguments. Models and
+    GPU memory belong in setup().
     """
 
     if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class BaseWorker(abc.ABC):
         device_index = _Inside(_device_index)
 
     def __init__(self) -> None:
-        """Remains empty or light: no models, no GPU memory."""
+        """Keep it empty or light: no models, no GPU memory."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """A class with process_batch() need not define process()."""
@@ -80,7 +80,7 @@ class BaseWorker(abc.ABC):
             setattr(cls, "process", _process_as_batch)
 
     if TYPE_CHECKING:
-        # Subclasses name the arguments that they take, each its own.
+        # Each subclass names its own arguments.
         setup: Callable[..., None]
 
         # Not abstract for type checkers: process_batch() can take its place.
@@ -93,15 +93,16 @@ class BaseWorker(abc.ABC):
             """Called once, when the worker's process starts: loads the model.
 
             `gpu_id` is the number of the GPU, `seed` differs for each worker, and the keyword
-            arguments are those that were given to run() or Pool().
+            arguments are those passed to run() or Pool().
             """
 
         @abc.abstractmethod
         def process(self, data: Any) -> Any:
             """Called for each item; returns its result.
 
-            With a Pool, a class may define process_batch(items) instead: it gets several items
-            at once and returns as many results. An exception among them is that item's error.
+            With a Pool, a class may define process_batch(items) instead: it gets several items at
+            once and returns the same number of results. An exception among them is that item's
+            error.
             """
 
     def cleanup(self) -> None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""A folder of recordings over several GPUs, as five small classes over ``gpuq launch``.
+"""Processes a folder of recordings on several GPUs: five small classes over ``gpuq launch``.
 
-``LauncherOrchestrator`` coordinates the others: ``GPUDetector`` (which GPUs there are),
-``ResourceAllocator`` (which files there are, and who would get which),
-``ProcessSpawner`` (the workers) and ``LoadBalancer`` (progress and figures).
-``run_multi_gpu()`` is all of it in one call; ``python -m gpu_dispatch.launcher`` from a shell.
+``LauncherOrchestrator`` coordinates the others: ``GPUDetector`` (finds GPUs), ``ResourceAllocator``
+(finds files and shows how they would be distributed), ``ProcessSpawner`` (runs the workers) and
+``LoadBalancer`` (progress and statistics). ``run_multi_gpu()`` does everything in one call; from a
+shell, use ``python -m gpu_dispatch.launcher``.
 """
 
 from gpu_dispatch.multigpu.allocator import ResourceAllocator, Workload

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Gives a list of files to ``gpuq launch``, which takes a folder and patterns.
 
-If the files are all files of the caller's input folder with some extension, that folder is
-used as it is. Otherwise a temporary folder of symbolic links stands for them. ``gpuq launch``
-records names relative to its input folder, so a later run, with another temporary folder,
-knows which files are done.
+If the files are all files of the caller's input folder with certain extensions, that folder is used
+as it is. Otherwise a temporary folder of symbolic links is used. ``gpuq launch`` records names
+relative to its input folder, so a later run, with another temporary folder, recognizes the files
+that are done.
 
-Only the folder that the caller has named may be reached through links of other users.
-``gpuq launch`` checks every other link on the way to a file, so links are not resolved here.
+Only the folder named by the caller may be reached through links of other users. ``gpuq launch``
+checks every other link on the path to a file, so links are not resolved here.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["Inputs", "prepare_inputs"]
 
 
 class Inputs:
-    """Arguments for gpuq launch, and which of its names stands for which files."""
+    """Arguments for gpuq launch, and the mapping of its names to files."""
 
     def __init__(self, arguments: list[str], files: dict[str, list[str]]) -> None:
         self.arguments = arguments
         self._files = files
 
     def files_of(self, name: str) -> list[str]:
-        """The files, as they were in the queue, behind a name relative to the input folder."""
+        """The files, as given in the queue, for a name relative to the input folder."""
         return self._files.get(name, [])
 
 
@@ -38,7 +38,7 @@ class Inputs:
 def prepare_inputs(files: Sequence[str], input_dir: str | None = None) -> Iterator[Inputs]:
     """Inputs for these files, valid inside the `with` block.
 
-    ``input_dir`` is the folder that the caller has named, if the files were found there.
+    ``input_dir`` is the folder named by the caller, if the files were found there.
     """
     paths: dict[str, list[str]] = {}
     for file in files:
@@ -51,7 +51,7 @@ def prepare_inputs(files: Sequence[str], input_dir: str | None = None) -> Iterat
         patterns = [word for suffix in suffixes for word in ("--pattern", f"*{_escape(suffix)}")]
         yield Inputs(["--input-dir", folder, *patterns], names)
         return
-    # A new folder that only this user can enter: nobody else can put a link in its place.
+    # A new folder that only this user can enter: no other user can replace it with a link.
     links = Path(tempfile.mkdtemp(prefix="gpu_dispatch-links-"))
     targets = _below_real_folder(folder, named)
     try:
@@ -67,14 +67,14 @@ def prepare_inputs(files: Sequence[str], input_dir: str | None = None) -> Iterat
 
 
 def _below_real_folder(folder: str, named: str | None) -> str:
-    """The folder, with links resolved up to the one that the caller has named, and no further."""
+    """The folder, with links resolved up to the folder named by the caller, and no further."""
     if named is None or os.path.commonpath([folder, named]) != named:
         return folder
     return os.path.normpath(os.path.join(os.path.realpath(named), os.path.relpath(folder, named)))
 
 
 def _whole_suffixes(folder: str, names: set[str]) -> list[str] | None:
-    """The extensions, if the names are all files of the folder that have them; else None."""
+    """The extensions, if the names are all files of the folder with these extensions; otherwise None."""
     if any("/" in name or name.startswith(".") for name in names):
         return None
     suffixes = {os.path.splitext(name)[1] for name in names}

@@ -2,9 +2,9 @@
 """One run of ``gpuq launch`` between a task queue and a result queue.
 
 A thread takes the files from the task queue until it has seen one None per worker,
-gives them to ``gpuq launch`` and follows its record, launch.jsonl in the output folder.
-Each file that was taken gets exactly one result, also when the launcher fails or is
-killed. None in the result queue is the end.
+passes them to ``gpuq launch`` and follows its record, launch.jsonl in the output folder. Each file
+taken gets exactly one result, even if the launcher fails or is killed. None in the result queue
+marks the end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _POLL_SECONDS = 0.1
 
 
 class Launch:
-    """A run, as a thread. ``done`` is set at its end; ``exit_code`` is then that of gpuq launch."""
+    """A run, as a thread. ``done`` is set at its end; ``exit_code`` is then the exit code of gpuq launch."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Launch:
         self._tasks = task_queue
         self._results = result_queue
         self._input_dir = input_dir
-        self._lock = threading.RLock()  # a signal handler may interrupt who has it
+        self._lock = threading.RLock()  # a signal handler may interrupt the thread that holds it
         self._process: subprocess.Popen[bytes] | None = None
         self._signals: list[int] = []
         # A daemon: at the end of the interpreter it dies, and the launcher, tied to it, with it.
@@ -70,12 +70,12 @@ class Launch:
             return self._process.pid if self._process else None
 
     def stop(self) -> None:
-        """Let the running files be finished. The second time: cancel them.
+        """Let the running files finish. The second call cancels them.
 
         A signal handler may call this.
         """
         with self._lock:
-            # Not SIGINT twice: two of the same signal can become one.
+            # Not SIGINT twice: two pending signals of the same kind can merge.
             self._signal(signal.SIGTERM if self._signals else signal.SIGINT)
 
     def terminate(self) -> None:
@@ -84,7 +84,7 @@ class Launch:
             self._signal(signal.SIGTERM)
 
     def _signal(self, number: int) -> None:
-        """Now, or when the launcher starts."""
+        """Send the signal now, or when the launcher starts."""
         self._signals.append(number)
         if self._process and self._process.poll() is None:
             self._process.send_signal(number)
@@ -136,7 +136,7 @@ class Launch:
         return files
 
     def _launch(self, waiting: collections.Counter[str]) -> int:
-        """Run gpuq launch on the files; those that get a result are taken out."""
+        """Run gpuq launch on the files; remove those that get a result."""
         for file in [file for file in waiting.elements() if not os.path.isfile(file)]:
             _take(waiting, file)
             self._results.put(_failed(file, "no such file"))
@@ -195,7 +195,7 @@ class Launch:
         inputs: Inputs,
         waiting: collections.Counter[str],
     ) -> None:
-        """Files without a result that an earlier run has done."""
+        """Report files without a result that an earlier run has done."""
         if not waiting or not summary.get("files_skipped"):
             return
         for name, event in record.earlier().items():
@@ -261,7 +261,7 @@ def _read_summary(file: IO[bytes]) -> dict[str, Any]:
 
 
 def _last_line(file: IO[bytes]) -> str:
-    """What gpuq said last."""
+    """The last message of gpuq."""
     file.seek(0)
     lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("gpuq")]

@@ -32,7 +32,7 @@ class Record:
         self._began = False
 
     def _open(self) -> IO[bytes]:
-        # Others may be able to write to the folder: opening a FIFO must not wait.
+        # Other users may be able to write to the folder: opening a FIFO must not block.
         file = open(self._path, "rb", opener=_open_file)
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             file.close()
@@ -40,10 +40,9 @@ class Record:
         return file
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """The lines since the last call, without a last one that is still being written.
+        """The lines since the last call, without an incomplete last line.
 
-        Lines before the first "run" belong to another launcher that is still at work: ours
-        will be refused.
+        Lines before the first "run" belong to another running launcher: ours will be refused.
         """
         try:
             with self._open() as file:
@@ -78,7 +77,7 @@ def _open_file(path: str, flags: int) -> int:
 
 
 def name_of(event: dict[str, Any], key: str) -> str:
-    """A name that is not UTF-8 comes in base64, too."""
+    """A name; if it is not UTF-8, it is also sent in base64."""
     if f"{key}_b64" in event:
         return os.fsdecode(base64.b64decode(event[f"{key}_b64"]))
     return str(event[key])

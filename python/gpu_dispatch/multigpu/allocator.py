@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which files there are, and how they are shared out."""
+"""Finds the input files and distributes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Workload(TypedDict):
-    """How much there is to do. Sizes are bytes."""
+    """The amount of work. Sizes are in bytes."""
 
     file_count: int
     total_size: int
@@ -32,15 +32,15 @@ class Workload(TypedDict):
 
 
 class ResourceAllocator:
-    """Finds files and shares them out over GPUs."""
+    """Finds files and distributes them over GPUs."""
 
     def discover_files(
         self, input_dir: str | os.PathLike[str], pattern: str = "*.wav"
     ) -> list[Path]:
         """The files in ``input_dir`` that match, sorted by name.
 
-        ``pattern`` is one of ``Path.glob()``: ``"**/*.wav"`` looks into the folders below, too.
-        Names that begin with a dot match only a pattern that does. Entries that cannot be
+        ``pattern`` is as in ``Path.glob()``: ``"**/*.wav"`` also searches the folders below. Names
+        that begin with a dot match only a pattern that begins with a dot. Entries that cannot be
         examined are left out. Raises FileNotFoundError or NotADirectoryError for the folder itself.
         """
         folder = Path(input_dir)
@@ -61,8 +61,8 @@ class ResourceAllocator:
     def distribute_workload(self, files: Iterable[Path], num_gpus: int) -> list[list[Path]]:
         """One list of files per GPU: largest first, dealt out in turn.
 
-        This shows how the work would be split in advance. During a run, each worker takes
-        the next file when it is free.
+        This is how the work would be split in advance. During a run, each worker takes the next
+        file when it is free.
         """
         if num_gpus < 1:
             raise ValueError(f"num_gpus must be 1 or more, not {num_gpus}")
@@ -70,7 +70,7 @@ class ResourceAllocator:
         return [ordered[gpu::num_gpus] for gpu in range(num_gpus)]
 
     def create_task_queue(self, files: Iterable[Path], num_workers: int) -> Queue[Path | None]:
-        """A queue with all files, largest first, then one ``None`` per worker: the end."""
+        """A queue with all files, largest first, then one ``None`` per worker as end marker."""
         if num_workers < 1:
             raise ValueError(f"num_workers must be 1 or more, not {num_workers}")
         queue: Queue[Path | None] = multiprocessing.Queue()
@@ -98,10 +98,10 @@ class ResourceAllocator:
 
 
 def _matching(folder: Path, pattern: str) -> set[Path]:
-    """What is below ``folder`` and matches.
+    """The matching files below ``folder``.
 
-    Not ``Path.glob()``: one link to a name that is too long, a folder that may not be entered or
-    a thousand folders inside each other make it raise.
+    Not ``Path.glob()``: it raises for a link to an overlong name, an inaccessible folder or a
+    thousand nested folders.
     """
     parts = PurePath(pattern).parts
     if not parts or PurePath(pattern).is_absolute():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Progress, and what it comes to."""
+"""Progress and statistics of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_FAILURES = 20
 
 
 class GPUStats(TypedDict):
-    """One GPU's part."""
+    """The statistics of one GPU."""
 
     files: int
     failed: int
@@ -31,7 +31,7 @@ class GPUStats(TypedDict):
 class LoadBalancer:
     """Takes results from a queue and sums them up.
 
-    ``results`` has all of them, ``errors`` those that failed.
+    ``results`` has all results, ``errors`` the failed ones.
     """
 
     def __init__(self, gpu_ids: Iterable[int]) -> None:
@@ -43,7 +43,7 @@ class LoadBalancer:
 
     @property
     def success_count(self) -> int:
-        """Files that were done, those of an earlier run included."""
+        """Files that are done, including those of an earlier run."""
         return len(self.results) - len(self.errors)
 
     @property
@@ -73,7 +73,7 @@ class LoadBalancer:
         return collected
 
     def add(self, result: Result) -> None:
-        """Count one result. ``monitor_progress()`` does so for each."""
+        """Count one result. ``monitor_progress()`` calls this for each."""
         self.results.append(result)
         if result["status"] != "success":
             self.errors.append(result)
@@ -84,7 +84,7 @@ class LoadBalancer:
                 self._begin = self._end - result["processing_time"]
 
     def get_overall_rtf(self) -> float:
-        """Real-time factor: processing time over seconds of audio; 0.0 if those are unknown."""
+        """Real-time factor: processing time over seconds of audio; 0.0 if the latter are unknown."""
         return _rtf(self._done())
 
     def get_speedup(self) -> float:
@@ -96,7 +96,7 @@ class LoadBalancer:
         return sum(result["processing_time"] for result in self._done()) / wall if wall > 0 else 0.0
 
     def get_wall_time(self) -> float:
-        """Seconds from the begin of the first file to the end of the last."""
+        """Seconds from the beginning of the first file to the end of the last."""
         return 0.0 if self._begin is None else self._end - self._begin
 
     def get_per_gpu_stats(self) -> dict[int, GPUStats]:
@@ -168,9 +168,9 @@ def _rtf(results: list[Result]) -> float:
 
 
 def _print(line: str) -> None:
-    """Names of files need not be UTF-8, and a terminal need not know all letters.
+    """Prints a line whose file names may not be UTF-8, on a terminal that may not know all characters.
 
-    Others may have chosen a name: control characters and direction marks are printed as escapes.
+    Other users may have chosen a name: control characters and direction marks are printed as escapes.
     """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     line = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in line)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which GPUs there are."""
+"""Finds the GPUs of the machine."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["GPUDetector"]
 
 
 class GPUDetector:
-    """Asks the drivers for GPUs, in a process of their own: this one never loads them.
+    """Asks the drivers for GPUs in a separate process: this process never loads them.
 
-    Where ``GPUQ_GPUS`` names simulated GPUs (``sim:4``), they are the GPUs of the machine.
+    If ``GPUQ_GPUS`` names simulated GPUs (``sim:4``), they are the GPUs of the machine.
     """
 
     def get_available_gpus(self) -> list[int]:
-        """The numbers of the usable GPUs, as in nvidia-smi; an empty list without any."""
+        """The numbers of the usable GPUs, as in nvidia-smi; an empty list if there are none."""
         return _numbers("auto")
 
     def is_cuda_available(self) -> bool:
@@ -46,10 +46,10 @@ class GPUDetector:
             raise ValueError(str(failure)) from failure
 
     def get_gpu_info(self, gpu_id: int) -> dict[str, Any]:
-        """What is known about a GPU; raises ValueError if it does not exist.
+        """Information about a GPU; raises ValueError if it does not exist.
 
         ``id``, ``name``, ``uuid``, ``total_memory``, ``free_memory`` and ``used_memory``
-        (bytes), ``utilization`` (percent), ``temperature`` (°C). What is unknown is None.
+        (bytes), ``utilization`` (percent), ``temperature`` (°C). Unknown values are None.
         """
         gpus, _ = _engine.gpu_survey()
         for gpu in gpus:
@@ -59,7 +59,7 @@ class GPUDetector:
 
 
 def _numbers(spec: str) -> list[int]:
-    """Each number once: a card that is split into MIG instances occurs once for each of them."""
+    """Each number once: a card that is split into MIG instances is listed once per instance."""
     return list(dict.fromkeys(_engine.gpu_parse(spec)))
 
 

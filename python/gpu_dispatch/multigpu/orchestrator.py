@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""All parts together."""
+"""Combines all parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
 class LauncherOrchestrator:
-    """Finds GPUs and files, starts workers, shows progress, sums up.
+    """Finds GPUs and files, starts workers, shows progress and a summary.
 
     The parts are its attributes ``gpu_detector``, ``resource_allocator`` and, during and
     after a run, ``process_spawner`` and ``load_balancer``.
@@ -56,11 +56,11 @@ class LauncherOrchestrator:
         settings: Mapping[str, str] | None = None,
         force: bool = False,
     ) -> int:
-        """Work through the files that match. ``worker`` and the rest: see :class:`ProcessSpawner`.
+        """Process the files that match. For ``worker`` and the rest see :class:`ProcessSpawner`.
 
-        Returns 0 if all is done or there is nothing to do, 1 if files failed, 2 for a wrong
-        folder, GPU or worker, 130 after Ctrl-C. The first Ctrl-C lets the running
-        files be finished, the second one cancels them. A later run goes on where this one was.
+        Returns 0 if everything is done or there is nothing to do, 1 if files failed, 2 for a wrong
+        folder, GPU or worker, 130 after Ctrl-C. The first Ctrl-C lets the running files finish, the
+        second one cancels them. A later run continues where this one stopped.
         """
         try:
             numbers = self._numbers(gpus)
@@ -113,7 +113,7 @@ class LauncherOrchestrator:
         return self.resource_allocator.estimate_workload(files)
 
     def get_gpu_info(self) -> list[dict[str, Any]]:
-        """What is known about each usable GPU."""
+        """Information about each usable GPU."""
         gpus = self.gpu_detector.get_available_gpus()
         return [self.gpu_detector.get_gpu_info(gpu) for gpu in gpus]
 
@@ -148,9 +148,9 @@ class LauncherOrchestrator:
 
 
 class _Interrupts:
-    """Ctrl-C as a request instead of an exception, which could tear a message in a queue.
+    """Handles Ctrl-C as a request, not as an exception, which could corrupt a message in a queue.
 
-    Only where Ctrl-C would raise KeyboardInterrupt here. The third one does.
+    Only if Ctrl-C would raise KeyboardInterrupt here. The third Ctrl-C does.
     """
 
     def __init__(self, spawner: ProcessSpawner) -> None:
@@ -177,7 +177,7 @@ class _Interrupts:
         self._spawner.stop()
         if self.count == 1:
             words = b"interrupted: running files are finished; Ctrl-C again cancels them\n"
-            os.write(2, words)  # print() may be what was interrupted
+            os.write(2, words)  # the signal may have interrupted print()
 
 
 def run_multi_gpu(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What comes out of a result queue."""
+"""The items of a result queue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Queue", "Result"]
 
 
 class Result(TypedDict):
-    """The end of one file. Each file that was in the task queue gets exactly one."""
+    """The result of one file. Each file of the task queue gets exactly one."""
 
     status: str
     """``"success"`` or ``"error"``."""
@@ -29,7 +29,7 @@ class Result(TypedDict):
 
 
 class Queue(Protocol):
-    """What is needed of a queue. Those of multiprocessing and queue.Queue have it."""
+    """The required methods of a queue, as in multiprocessing queues and queue.Queue."""
 
     def put(self, item: Any) -> Any:
         ...

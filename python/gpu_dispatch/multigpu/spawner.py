@@ -22,8 +22,8 @@ __all__ = ["ProcessSpawner", "ProcessStatus", "WorkerProcess"]
 
 logger = logging.getLogger(__name__)
 
-# "-m" and "-c" both put the current directory first into sys.path, where another user may have
-# planted a gpu_dispatch; -c lets us take it out before the first import. The other entries come
+# "-m" and "-c" both put the current directory first in sys.path, where another user may have
+# planted a gpu_dispatch; with -c we can remove it before the first import. The other entries come
 # from PYTHONPATH and not from this text: gpuq launch compares commands to know which files are done.
 _WHISPER_CODE = (
     "import sys; sys.path[:] = [entry for entry in sys.path if entry]; "
@@ -56,7 +56,7 @@ class WorkerProcess:
 
     @property
     def exitcode(self) -> int | None:
-        """None while it runs."""
+        """None while running."""
         return self._launch.exit_code if self._launch.done.is_set() else None
 
     def is_alive(self) -> bool:
@@ -77,12 +77,12 @@ class WorkerProcess:
 class ProcessSpawner:
     """Runs workers between a task queue and a result queue.
 
-    ``worker`` is the name or the file of a plug-in of ``gpuq launch``, ``worker_command`` a
-    program that speaks its protocol (see :func:`gpu_dispatch.serve`). Without either it is
-    faster-whisper where that is installed, otherwise the plug-in that gpuq launch
-    chooses. ``settings`` are passed on as ``--set``. ``force``: also do files that an earlier
-    run has done. ``input_dir``: the folder in which the files were found; it may be reached
-    through links of other users, while files below it or elsewhere may not.
+    ``worker`` is the name or file of a plug-in of ``gpuq launch``, ``worker_command`` a program
+    that speaks its protocol (see :func:`gpu_dispatch.serve`). The default is faster-whisper if it
+    is installed, otherwise the plug-in that gpuq launch chooses. ``settings`` are passed on as
+    ``--set``. ``force``: also process files that an earlier run has done. ``input_dir``: the folder
+    in which the files were found; it may be reached through links of other users, while files below
+    it or elsewhere may not.
     """
 
     def __init__(
@@ -115,10 +115,10 @@ class ProcessSpawner:
     ) -> list[WorkerProcess]:
         """Start one worker per GPU and return at once.
 
-        The task queue holds paths, then one ``None`` for each GPU: the work begins when
-        all are there, the longest file first. The result queue gets one
+        The task queue holds paths, then one ``None`` for each GPU: the work begins when all have
+        arrived, the longest file first. The result queue gets one
         :class:`~gpu_dispatch.multigpu.Result` for each file as it ends, then ``None``.
-        ``language=None``: a worker that can detects it.
+        ``language=None``: detected by workers that support it.
 
         Raises ValueError without a GPU, FileNotFoundError if gpuq or every worker is missing.
         """
@@ -140,7 +140,7 @@ class ProcessSpawner:
         return processes
 
     def wait_for_completion(self, timeout: float | None = None) -> bool:
-        """Wait for all workers. False if ``timeout`` seconds have passed before."""
+        """Wait for all workers. False after ``timeout`` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         for launch in self._launches:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -149,7 +149,7 @@ class ProcessSpawner:
         return True
 
     def stop(self) -> None:
-        """Let the running files be finished and begin no other. The second time: cancel them.
+        """Let the running files finish and begin no others. The second call cancels them.
 
         A signal handler may call this.
         """
@@ -184,7 +184,7 @@ class ProcessSpawner:
         detects = worker == "whisper"
         if not command and not worker:
             if importlib.util.find_spec("faster_whisper"):
-                # A command with quotes is run by a shell, which must not stay in between.
+                # A command with quotes is run by a shell: exec replaces that shell.
                 command = "exec " + shlex.join([sys.executable, "-c", _WHISPER_CODE])
                 detects = True
             else:
@@ -219,8 +219,8 @@ def _plugins(gpuq: str) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """Workers in Python import what this program can import."""
-    # The current directory stands for "". PYTHONPATH cannot express a path with a colon.
+    """Lets workers in Python import everything that this program can import."""
+    # Replace "" with the current directory. PYTHONPATH cannot express a path with a colon.
     path = [os.path.abspath(entry) for entry in sys.path]
     path = [entry for entry in dict.fromkeys(path) if os.pathsep not in entry]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}

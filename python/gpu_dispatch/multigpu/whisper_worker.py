@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Speech to text by faster-whisper, the default worker of gpu_dispatch.launcher.
+"""Speech to text with faster-whisper, the default worker of gpu_dispatch.launcher.
 
     gpuq launch --input-dir audio \\
         --worker-command 'python3 -P -m gpu_dispatch.multigpu.whisper_worker'
@@ -7,8 +7,8 @@
 Settings: ``model_size`` (a size, a repository of Hugging Face, or a folder that begins with
 ``/``, ``./`` or ``../``), ``language``
 (``en``…, or ``auto``), and by ``--set``: ``device`` (auto, cuda, cpu), ``compute_type``,
-``beam_size``, ``threads``, ``download_root``, ``translate=true``. Writes STEM.txt and
-STEM.json, as the plug-ins of gpuq launch do.
+``beam_size``, ``threads``, ``download_root``, ``translate=true``. Writes STEM.txt and STEM.json,
+like the plug-ins of gpuq launch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Whisper", "main"]
 
 
 class Whisper:
-    """A model that was loaded once."""
+    """A loaded model."""
 
     def __init__(self, setup: LaunchSetup) -> None:
         settings = setup.settings
@@ -90,7 +90,7 @@ def _segment(segment: Any) -> dict[str, Any]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Beside its place first: a file that is there is whole."""
+    """Writes a temporary file and renames it, so that an existing file is always complete."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)
