@@ -46,7 +46,7 @@ static void test_first_stop_finishes_what_runs(void **state)
 	int done = (int)s.files_done;
 	assert_int_equal(gd_launcher_run(l, NULL), -EALREADY);
 	gd_launcher_destroy(l);
-	/* The next run goes on there. */
+	/* The next run continues there. */
 	struct gd_launch_options again = launch_rig_options();
 	launch_rig_run(&again, 0, (struct launch_counts){.done = 8 - done, .skipped = done});
 	for (char c = 'a'; c <= 'h'; c++)

@@ -104,7 +104,7 @@ static void test_plugin_runs_in_a_program_with_threads(void **state)
 	o.plugin = path;
 	launch_well(&o);
 	assert_true(scratch_has("out/a/a.pid"));
-	/* Its path in another spelling: the same plug-in, so nothing is left to do. */
+	/* Its path spelled differently: the same plug-in, so nothing is left to do. */
 	snprintf(path, sizeof(path), "%s/./good.so", getenv("TEST_PLUGINS"));
 	struct gd_launch_summary *s = NULL;
 	assert_int_equal(gd_launch(&o, &s, NULL), 0);

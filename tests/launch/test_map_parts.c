@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The parts of gpuq map by themselves: input, order, record. */
+/* The separate parts of gpuq map: input, order, record. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -27,7 +27,7 @@ static void put_line(struct text *t, const struct map_line *line)
 		t, "%llu:%.*s%s;", (unsigned long long)line->number, (int)line->size, line->text, line->bad ? "!" : "");
 }
 
-/* What is read from a pipe into which the bytes come in pieces of a size. */
+/* Reads from a pipe into which the bytes are written in pieces of this size. */
 static void read_in_pieces(const char *bytes, size_t piece, bool lines, struct text *ret)
 {
 	int fds[2];

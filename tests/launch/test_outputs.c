@@ -75,7 +75,7 @@ static void test_claimed_folder_stays_with_its_file(void **state)
 	outputs_finish(&o);
 }
 
-/* The history may have been edited, or made by somebody else. */
+/* The history may have been edited, or written by another user. */
 static void test_path_outside_the_output_folder_cannot_be_claimed(void **state)
 {
 	(void)state;

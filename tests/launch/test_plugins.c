@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Plug-ins: found by name, inspected in a child, loaded in the worker alone. */
+/* Plug-ins: found by name, inspected in a child, loaded only in the worker. */
 #include "file_rig.h"
 
 #include <dlfcn.h>
@@ -89,7 +89,7 @@ static void test_on_cancel_of_a_plugin_interrupts_a_file_that_is_out_of_time(voi
 {
 	struct file_rig *rig = rig_of(state, "good");
 	rig->options.task_timeout_ms = 50;
-	rig->options.grace_ms = FILE_RIG_WAIT_MS; /* killed after that, if it is not heard */
+	rig->options.grace_ms = FILE_RIG_WAIT_MS; /* killed after that if on_cancel is not called */
 	file_rig_open(rig);
 	file_rig_submit(rig, "waits.wav", -1);
 	file_rig_await(rig, 1);

@@ -51,7 +51,7 @@ static void test_summary_has_a_table_totals_and_failures(void **state)
 	check_contains(text,
 		"2 of 4 files done, 1 failed, 1 left; 45s for 1m 00s of audio (RTF 0.1), loading 41s, speedup 1.50");
 	check_contains(text, ": no sound\n");
-	assert_null(strchr(text, '\033')); /* names of files are made harmless */
+	assert_null(strchr(text, '\033')); /* file names are escaped */
 	free(text);
 }
 

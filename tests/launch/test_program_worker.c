@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A persistent program: what it is told, and everything that it can do wrong. */
+/* A persistent program: its input, and every possible error. */
 #include "file_rig.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static struct file_rig *rig_of(void **state, const char *mode)
 	return rig;
 }
 
-/* This file, and one after it that must go well, whatever became of the first. */
+/* Runs this file and another one that must succeed, whatever happened to the first. */
 static const struct file_end *run_then_another(struct file_rig *rig, const char *name)
 {
 	file_rig_open(rig);
@@ -57,7 +57,7 @@ static void test_program_is_set_up_once_and_answers_each_file(void **state)
 	for (size_t i = 0; i < 103; i++)
 		assert_string_equal(rig->ends[i].message, "");
 	assert_true(rig->ends[0].seconds == 12.5);
-	assert_true(rig->ends[1].seconds == 3.5); /* the file's own, where the program tells none */
+	assert_true(rig->ends[1].seconds == 3.5); /* the file's own, if the program reports none */
 	char expected[2048];
 	snprintf(expected, sizeof(expected),
 		"{\"type\":\"setup\",\"gpu\":0,\"seed\":42,\"settings\":{\"model_size\":\"base\",\"language\":\"en\"},"
@@ -261,7 +261,7 @@ static void run_hang(struct file_rig *rig, const char *name, int grace_ms)
 	file_rig_submit(rig, "fine", -1);
 	file_rig_await(rig, 2);
 	file_rig_close(rig);
-	/* More, where the machine is so busy that the second file's time is over, too. */
+	/* More, if the machine is so busy that the second file times out, too. */
 	assert_true(check_occurrences(file_rig_read(rig, "heard"), "\"setup\"") >= 2);
 }
 
@@ -275,7 +275,7 @@ static void test_program_that_hangs_and_does_not_listen_is_killed(void **state)
 	run_hang(rig_of(state, "good"), "hang-deaf", 50);
 }
 
-/* More than a pipe holds, to one that does not read: nobody waits for the other for ever. */
+/* More than fits in a pipe, to a program that does not read: neither side waits forever. */
 static void test_program_that_does_not_read_its_input_is_no_deadlock(void **state)
 {
 	struct file_rig *rig = rig_of(state, "deaf");

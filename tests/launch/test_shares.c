@@ -84,7 +84,7 @@ static void test_queue_order_follows_the_balance_and_durations_over_sizes(void *
 	assert_order(GD_BALANCE_BY_SIZE, some, COUNT(some), "becda");
 	assert_order(GD_BALANCE_ROUND_ROBIN, some, COUNT(some), "abcde");
 	assert_order(GD_BALANCE_AS_FOUND, some, COUNT(some), "abcde");
-	/* A small file may be long: the size counts only where nothing better is known. */
+	/* A small file may be long: the size counts only if nothing better is known. */
 	const struct gd_found *const mixed[] = {
 		AUDIO_OF("a", 100, 10), AUDIO_OF("b", 10, 100), FILE_OF("c", 50), FILE_OF("d", 5)};
 	assert_order(GD_BALANCE_LONGEST_FIRST, mixed, COUNT(mixed), "bcad");
@@ -125,7 +125,7 @@ static void test_empty_files_are_shared_out_evenly(void **state)
 	assert_int_equal(gd_balance_share(empty, COUNT(empty), GD_BALANCE_LONGEST_FIRST, 3, gpus), 0);
 	for (size_t i = 0; i < COUNT(empty); i++)
 		files[gpus[i]]++;
-	assert_int_equal(files[gpus[4]], 1); /* the one with something in it has its GPU for itself */
+	assert_int_equal(files[gpus[4]], 1); /* the nonempty file has its own GPU */
 	assert_int_equal(files[0] + files[1] + files[2], 6);
 	for (size_t g = 0; g < 3; g++)
 		assert_true(files[g] <= 3);

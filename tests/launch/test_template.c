@@ -120,7 +120,7 @@ static void test_setting_that_a_word_hides_is_an_error(void **state)
 
 /* ---- Names as code ---------------------------------------------------------- */
 
-/* template_fill()'s code for a file of that name; the words of a refusal are in `why`. */
+/* template_fill()'s code for a file of that name; the message of a refusal is in `why`. */
 static int fill_name(const char *const *argv, const char *name, struct gd_error *why)
 {
 	char path[128], output[128];

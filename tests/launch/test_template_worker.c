@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A command per file: what it is given, how it ends, and what it leaves behind. */
+/* A command per file: its arguments, its end, and what it leaves behind. */
 #include "file_rig.h"
 
 #include <signal.h>
@@ -129,7 +129,7 @@ static void test_what_a_command_leaves_behind_ends_with_it(void **state)
 	file_rig_submit(rig, "job", -1);
 	file_rig_await(rig, 1);
 	assert_string_equal(rig->ends[0].message, "");
-	/* While the worker lives: with its end everything would end. */
+	/* While the worker is alive: its end would end everything. */
 	assert_true(file_rig_named_gone(rig, "same"));
 	assert_true(file_rig_named_gone(rig, "other"));
 	file_rig_close(rig);
@@ -138,7 +138,7 @@ static void test_what_a_command_leaves_behind_ends_with_it(void **state)
 static void test_command_that_hangs_is_told_to_end_when_its_time_is_over(void **state)
 {
 	struct file_rig *rig = rig_of(state, shell);
-	rig->options.task_timeout_ms = 3000; /* the next file is to be in time */
+	rig->options.task_timeout_ms = 3000; /* the next file must be in time */
 	rig->options.grace_ms = FILE_RIG_WAIT_MS;
 	file_rig_write(rig, "hang",
 		"trap 'echo told > \"$1\"/told; exit 0' TERM; echo > \"$1\"/trapped; while :; do sleep 0.01; done");
@@ -148,13 +148,13 @@ static void test_command_that_hangs_is_told_to_end_when_its_time_is_over(void **
 	assert_true(rig->ends[0].timed_out);
 	struct gd_worker_stats before, after;
 	assert_int_equal(gd_pool_worker_stats(rig->pool, 0, &before, sizeof(before)), 0);
-	/* The worker itself stays. */
+	/* The worker itself survives. */
 	file_rig_submit(rig, "empty", -1);
 	file_rig_await(rig, 2);
 	assert_int_equal(gd_pool_worker_stats(rig->pool, 0, &after, sizeof(after)), 0);
 	assert_int_equal(after.pid, before.pid);
 	file_rig_close(rig);
-	/* Under heavy load its time may have been over before it had begun. */
+	/* Under heavy load it may have timed out before it began. */
 	if (*file_rig_read(rig, "trapped"))
 		assert_string_equal(file_rig_read(rig, "told"), "told\n");
 	assert_int_equal(rig->ends[1].failure, GD_FAILURE_NONE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a hook says, or does not say, about its tasks, and how it arrives. */
+/* Answers, or missing answers, of a hook to its tasks, and how they arrive. */
 #include "pool_rig.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 #define MOST 64
 
-/* What the callbacks were told, by task id. */
+/* The arguments of the callbacks, by task id. */
 static struct {
 	size_t starts;
 	size_t count;
@@ -104,7 +104,7 @@ static void test_task_without_answer_after_one_with_a_result_has_an_empty_result
 
 /* ---- In a batch --------------------------------------------------------- */
 
-/* A worker that is stopped finds all of these at once when it goes on. */
+/* A stopped worker finds all of these at once when it continues. */
 static void submit_as_batch(struct pool_rig *rig, int slot, int count)
 {
 	pid_t pid = pool_rig_pid(rig, slot, 0);
@@ -119,7 +119,7 @@ static int answer_batch_as_one(struct gd_worker *w, void *state, const struct gd
 	(void)state;
 	(void)tasks;
 	atomic_store(&board->notes[0], (int)num_tasks);
-	/* Before its answer the first task can have it so. */
+	/* Allowed for the first task before its answer. */
 	atomic_store(&board->notes[1], gd_worker_result(w, "first", 5));
 	gd_worker_batch_result(w, 0, "mine", 4);
 	atomic_store(&board->notes[2], gd_worker_result_reserve(w, 8) != NULL);
@@ -148,7 +148,7 @@ static void test_task_that_was_answered_cannot_be_answered_again(void **state)
 	assert_string_equal(seen.result[2], "third");
 }
 
-/* Answers with how many there were at once; the first task waits for its pipe. */
+/* Answers with the batch size; the first task waits for its pipe. */
 static int say_how_many(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks)
 {
 	(void)state;
@@ -158,7 +158,7 @@ static int say_how_many(struct gd_worker *w, void *state, const struct gd_bytes 
 		if (!gate || fgetc(gate) != 'g')
 			return gd_worker_fail(w, -EIO, "no gate");
 		fclose(gate);
-		poll(NULL, 0, 10); /* so long that nothing is handed out ahead, except for a batch */
+		poll(NULL, 0, 10); /* long enough that nothing is prefetched, except for a batch */
 	}
 	char many = (char)num_tasks;
 	for (size_t i = 0; i < num_tasks; i++)
@@ -199,7 +199,7 @@ static void test_executed_workers_have_batches_of_their_own_size(void **state)
 	assert_int_equal(seen.count, 8);
 	assert_int_equal(seen.result[0][0], 1);
 	for (int i = 1; i < 8; i++)
-		assert_int_equal(seen.result[i][0], 7); /* what fits beside the first */
+		assert_int_equal(seen.result[i][0], 7); /* as many as fit beside the first */
 	close(ends[0]);
 	close(ends[1]);
 }
@@ -280,14 +280,14 @@ static void test_results_that_cannot_be_held_leave_their_room_to_others(void **s
 	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = empty_result};
 	struct pool_rig *rig = *state;
 	struct rlimit old;
-	if (SANITIZER_ADDRESS) /* which needs all the addresses there are */
+	if (SANITIZER_ADDRESS) /* which needs the whole address space */
 		skip();
 	rig->options.ordered = true;
 	pool_rig_open(rig, &ops);
 	pool_rig_pid(rig, 0, 0);
 	pool_rig_pid(rig, 1, 0);
 	submit(rig, "x");
-	/* Each larger than all before it: what they leave behind is not enough for its copy. */
+	/* Each larger than all before it, so their freed memory is not enough for its copy. */
 	for (int i = 0; i < 3; i++)
 		submit_large(rig, LARGE_TASK << i);
 	limit_addresses(&old);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Callers, workers and processes at their worst moment: calls from inside callbacks,
+ * Calls, workers and processes at the worst moment: calls inside callbacks,
  * a worker that lies about its setup, a worker or a warden that is stopped.
  *
  * Each test runs in a host, because a failure is a crash or a hang. A host that does
@@ -25,7 +25,7 @@
 #define HOST_MS    (WAIT_MS / 2) /* all tests together end within the time limit of the program, even if all hang */
 #define LARGE_TASK ((size_t)3 << 20)
 
-/* The process numbers on the board are valid: the host has added them and nobody has checked them yet. */
+/* The process numbers on the board are valid: the host has added them, and none was reaped yet. */
 static void kill_what_is_left(void)
 {
 	for (int i = 0; i < atomic_load(&board->num_pids); i++) {
@@ -84,7 +84,7 @@ static struct {
 	int returned[2];
 } canceller;
 
-/* The message is read together with the news that the worker is ready. */
+/* The message is read together with the ready record of the worker. */
 static int send_in_setup(struct gd_worker *w, void **ret_state)
 {
 	*ret_state = NULL;
@@ -174,7 +174,7 @@ static int cancel_during_the_second_hand_out(void)
 	pool_rig_drain(rig);
 	check_equal(canceller.returned[0], 0);
 	check_equal(canceller.returned[1], 0);
-	/* A task that ends meanwhile ends as it does. */
+	/* A task that ends meanwhile keeps its own result. */
 	check_equal(rig->successes + rig->cancelled, 1 + RETRIED_TASKS);
 	return end_host(rig);
 }
@@ -317,7 +317,7 @@ static int claim_to_be_ready_and_hang(struct gd_worker *w, void **ret_state)
 	(void)w;
 	*ret_state = NULL;
 	board_add_pid(getpid());
-	/* Written, and never published: nobody else reads it. */
+	/* Written but never published, so it is never read. */
 	outbox_descs(outbox_find())->kind = RING_READY;
 	process_hang();
 }
@@ -376,7 +376,7 @@ static int close_with_a_stopped_warden(void)
 	board_add_pid(warden);
 	check_equal(kill(warden, SIGSTOP), 0);
 	end_host(rig);
-	/* A warden that was left stopped ends with its workers when it goes on. */
+	/* A warden that was left stopped ends with its workers when it continues. */
 	if (process_alive(warden))
 		kill(warden, SIGCONT);
 	return 0;
@@ -392,7 +392,7 @@ static void test_stopped_warden_does_not_hang_the_close(void **state)
 
 enum { GATE_LIE = 1 };
 
-/* In its first task, it says that it begins the next one, which is in its inbox. Its replacement answers. */
+/* In its first task, it announces the start of the next one, which is in its inbox. Its replacement answers. */
 static int announce_the_next(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks)
 {
 	(void)state;
@@ -425,7 +425,7 @@ static int host_with_false_beginnings(void)
 	pool_rig_submit(rig, 0, 0);
 	board_open_gate(GATE_LIE);
 	while (gd_pool_outstanding(rig->pool) > 0)
-		check_true(gd_pool_poll(rig->pool, 10, 0) >= 0); /* the lie wakes nobody */
+		check_true(gd_pool_poll(rig->pool, 10, 0) >= 0); /* the lie does not wake the pool */
 	check_equal(rig->by_failure[GD_FAILURE_CRASHED], 1);
 	check_true(strstr(rig->failure.message, "the beginning of a task that it has not begun") != NULL);
 	check_equal(rig->successes, 1);

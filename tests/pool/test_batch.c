@@ -91,7 +91,7 @@ static void test_a_lone_task_does_not_wait_for_company(void **state)
 	assert_int_equal(rec->count[CALLBACK_SUCCESS], 1);
 }
 
-/* Every third fails, every third is not answered; the largest answers travel on their own. */
+/* Every third fails, every third is not answered; the largest answers are sent separately. */
 static int some_fail(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t n)
 {
 	static char large[3 << 20];
@@ -163,7 +163,7 @@ static int give_up(struct gd_worker *w, void *state, const struct gd_bytes *task
 	if (gd_worker_batch_result(w, 0, &answer, sizeof(answer)) != -EINVAL ||
 		gd_worker_batch_result(w, n, "", 0) != -EINVAL)
 		return -EPROTO;
-	/* An answer to a single task is out of place here, and harms nobody. */
+	/* An answer to a single task is invalid here, and harmless. */
 	if (gd_worker_result(w, "x", 1) != -EINVAL || gd_worker_result_reserve(w, 10))
 		return -EPROTO;
 	return gd_worker_fail(w, -ENODATA, "no more");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Workers that are bound to no GPU, and the seeds of all. */
+/* Workers that are not bound to a GPU, and the seeds of all workers. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "recorder.h"
 #include "support/wait.h"
 
-/* What a worker of each slot has said about itself. */
+/* The report of a worker of each slot about itself. */
 static char said[8][128];
 
 static int tell(struct gd_worker *w, void *state, const struct gd_bytes *task)
@@ -54,7 +54,7 @@ static int ask_all(struct recorder *rec)
 	return slots;
 }
 
-/* A probe that can be seen to have been started. */
+/* A probe that leaves a mark when it is started. */
 static void set_probe(char path[256], char mark[256])
 {
 	snprintf(path, 256, "%s/probe", recorder_dir());

@@ -145,7 +145,7 @@ static void test_a_task_in_an_inbox_never_begins(void **state)
 	assert_true(is_readable(rig));
 	while (rig->cancelled < 2)
 		assert_true(gd_pool_poll(rig->pool, WAIT_MS, 0) > 0);
-	assert_int_equal(rig->successes, 0); /* the worker is still at the first */
+	assert_int_equal(rig->successes, 0); /* the worker still runs the first */
 	board_open_gate(0);
 	pool_rig_drain(rig);
 	assert_int_equal(rig->successes, 3);
@@ -180,7 +180,7 @@ static void test_a_task_cancelled_before_its_batch_begins_ends_at_once(void **st
 	assert_int_equal(rig->close_stats.restarts, 0);
 }
 
-/* Its bytes are in the worker's socket already, so it cannot be taken back: the worker skips it. */
+/* Its bytes are already in the worker's socket, so it cannot be taken back: the worker skips it. */
 static void test_a_large_task_in_an_inbox_never_begins(void **state)
 {
 	struct pool_rig *rig = *state;
@@ -225,7 +225,7 @@ static struct rlimit addresses;
 static void *taken; /* each block points to the next */
 static bool cancels_doomed;
 
-/* No address is left, and no free block that has room for the task. */
+/* No address space is left, and no free block is large enough for the task. */
 static void take_all_memory(void)
 {
 	unsigned long pages = 0;
@@ -251,7 +251,8 @@ static void give_memory_back(void)
 	}
 }
 
-/* The worker has died: there was no memory for the task that it had not begun. There is again for its replacement. */
+/* The worker has died: there was no memory for the task that it had not begun. There is memory again for its
+ * replacement. */
 static void cancel_the_doomed(struct pool_rig *rig, const struct gd_event *event)
 {
 	if (event->id != 0)
@@ -284,7 +285,7 @@ static void lose_a_task(struct pool_rig *rig, bool cancels)
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-/* Sanitizers need all the addresses there are, and so does qemu, under which the tests for aarch64 run. */
+/* Sanitizers need the whole address space, and so does qemu, under which the tests for aarch64 run. */
 static bool can_limit_addresses(void)
 {
 #if defined(__x86_64__)
@@ -464,7 +465,7 @@ static void test_the_rest_of_a_killed_batch_is_repeated(void **state)
 	pool_rig_drain(rig);
 	assert_int_equal(rig->cancelled, 1);
 	assert_int_equal(rig->successes, 5);
-	assert_int_equal(rig->starts, 6); /* the repeated ones were told already */
+	assert_int_equal(rig->starts, 6); /* the repeated ones were already reported */
 	assert_int_equal(board->begun, 6 + 2);
 	assert_int_equal(board->notes[0], 1 + 2); /* each alone */
 	assert_int_equal(pool_rig_close(rig), 0);
@@ -523,7 +524,7 @@ static void test_a_callback_may_cancel_others_but_not_its_own(void **state)
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-/* The failed one waits for a worker that does not come: the other one has no end to its setup. */
+/* The failed task waits for another worker, whose setup never ends. */
 static int hold_slot_1(struct gd_worker *w, void **ret_state)
 {
 	*ret_state = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Cancelled tasks are not failed tasks: who hears of them, and how they are counted. */
+/* Cancelled tasks are not failed tasks: which callbacks they get, and how they are counted. */
 #include <errno.h>
 #include <stdatomic.h>
 
@@ -37,7 +37,7 @@ static void run_and_stop(struct recorder *rec)
 	rec->run.total_tasks = TASKS;
 	rec->on_give = stop_twice_at_the_end;
 	assert_int_equal(recorder_run(rec, &worker), -ECANCELED);
-	/* A stop takes effect in the next poll: the last task may still have been taken. */
+	/* A stop takes effect in the next poll: the last task may still be accepted. */
 	assert_true(rec->stats.submitted >= TASKS - 1);
 	assert_int_equal(rec->stats.completed, 6);
 	assert_int_equal(rec->stats.cancelled, rec->stats.submitted - 6);
@@ -108,7 +108,7 @@ static void test_task_whose_retry_was_prevented_by_a_stop_is_called_back(void **
 	assert_int_equal(rec->count[CALLBACK_ERROR], 1);
 }
 
-/* The pool itself leaves nothing out. */
+/* The pool itself reports every task. */
 static void test_pool_calls_on_error_for_tasks_that_never_began(void **state)
 {
 	struct recorder *rec = *state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The memory that is shared with a worker: who may write where, and who inherits it. Parcels and briefs with it. */
+/* The memory shared with a worker: which side may write where, and which processes inherit it. Also parcels and briefs.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,7 +22,7 @@
 #include "pool/channel.h"
 #include "pool/parcel.h"
 
-/* Whether the kernel can write to it for us: no need to be killed to find out. */
+/* Whether the kernel can write to it for us: tests this without a crash. */
 static bool writable(void *memory)
 {
 	int ends[2];
@@ -144,7 +145,7 @@ static void test_a_parcel_travels_sealed(void **state)
 	parcel_finish(&received);
 	parcel_finish(&sent);
 	assert_int_equal(sent.fd, -1);
-	/* Nothing there, and nobody there. */
+	/* No data, and no peer. */
 	assert_int_equal(parcel_receive(ends[1], 1, false, &received), -EPROTO);
 	close(ends[0]);
 	assert_int_equal(parcel_receive(ends[1], 1, true, &received), -EPIPE);
@@ -165,7 +166,7 @@ static void test_a_parcel_that_is_not_what_it_says_is_refused(void **state)
 	int ends[2];
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
 	struct parcel p, received;
-	/* Not sealed: it could shrink under our feet. */
+	/* Not sealed: it could shrink while it is used. */
 	assert_int_equal(parcel_create(4096, &p), 0);
 	assert_int_equal(parcel_send(&p, ends[0], false), 0);
 	assert_int_equal(parcel_receive(ends[1], 4096, false, &received), -EPROTO);
@@ -182,7 +183,7 @@ static void test_a_parcel_that_is_not_what_it_says_is_refused(void **state)
 	/* No descriptor with it. */
 	assert_int_equal(send(ends[0], "p", 1, 0), 1);
 	assert_int_equal(parcel_receive(ends[1], 1, false, &received), -EPROTO);
-	/* More than one, even if each would do; none is left open. */
+	/* More than one, even if each is valid; none is left open. */
 	assert_int_equal(parcel_create(4096, &p), 0);
 	assert_int_equal(parcel_seal(&p, 4096), 0);
 	const int twice[2] = {p.fd, p.fd};
@@ -197,7 +198,7 @@ static void test_a_parcel_that_is_not_what_it_says_is_refused(void **state)
 
 struct looking {
 	unsigned asked;
-	unsigned ready_at; /* how often it is asked until it is ready; 0: never */
+	unsigned ready_at; /* number of calls until it is ready; 0: never */
 };
 
 static bool is_ready(void *context)
@@ -206,7 +207,7 @@ static bool is_ready(void *context)
 	return ++l->asked == l->ready_at;
 }
 
-/* How often is_ready() was asked until channel_look() gave up. */
+/* How many times is_ready() was called until channel_look() gave up. */
 static unsigned looks_in_vain(unsigned *looks)
 {
 	struct looking l = {0};
@@ -263,7 +264,7 @@ static void test_a_nap_ends_when_we_wait(void **state)
 		assert_int_equal(pthread_create(&thread, NULL, nap, &theirs), 0);
 		while (i % 2 == 0 && !atomic_load(&ours.out->napping))
 			sched_yield();
-		channel_note_wait(&ours); /* before, while or just as it falls asleep */
+		channel_note_wait(&ours); /* before, while or exactly when it falls asleep */
 		assert_int_equal(pthread_join(thread, &undisturbed), 0);
 		assert_null(undisturbed);
 		assert_true(clock_now_ns() - began_ns < LONG_NAP_NS);

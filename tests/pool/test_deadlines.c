@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Timeouts of tasks while the warden has another deadline in mind, far away. */
+/* Timeouts of tasks while the warden waits for another, distant deadline. */
 #include "pool_rig.h"
 
 #include <stdatomic.h>
@@ -62,7 +62,7 @@ static bool one_timeout(struct pool_rig *rig)
 	return rig->timeouts >= 1;
 }
 
-/* A process that is traced stays a zombie, for its parent not to be seen, until the tracer has looked. */
+/* A traced process remains a zombie, invisible to its parent, until the tracer has waited for it. */
 static void test_a_task_times_out_though_a_killed_worker_lingers(void **state)
 {
 	struct pool_rig *rig = *state;
@@ -79,7 +79,7 @@ static void test_a_task_times_out_though_a_killed_worker_lingers(void **state)
 	}
 	assert_true(process_await_gone(pids[slot], WAIT_MS));
 	pool_rig_submit(rig, HANG, 0);
-	pool_rig_await(rig, one_timeout); /* of the other, for the first is not reaped yet */
+	pool_rig_await(rig, one_timeout); /* of the other, because the first is not reaped yet */
 	assert_int_equal(rig->failure.event.id, 1);
 	assert_int_equal(rig->failure.event.slot, 1 - slot);
 	assert_int_equal(waitpid(pids[slot], NULL, __WALL), pids[slot]);

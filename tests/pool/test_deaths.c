@@ -29,7 +29,7 @@ static int overflow(volatile int depth)
 	return depth > 1 << 30 ? 0 : overflow(depth + 1) + space[0];
 }
 
-/* Volatile, or the compiler may end what never ends. */
+/* Volatile, so that the compiler keeps the infinite loop. */
 static volatile int forever = 1;
 
 static int end_by(struct gd_worker *w, enum way way)
@@ -58,11 +58,11 @@ static int end_by(struct gd_worker *w, enum way way)
 	return 0;
 }
 
-/* Which hook goes wrong how, in which slot and from which life on; inherited by the forks. */
+/* Which hook fails and how, in which slot and from which process of the slot on; inherited by the forks. */
 static struct {
 	enum way setup, cleanup;
 	int slot;
-	int lives; /* setups of this slot that go well first */
+	int lives; /* setups of this slot that succeed first */
 } plan;
 
 static int setup(struct gd_worker *w, void **ret_state)

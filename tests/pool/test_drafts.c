@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #undef _FORTIFY_SOURCE /* its read() is an inline function, and this file has one of its own */
-/* Tasks that are being written while something happens to their worker or their pool. */
+/* Tasks that are being written while their worker or pool changes state. */
 #include "pool_rig.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ static struct {
 	gd_callback *on_error;
 } draft;
 
-/* One worker whose tasks are known to be short, so that there is room in its inbox for one more. */
+/* One worker whose tasks are known to be short, so that one more fits in its inbox. */
 static void open_warm(struct pool_rig *rig)
 {
 	rig->options.gpus = "sim:1";
@@ -57,7 +57,7 @@ static void reserve(struct pool_rig *rig)
 	assert_int_equal(gd_pool_reserve(rig->pool, 100, NOWAIT, &draft.draft, &draft.data), 0);
 }
 
-/* The worker in whose inbox the draft lies dies and is replaced. */
+/* The worker whose inbox contains the draft dies and is replaced. */
 static void reserve_and_bury(struct pool_rig *rig)
 {
 	open_warm(rig);
@@ -124,7 +124,7 @@ static void test_draft_abandoned_after_its_worker_was_replaced_leaves_nothing(vo
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-/* What is wrong with the worker was known before the task was there: it is not to blame. */
+/* The worker's fault was known before the task was submitted: the task is not to blame. */
 static void test_draft_committed_after_its_worker_has_broken_the_rules_is_not_lost(void **state)
 {
 	struct pool_rig *rig = *state;
@@ -161,7 +161,7 @@ static void *commit_when_waited_for(void *poller)
 	return NULL;
 }
 
-/* What gd_pool_poll() says when the draft is all that it waits for. */
+/* The result of gd_pool_poll() when the draft is all that it waits for. */
 static int poll_meanwhile(struct pool_rig *rig, void *(*meanwhile)(void *poller))
 {
 	pid_t self = getpid();

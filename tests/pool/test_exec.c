@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Executed workers: a program of their own, also for hosts with threads. TEST_WORKER is that program. */
+/* Executed workers: a separate program, also for hosts with threads. TEST_WORKER is that program. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -64,7 +64,7 @@ static const struct gd_setting model = {"model", "large"};
 static void test_executed_worker_has_gpu_seed_settings_and_no_descriptor_of_the_host(void **state)
 {
 	struct recorder *rec = *state;
-	/* Something that must not be inherited, though it does not say so. */
+	/* A descriptor that must not be inherited, although it is not close-on-exec. */
 	int fd = fcntl(STDERR_FILENO, F_DUPFD, 20);
 	rec->options.settings = &model;
 	rec->options.num_settings = 1;
@@ -79,7 +79,7 @@ static void *hold_a_lock(void *argument)
 {
 	(void)argument;
 	/*
-	 * In the allocator, and on a stream, as one that waits for a line of its input has it. Not with
+	 * Holds locks of the allocator, and of a stream, like a thread that waits for a line of input. Not with
 	 * ThreadSanitizer: its own _exit() flushes the stream, and so hangs in a process that is forked meanwhile.
 	 */
 	if (!SANITIZER_THREAD)

@@ -17,7 +17,7 @@
 
 static const struct gd_setting last_words = {"last words", "farewell"};
 
-/* How often the workers of both slots have said their last words. */
+/* How many times the workers of both slots have printed their last words. */
 static size_t count_farewells(void)
 {
 	size_t count = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a failing hook says: its code, its message, and bytes of any size. TEST_WORKER is a worker program. */
+/* The report of a failing hook: its code, its message, and bytes of any size. TEST_WORKER is a worker program. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -75,7 +75,7 @@ static int fail_each(struct gd_worker *w, void *state, const struct gd_bytes *ta
 	void *data = malloc(20 * MIB);
 	if (!data)
 		return -ENOMEM;
-	/* Backwards, so that all but the last one wait for their turn. */
+	/* Backwards, so that all but the last one must wait. */
 	for (size_t i = num_tasks; i-- > 0;) {
 		uint64_t number = recorder_number(&tasks[i]);
 		size_t size = sizes[number % NUM_SIZES];
@@ -305,7 +305,7 @@ static int return_positive(struct gd_worker *w, uint64_t how)
 	switch (how) {
 	case RETURN_FAIL:
 		return gd_worker_fail(w, EIO, "no model");
-	case RETURN_FAIL_0: /* what it says is a failure all the same */
+	case RETURN_FAIL_0: /* it still counts as a failure */
 		return gd_worker_fail(w, 0, "no model");
 	case RETURN_MESSAGE:
 		gd_worker_fail(w, -ENOENT, "no model");

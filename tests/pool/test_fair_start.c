@@ -10,7 +10,7 @@
 #include "support/process.h"
 #include "support/wait.h"
 
-/* The first worker's setup takes this long: so much time has the second one after it. */
+/* How long the first worker's setup takes, and so how much time the second one has. */
 #define SETUP_MS 1500
 
 static int count_in_slot(struct gd_worker *w, void *state, const struct gd_bytes *task)
@@ -100,7 +100,7 @@ static void test_workers_that_are_ready_share_as_many_tasks_as_there_are_workers
 	assert_int_equal(gd_pool_wait_ready(rig->pool, WAIT_MS), 4);
 	for (int i = 0; i < 4; i++) {
 		pool_rig_submit(rig, 0, 0);
-		pool_rig_drain(rig); /* the worker that had the last one is idle, and known to be quick */
+		pool_rig_drain(rig); /* the worker that had the last task is idle and known to be quick */
 	}
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(atomic_load(&board->notes[i]), 1);

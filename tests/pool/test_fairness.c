@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Nobody waits for what does not concern him: tasks that are tried again, workers with nothing to do. */
+/* No task waits for unrelated ones: retried tasks, idle workers. */
 #include "pool_rig.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "support/process.h"
 #include "support/wait.h"
 
-#define BIG ((size_t)5 << 20) /* travels as a memfd of its own */
+#define BIG ((size_t)5 << 20) /* sent as a separate memfd */
 
 enum { ANSWER, LONG, FAIL_FIRST };
 
@@ -35,7 +35,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	if (job.what == FAIL_FIRST)
 		atomic_store(&board->notes[gd_worker_attempt(w, 0)], gd_worker_slot(w) + 1);
 	if (job.what == FAIL_FIRST && gd_worker_attempt(w, 0) == 1) {
-		poll(NULL, 0, 10); /* so long that nothing is handed out ahead */
+		poll(NULL, 0, 10); /* long enough that nothing is prefetched */
 		return gd_worker_fail(w, -EIO, "the first time");
 	}
 	return pool_rig_reply(w, &job);
@@ -133,7 +133,7 @@ static void test_an_idle_worker_beside_a_busy_batch_wakes_nobody(void **state)
 	struct pool_rig *rig = *state;
 	pool_rig_open(rig, &ops);
 	pid_t busy = pool_rig_pid(rig, 0, 0);
-	/* Stopped, it finds all five at once when it goes on. */
+	/* While stopped; it finds all five at once when it continues. */
 	assert_int_equal(kill(busy, SIGSTOP), 0);
 	pool_rig_submit_many(rig, 5);
 	assert_int_equal(kill(busy, SIGCONT), 0);
@@ -141,7 +141,7 @@ static void test_an_idle_worker_beside_a_busy_batch_wakes_nobody(void **state)
 	atomic_store(&board->go, 1);
 	pool_rig_pid(rig, 1, 0);
 	while (gd_pool_poll(rig->pool, 0, 0) > 0)
-		; /* that they have started, and whatever else is due */
+		; /* their starts, and other due callbacks */
 
 	long before = voluntary_switches();
 	assert_int_equal(gd_pool_poll(rig->pool, 200, 0), 0);
@@ -156,7 +156,7 @@ static void test_an_idle_worker_beside_a_busy_batch_wakes_nobody(void **state)
 
 static atomic_int sends_to_fail;
 
-/* The library's sendmsg() too: as where the kernel has no memory for a message. */
+/* The library's sendmsg() too: as if the kernel had no memory for a message. */
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
 	if (message->msg_controllen > 0 && atomic_load(&sends_to_fail) > 0) {
@@ -209,7 +209,7 @@ static void *submit_long_and_short(void *argument)
 	return NULL;
 }
 
-/* The short task was given to the worker of the long one, for the other was idle. */
+/* The short task was given to the worker of the long one, because the other was idle. */
 static void check_short_one_is_done(struct pool_rig *rig)
 {
 	assert_int_equal(rig->successes, 501);
@@ -282,7 +282,7 @@ static bool retry_waits(struct pool_rig *rig)
 	return waits;
 }
 
-/* How long the poller's timer has to go after a turn; 0: it has expired or is not set. */
+/* The remaining time of the poller's timer after a turn; 0: it has expired or is not set. */
 static uint64_t timer_after_turn(struct pool_rig *rig)
 {
 	struct itimerspec left;
@@ -291,7 +291,7 @@ static uint64_t timer_after_turn(struct pool_rig *rig)
 	return (uint64_t)left.it_value.tv_sec * NS_PER_S + (uint64_t)left.it_value.tv_nsec;
 }
 
-/* The timer of a retry that waits is set for long; what cannot be handed out now is tried again soon. */
+/* The timer of a waiting retry is set far ahead; a task that cannot be handed out now is retried soon. */
 static void test_a_timer_that_is_set_for_long_is_shortened(void **state)
 {
 	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = process};

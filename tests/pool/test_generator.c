@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The generator of a run: when it is called, in which thread, and what becomes of its errors. */
+/* The generator of a run: when it is called, in which thread, and how its errors are handled. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -89,7 +89,7 @@ static void test_a_generator_that_fails_ends_the_run_with_its_error(void **state
 		assert_int_equal(recorder_run(rec, &echo), -EBADMSG);
 		assert_string_equal(rec->err.message, "the generator failed: Bad message");
 		assert_int_equal(rec->err.code, -EBADMSG);
-		/* What it had given before is done all the same. */
+		/* Tasks that it had yielded before are still processed. */
 		assert_int_equal(rec->count[CALLBACK_SUCCESS], 5);
 		recorder_assert_complete(rec);
 	}

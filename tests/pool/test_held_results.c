@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Results that wait for their turn; tasks that wait for a worker. */
+/* Results that are held back; tasks that wait for a worker. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -59,12 +59,12 @@ static void test_held_events_come_in_order_with_their_bytes(void **state)
 	assert_turn_of(&h, 1);
 	assert_null(held_results_ready(&h));
 	hold(&h, 5);
-	hold(&h, 4); /* round the end of its room */
+	hold(&h, 4); /* around the end of the buffer */
 	hold(&h, 2);
 	for (int id = 2; id <= 5; id++)
 		assert_turn_of(&h, id);
 	assert_null(held_results_ready(&h));
-	hold(&h, 7); /* and what was never ready is released */
+	hold(&h, 7); /* and results that were never ready are released */
 	held_results_finish(&h);
 }
 
@@ -105,7 +105,7 @@ static void test_backlog_is_a_queue_that_also_takes_tasks_at_the_front(void **st
 			backlog_pop(&b);
 		}
 		assert_null(backlog_front(&b));
-		/* So that the next turn begins elsewhere. */
+		/* So that the next round starts at another position. */
 		backlog_push(&b, &t);
 		backlog_pop(&b);
 	}
@@ -122,7 +122,7 @@ static void test_a_backlog_releases_what_is_left_in_it(void **state)
 	struct task in_parcel = {.size = 5000, .place = TASK_PARCEL};
 	assert_int_equal(parcel_create(5000, &in_parcel.parcel), 0);
 	backlog_push(&b, &in_parcel);
-	backlog_finish(&b); /* LeakSanitizer looks */
+	backlog_finish(&b); /* LeakSanitizer checks */
 	assert_null(b.tasks);
 }
 

@@ -72,7 +72,7 @@ static void *release_all(void *argument)
 	return NULL;
 }
 
-/* In another thread, the first handle of each pair first: the second one must stay good. */
+/* In another thread, the first handle of each pair first: the second one must stay valid. */
 static void release(struct held *held)
 {
 	pthread_t thread;

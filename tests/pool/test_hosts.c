@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Hosts with their own ideas about children and threads: faults of workers are handled as anywhere. */
+/* Hosts that handle children and threads in their own way: worker faults are handled as usual. */
 #include "pool_rig.h"
 
 #include <errno.h>
@@ -80,7 +80,7 @@ static void test_pool_works_in_a_host_whose_sigchld_handler_reaps_everything(voi
 {
 	(void)state;
 	host_run(host_reaping_in_handler);
-	/* The warden, before the library could: else this would not be the case. */
+	/* The host reaped the warden before the library could; otherwise the test would not apply. */
 	assert_int_equal(atomic_load(&board->notes[3]), 1);
 }
 

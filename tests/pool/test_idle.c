@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Workers that have nothing to do cost nothing. */
+/* Idle workers use no processor time. */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #define WORKERS 64
 
-/* Clock ticks that a process has used, or 0 where it is gone. */
+/* Clock ticks that a process has used, or 0 if it is gone. */
 static unsigned long ticks_of(pid_t pid)
 {
 	char path[64], buf[1024];
@@ -45,7 +45,7 @@ static void idle(struct recorder *rec)
 	rec->options.gpus = "sim:64";
 	rec->calls.on_task_start = NULL;
 	assert_int_equal(gd_pool_open(&rec->options, &rec->calls, &p, &rec->err), 0);
-	/* Each has had something to do before. */
+	/* Each worker has had a task before. */
 	for (uint64_t i = 0; i < 500; i++)
 		assert_int_equal(gd_pool_submit(p, &i, sizeof(i), NULL, NOWAIT, NULL), 0);
 	for (int ready = 0; ready < WORKERS;) {
@@ -62,13 +62,13 @@ static void idle(struct recorder *rec)
 	pids[WORKERS] = process_parent(pids[0]); /* the warden */
 	assert_true(pids[WORKERS] > 1 && pids[WORKERS] != getpid());
 	struct pollfd fd = {.fd = gd_pool_fd(p), .events = POLLIN};
-	while (poll(&fd, 1, 100) > 0) /* until it has come to rest */
+	while (poll(&fd, 1, 100) > 0) /* until it is quiet */
 		gd_pool_poll(p, 0, 0);
 
 	unsigned long before = ticks_of_all(pids, WORKERS + 1);
-	assert_int_equal(poll(&fd, 1, 1500), 0); /* nobody calls */
+	assert_int_equal(poll(&fd, 1, 1500), 0); /* no wake-up */
 	unsigned long ticks = ticks_of_all(pids, WORKERS + 1) - before;
-	/* One processor would be 150 ticks; a worker that looks every millisecond, about one each. */
+	/* One processor would be 150 ticks; a worker that polls every millisecond, about one each. */
 	if (ticks > (unsigned long)sysconf(_SC_CLK_TCK) / 10)
 		fail_msg("%lu ticks", ticks);
 	assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);

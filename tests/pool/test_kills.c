@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A thousand workers killed at random moments, one after another, while very many tasks are worked on. */
+/* A thousand workers killed at random moments, one after another, while very many tasks are processed. */
 #include "pool_rig.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "support/sanitizer.h"
 
-/* What a task asks for: an ordinary answer, or a worker that is busy until it is killed. */
+/* The request in a task: an ordinary answer, or a worker that is busy until it is killed. */
 enum { ANSWERS, LASTS };
 
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
@@ -29,13 +29,13 @@ static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops),
 	.process = process,
 	.cleanup = pool_rig_note_cleanup};
 
-#define KILLS        (SANITIZER_THREAD ? 50 : SANITIZER_ADDRESS ? 250 : 1000) /* with them, processes start slowly */
+#define KILLS        (SANITIZER_THREAD ? 50 : SANITIZER_ADDRESS ? 250 : 1000) /* with sanitizers, processes start slowly */
 #define TASKS        (KILLS * 100)
 #define PER_KILL     (TASKS / KILLS)
 #define KILLS_BEHIND 5
 #define KILL_SEED    20240229u
 #define SLOTS        4
-#define IN_VAIN      5 /* a worker that dies ten times without having begun a task is given up, and rightly */
+#define IN_VAIN      5 /* a worker that dies ten times without having begun a task is correctly given up */
 
 struct killer {
 	struct gd_pool *pool;
@@ -45,13 +45,13 @@ struct killer {
 	bool over;
 	atomic_int kills;
 	struct {
-		int64_t pid; /* that was killed last */
+		int64_t pid; /* the last one killed */
 		uint64_t ends;
 		int in_vain; /* kills since a task has ended there */
 	} slots[SLOTS];
 };
 
-/* A ready worker of any slot, each once: one that is killed in setup again and again would be given up, too. */
+/* A ready worker of any slot, each once: one that is repeatedly killed in setup would be given up, too. */
 static bool kill_one(struct killer *k, unsigned *seed)
 {
 	int first = rand_r(seed) % SLOTS;
@@ -73,7 +73,7 @@ static bool kill_one(struct killer *k, unsigned *seed)
 	return false;
 }
 
-/* After every hundredth task, and then at a moment of chance: idle, in a task, between two. */
+/* After every hundredth task, and then at a random time: idle, in a task, between two. */
 static void *kill_at_random(void *argument)
 {
 	struct killer *k = argument;
@@ -102,7 +102,7 @@ static void tell_killer(struct killer *k, const struct pool_rig *rig, bool over)
 	pthread_mutex_unlock(&k->lock);
 }
 
-/* Workers are faster than they are killed and made again: lets the killer come along, for a while. */
+/* Workers are faster than the killer: lets the killer catch up for a while. */
 static void wait_for_killer(struct killer *k, struct pool_rig *rig, int i)
 {
 	tell_killer(k, rig, false);
@@ -112,7 +112,7 @@ static void wait_for_killer(struct killer *k, struct pool_rig *rig, int i)
 	}
 }
 
-/* Mostly small; some that take room, a few that travel by themselves. */
+/* Mostly small tasks; some larger ones, a few that are sent separately. */
 static void submit_any(struct pool_rig *rig, unsigned i)
 {
 	if (i % 1000 == 999)
@@ -124,8 +124,8 @@ static void submit_any(struct pool_rig *rig, unsigned i)
 }
 
 /*
- * Submits tasks while workers are killed. With sanitizers tasks are so short beside everything
- * else that every kill may meet an idle worker, so the caller can put a first task in its way.
+ * Submits tasks while workers are killed. With sanitizers tasks are comparatively so short that every kill may hit an
+ * idle worker, so the caller can submit a special first task.
  */
 static void run_kills(struct pool_rig *rig, uint32_t first)
 {

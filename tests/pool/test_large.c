@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Large payloads, faster than they are worked off: memory and descriptors stay bounded. */
+/* Large payloads, submitted faster than they are processed: memory and descriptors stay bounded. */
 #include "recorder.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@ static void fill(char *data, size_t size, uint64_t number)
 	memcpy(data + size - sizeof(number), &number, sizeof(number));
 }
 
-/* Takes a moment, so that the generator is faster; answers with the size of what has come whole. */
+/* Takes a moment, so that the generator is faster; answers with the size of an intact task. */
 static int slow_size(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
@@ -103,9 +103,9 @@ static void assert_memory_bounded(struct recorder *rec, bool is_inline)
 	size_t before = process_status_kib("VmRSS");
 	rec->tasks = 300;
 	run(rec, &feed, one_mib, is_inline);
-	/* One in each worker's hands, one for each that waits, and one that comes. */
+	/* One in each worker, one waiting for each worker, and one being submitted. */
 	assert_in_range(feed.most_under_way, 1, 8);
-	if (!SANITIZER_ADDRESS) /* which keeps what was freed */
+	if (!SANITIZER_ADDRESS) /* which keeps freed memory */
 		assert_in_range(feed.most_kib - before, 0, 64 * 1024);
 }
 
@@ -121,7 +121,7 @@ static void test_memory_stays_bounded_with_a_fast_inline_generator(void **state)
 
 /* ---- Sizes -------------------------------------------------------------- */
 
-/* From 64 bytes to 3 MiB, again and again: after a small one, there seems to be room for many. */
+/* From 64 bytes to 3 MiB, again and again: after a small one, many more seem to fit. */
 static size_t growing(uint64_t number)
 {
 	size_t step = number % 7;

@@ -29,7 +29,7 @@ static int crash_at_the_last(struct gd_worker *w, void *state, const struct gd_b
 	return recorder_echo(w, state, task);
 }
 
-/* With a feeder thread the worker might die before the generator has said that it is at its end. */
+/* With a feeder thread the worker might die before the generator has reported its end. */
 static void test_worker_that_dies_with_the_last_task_of_a_run_is_not_replaced(void **state)
 {
 	const struct gd_worker_ops dying = {.size = sizeof(dying), .process = crash_at_the_last};
@@ -55,7 +55,7 @@ static bool one_has_succeeded(struct pool_rig *rig)
 	return rig->successes == 1;
 }
 
-/* Two workers: one dies with its task, the other is at the last one. */
+/* Two workers: one dies with its task, the other runs the last one. */
 static void open_with_one_dead(struct pool_rig *rig)
 {
 	pool_rig_open(rig, &ops);
@@ -77,7 +77,7 @@ static void test_worker_is_not_replaced_while_another_is_at_the_last_task(void *
 	assert_int_equal(rig->setup_failures, 0);
 }
 
-/* The promise is broken here; that is the shortest way to a task that waits for a worker. */
+/* Breaks the promise of no more tasks: the simplest way to a task that waits for a worker. */
 static void test_worker_is_replaced_as_soon_as_a_task_waits(void **state)
 {
 	struct pool_rig *rig = *state;

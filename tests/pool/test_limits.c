@@ -22,13 +22,13 @@
 #include "support/sanitizer.h"
 #include "support/wait.h"
 
-#define BIG ((size_t)5 << 20) /* travels as a memfd of its own */
+#define BIG ((size_t)5 << 20) /* sent as a separate memfd */
 
 enum {
 	ANSWER,
-	EAT,        /* memory, without end */
-	BIG_RESULT, /* whose first bytes are the answer */
-	MEET,       /* until `argument` workers are here */
+	EAT,        /* allocates memory forever */
+	BIG_RESULT, /* a result whose first bytes are the answer */
+	MEET,       /* waits for `argument` workers */
 };
 
 static struct cgroup group;
@@ -68,7 +68,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 
 static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = process};
 
-/* One that shows its size alone: the books know no answer for it. */
+/* A task that only shows its size: the rig expects no answer for it. */
 static int submit_big(struct pool_rig *rig)
 {
 	static char data[BIG];
@@ -80,7 +80,7 @@ static int submit_big(struct pool_rig *rig)
 	return r;
 }
 
-/* As many as are taken: with no worker, or no memory, none are. */
+/* As many as are accepted: without a worker or memory, none are. */
 static void submit_some(struct pool_rig *rig, int count)
 {
 	for (int i = 0; i < count; i++) {
@@ -106,7 +106,7 @@ static uid_t fresh_uid(void)
 	return (uid_t)(700000 + getpid());
 }
 
-/* Becomes somebody who may have so many processes, this one included. */
+/* Becomes a user who may have this many processes, including this one. */
 static void become_poor(rlim_t processes)
 {
 	uid_t uid = fresh_uid();
@@ -156,7 +156,7 @@ static int host_with_one_of_two(void)
 	return 0;
 }
 
-/* The limit falls while they work: whoever dies then has no successor. */
+/* The limit is lowered while they work: workers that die then are not replaced. */
 static int host_with_no_successors(void)
 {
 	struct pool_rig *rig = pool_rig_new();
@@ -206,7 +206,7 @@ static bool none_starting(struct pool_rig *rig)
 	return true;
 }
 
-/* At every limit from none to enough: an error or a pool that works, and nothing left behind. */
+/* At every limit from zero to enough: an error or a working pool, and nothing left behind. */
 static int host_with_few_fds(void)
 {
 	struct rlimit before;
@@ -257,7 +257,7 @@ static int host_that_runs_out_of_fds(void)
 	struct pool_rig *rig = pool_rig_new();
 	pool_rig_open(rig, &ops);
 	const pid_t pids[2] = {pool_rig_pid(rig, 0, 0), pool_rig_pid(rig, 1, 0)};
-	/* Whatever is open stays open; nothing can be opened. */
+	/* Open descriptors stay open; nothing more can be opened. */
 	set_limit(RLIMIT_NOFILE, 0);
 	pool_rig_submit_many(rig, 100);
 	pool_rig_drain(rig);
@@ -295,7 +295,7 @@ static bool has_lost_a_worker(struct pool_rig *rig)
 	return pool_rig_worker(rig, 0).restarts == 1;
 }
 
-/* Between two attempts to start a worker, with a life before it that had tasks. */
+/* Between two attempts to start a worker, whose predecessor had tasks. */
 static int host_without_fds_and_warden(void)
 {
 	struct pool_rig *rig = pool_rig_new();
@@ -313,7 +313,7 @@ static int host_without_fds_and_warden(void)
 	siginfo_t end;
 	check_equal(kill(warden, SIGKILL), 0);
 	check_equal(waitid(P_PID, (id_t)warden, &end, WEXITED | WNOWAIT), 0);
-	gd_pool_poll(rig->pool, 0, 0); /* looks at the warden before it tries again */
+	gd_pool_poll(rig->pool, 0, 0); /* checks the warden before it tries again */
 	pool_rig_drain(rig);
 	check_equal(rig->successes, 100);
 	check_equal(rig->by_failure[GD_FAILURE_NO_WORKER], 10);
@@ -321,7 +321,7 @@ static int host_without_fds_and_warden(void)
 	/* The time of the next attempt comes. */
 	struct pollfd readable = {.fd = gd_pool_fd(rig->pool), .events = POLLIN};
 	set_limit(RLIMIT_NOFILE, 64); /* poll() does nothing without one */
-	poll(&readable, 1, 2000);     /* in vain if it came before the warden was killed */
+	poll(&readable, 1, 2000);     /* times out if it came before the warden was killed */
 	check_equal(gd_pool_poll(rig->pool, 0, 0), -ENODEV);
 	check_equal(pool_rig_close(rig), 0);
 	return 0;
@@ -437,7 +437,7 @@ static void test_worker_without_memory_fails_what_needs_some(void **state)
 	assert_int_equal(rig->close_stats.restarts, 0);
 }
 
-/* At limits from nothing to enough: an error or a pool; every task that is taken has its end. */
+/* At limits from nothing to enough: an error or a pool; every accepted task has its end. */
 static int host_with_little_memory(void)
 {
 	bool refused = false, opened = false;

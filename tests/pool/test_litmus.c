@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the two sides of a channel rely on between two processors, each pattern by
- * itself: two threads run one half each, from the same starting gun, very often, and
- * the outcomes that must not be are counted.
+ * Memory ordering that the two sides of a channel rely on, each pattern separately: two threads run one half each,
+ * started together, very often, and forbidden outcomes are counted.
  *
  * Patterns that need a fence have a control: the same without the fence. A control
  * that shows the forbidden outcome proves that the test can see it on this machine;
- * one that does not is reported, as nothing can be concluded from it: the threads may
- * have had one processor. test_memory_model.py checks the patterns for all machines.
+ * one that does not is reported, because nothing can be concluded from it: the threads may have shared a processor.
+ * test_memory_model.py checks the patterns for all machines.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -22,9 +21,9 @@
 #include "pool/channel.h"
 
 #define PATTERN_NS NS_PER_S /* for each */
-#define AHEAD_NS   400      /* until the other thread has seen the gun */
+#define AHEAD_NS   400      /* until the other thread has seen the start signal */
 #define ROUNDS_MAX 2000000u
-#define SPINS      100000u /* before it yields: as long as the halves have a processor each, none of them may */
+#define SPINS      100000u /* before it yields: while each half has its own processor, neither must yield */
 
 struct litmus {
 	_Alignas(RING_LINE) _Atomic uint64_t gun; /* number of the round that may begin */
@@ -55,10 +54,10 @@ static void spin_until(const _Atomic uint64_t *word, uint64_t value)
 {
 	for (unsigned i = 1; atomic_load_explicit(word, memory_order_acquire) < value; i++)
 		if (i % SPINS == 0)
-			sched_yield(); /* they may have one processor */
+			sched_yield(); /* they may share a processor */
 }
 
-/* Both begin at the time in fire_ns, one of them a little later: the halves shall meet at all distances. */
+/* Both begin at the time in fire_ns, one of them a little later: so that the halves meet at all time differences. */
 static void fire(const struct litmus *l, uint64_t late)
 {
 	while (clock_now_ns() < l->fire_ns)
@@ -67,7 +66,7 @@ static void fire(const struct litmus *l, uint64_t late)
 		;
 }
 
-/* Each half on a processor of its own, if there are two: on one, nothing is ever out of order. */
+/* Each half on its own processor, if there are two: on one, nothing is ever reordered. */
 static void pin(int which)
 {
 	cpu_set_t all, one;
@@ -248,7 +247,7 @@ static void test_worker_that_falls_asleep_is_woken_or_sees_the_task(void **state
 static bool task_is_there(void *context)
 {
 	struct litmus *l = context;
-	/* Not while it only looks: this test is about falling asleep. */
+	/* Not while it only spins: this test is about falling asleep. */
 	return atomic_load(&l->theirs.out->sleeping) != 0 && atomic_load(&l->theirs.in->head) != 0;
 }
 
@@ -283,7 +282,7 @@ static void reset_armed(struct litmus *l)
 	atomic_store(&l->ours.out->head, 0);
 }
 
-/* As in arm(). */
+/* Like arm(). */
 static void arm(struct litmus *l)
 {
 	atomic_store_explicit(&l->ours.in->armed, 1, memory_order_relaxed);
@@ -291,7 +290,7 @@ static void arm(struct litmus *l)
 	l->seen[0] = atomic_load_explicit(&l->ours.out->head, memory_order_relaxed);
 }
 
-/* As in show() and worker_notify(). */
+/* Like show() and worker_notify(). */
 static void answer(struct litmus *l)
 {
 	atomic_store_explicit(&l->theirs.out->head, 1, memory_order_release);
@@ -365,7 +364,7 @@ static void reset_timed_out(struct litmus *l)
 	atomic_store(&l->ours.out->head, 0);
 }
 
-/* The owner has the warden's part, too: another thread would add nothing but noise. */
+/* The owner also plays the warden: another thread would only add noise. */
 static void time_out(struct litmus *l)
 {
 	uint64_t old = RING_SERIAL;

@@ -27,7 +27,7 @@ static int send_number(struct gd_worker *w, uint64_t number)
 	return gd_worker_send(w, &number, sizeof(number));
 }
 
-/* A message of `size` bytes, which is_intact() knows again. */
+/* A message of `size` bytes, which is_intact() can check. */
 static int send_pattern(struct gd_worker *w, size_t size, uint64_t number)
 {
 	void *data = malloc(size + 1);
@@ -215,7 +215,7 @@ static void test_messages_of_any_size_arrive_intact(void **state)
 /* ---- With a result that was reserved ------------------------------------ */
 
 #define RESERVED (MIB + 100)
-#define BESIDE   2500 /* more than the ring has places */
+#define BESIDE   2500 /* more than the slots of the ring */
 
 static size_t size_beside(uint64_t i)
 {
@@ -284,7 +284,7 @@ static int send_many(struct gd_worker *w, void *state, const struct gd_bytes *ta
 	return 0;
 }
 
-/* Nobody polls: the worker sends what has room and sleeps. */
+/* Without a poll, the worker sends what fits and sleeps. */
 static void assert_sender_waits(struct recorder *rec, size_t size, int at_least, int at_most)
 {
 	static const struct gd_worker_ops ops = {.size = sizeof(ops), .process = send_many};
@@ -322,7 +322,7 @@ static int slow(struct recorder *rec, const struct run_note *note, const struct 
 	return 0;
 }
 
-/* Eight messages of 1 MiB, where three have room. */
+/* Eight messages of 1 MiB, where only three fit. */
 static int send_eight(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Pools where the kernel, valgrind or a sandbox lacks system calls that we would use. */
+/* Pools on kernels, under valgrind or in sandboxes that lack system calls that we would use. */
 #include "pool_rig.h"
 
 #include <signal.h>
@@ -15,7 +15,7 @@
 #include "support/process.h"
 #include "support/wait.h"
 
-#define BIG ((size_t)5 << 20) /* travels as a memfd of its own */
+#define BIG ((size_t)5 << 20) /* sent as a separate memfd */
 
 static const struct gd_worker_ops ops = {
 	.size = sizeof(struct gd_worker_ops), .setup = pool_rig_note_setup, .process = pool_rig_reply_or_hold};
@@ -114,7 +114,7 @@ static void test_a_run_does_without_each_call(void **state)
 
 /* ---- Without a descriptor for the owner --------------------------------- */
 
-/* Its child has the pool's descriptors, too, so that their end does not come with the owner's. */
+/* Its child also has the pool's descriptors, so they are not closed when the owner dies. */
 static int host_with_a_child(void)
 {
 	check_equal(missing_calls_forbid("pidfd_open"), 0);

@@ -18,10 +18,10 @@ enum { ANSWER, SLEEP, READ, SPIN, FILL }; /* argument of ANSWER: 1 if it may be 
 
 #define LARGE ((size_t)2 << 20) /* two of them fill the outbox */
 
-/* What setup loads: its address says whether it is the same process. */
+/* The model that setup loads: its address shows whether it is the same process. */
 struct model {
 	volatile sig_atomic_t interrupted;
-	uint64_t task; /* that on_cancel was called for last; UINT64_MAX: none */
+	uint64_t task; /* the last task that on_cancel was called for; UINT64_MAX: none */
 	int wrong;     /* calls that should not have been made */
 	volatile sig_atomic_t rescues;
 	int pipe[2]; /* nothing is ever written */
@@ -29,7 +29,7 @@ struct model {
 
 static struct model model = {.task = UINT64_MAX};
 
-/* A signal may come between the look at the flag and the system call, which then waits: seldom, not always. */
+/* A signal may arrive between the check of the flag and the system call, which then blocks: rarely, not always. */
 static void rescue(int sig)
 {
 	(void)sig;
@@ -84,7 +84,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	struct rig_job job = pool_rig_job(task);
 	m->interrupted = 0;
 	if (gd_worker_cancelled(w, 0))
-		m->interrupted = 1; /* the call may have been made just before */
+		m->interrupted = 1; /* on_cancel may have been called just before */
 	if (board)
 		atomic_fetch_add(&board->begun, 1);
 	if (job.what != ANSWER)
@@ -111,7 +111,7 @@ static void open_one(struct pool_rig *rig, const struct gd_worker_ops *worker)
 	pool_rig_pid(rig, 0, 0);
 }
 
-/* After tasks that were interrupted: the same process takes the next. */
+/* After interrupted tasks, the same process takes the next one. */
 static void check_worker_is_well(struct pool_rig *rig)
 {
 	size_t before = rig->successes;
@@ -176,7 +176,7 @@ static void test_the_second_stop_interrupts(void **state)
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-/* Tasks end and begin while signals are under way: none reaches a task that it is not meant for. */
+/* Tasks end and begin while signals are being sent: no signal reaches the wrong task. */
 static void test_a_late_signal_does_not_reach_the_next_task(void **state)
 {
 	struct pool_rig *rig = *state;
@@ -194,7 +194,7 @@ static void test_a_late_signal_does_not_reach_the_next_task(void **state)
 		gd_pool_poll(rig->pool, 0, 0);
 	}
 	pool_rig_drain(rig);
-	assert_int_equal(rig->errors, 0); /* process() says so when a call was wrong */
+	assert_int_equal(rig->errors, 0); /* process() fails after a wrong call */
 	assert_int_equal(rig->successes + rig->cancelled, 3000);
 	check_worker_is_well(rig);
 }
@@ -237,7 +237,7 @@ static bool waits_for_room(pid_t pid)
 	return strstr(words, "futex") != NULL;
 }
 
-/* How often the process has waited: each signal ends a wait. */
+/* How many times the process has waited: each signal ends a wait. */
 static long waits(pid_t pid)
 {
 	char path[64], line[256];
@@ -251,7 +251,7 @@ static long waits(pid_t pid)
 	return count;
 }
 
-/* Neither interrupted nor killed: it is the callbacks that are slow. */
+/* Neither interrupted nor killed: only the callbacks are slow. */
 static void test_a_call_that_waits_for_room_is_finished(void **state)
 {
 	static const struct gd_worker_ops batches = {.size = sizeof(struct gd_worker_ops),
@@ -271,12 +271,12 @@ static void test_a_call_that_waits_for_room_is_finished(void **state)
 		pool_rig_submit(rig, FILL, 0);
 	board_open_gate(0);
 	board_await(&board->notes[2], 3);
-	wait_until(waits_for_room(pid)); /* the third result has none, as nobody polls */
+	wait_until(waits_for_room(pid)); /* the third result does not fit, because there is no poll */
 	long before = waits(pid);
 	assert_int_equal(gd_pool_cancel(rig->pool, 3), 0);
-	wait_until(waits(pid) >= before + 10); /* a signal every five milliseconds: the grace period is over */
+	wait_until(waits(pid) >= before + 10); /* a signal every five milliseconds: the grace period has ended */
 	pool_rig_drain(rig);
-	assert_int_equal(rig->successes, 5); /* it was answered all the same */
+	assert_int_equal(rig->successes, 5); /* it was still answered */
 	assert_int_equal(board->words[1], 0);
 	assert_int_equal(pool_rig_close(rig), 0);
 	assert_int_equal(rig->close_stats.restarts, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* on_wait: a hook for bindings that give up a lock while the worker waits. */
+/* on_wait: a hook for bindings that release a lock while the worker waits. */
 #include "pool_rig.h"
 
 #include <stdatomic.h>
@@ -12,7 +12,7 @@ enum { ANSWER, GATE, FILL };
 
 #define LARGE ((size_t)3 << 19) /* three of them do not fit into the outbox */
 
-/* What the worker tells on the board. */
+/* Counters of the worker on the board. */
 enum { WAITS, WAITS_INSIDE };
 enum { WAITS_AT_END_OF_GATE, WAITS_AT_NEXT };
 
@@ -103,7 +103,7 @@ static void test_on_wait_is_called_before_a_wait_for_room(void **state)
 	open_one(rig);
 	for (int i = 0; i < 4; i++)
 		pool_rig_submit(rig, FILL, 0);
-	board_await(&board->notes[WAITS_INSIDE], 1); /* nobody polls meanwhile */
+	board_await(&board->notes[WAITS_INSIDE], 1); /* no poll meanwhile */
 	pool_rig_drain(rig);
 	assert_int_equal(rig->successes, 4);
 	assert_int_equal(pool_rig_close(rig), 0);

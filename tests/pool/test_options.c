@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Bad use: each gets an error with its words, and on_exit where a run had begun. Good options are copied whole. */
+/* Invalid use: each case gets an error with a message, and on_exit if a run had begun. Valid options are copied
+ * completely. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -35,7 +36,7 @@ static struct gd_options good(void)
 
 static const struct gd_callbacks calls = {.size = sizeof(calls), .on_success = nothing};
 
-/* gd_dispatcher_create() and gd_pool_open() say the same. */
+/* gd_dispatcher_create() and gd_pool_open() report the same. */
 static void refused(const struct gd_options *o, int code, const char *words)
 {
 	struct gd_error err = {0};
@@ -50,7 +51,7 @@ static void refused(const struct gd_options *o, int code, const char *words)
 	assert_int_equal(err.code, code);
 	check_contains(err.message, words);
 	assert_ptr_equal(p, (void *)1);
-	assert_int_equal(gd_dispatcher_create(o, &d, NULL), code); /* nobody has to listen */
+	assert_int_equal(gd_dispatcher_create(o, &d, NULL), code); /* err is optional */
 }
 
 static void test_missing_double_or_hookless_worker_is_refused(void **state)
@@ -230,7 +231,7 @@ static void test_forking_with_threads_is_refused(void **state)
 	assert_int_equal(rec->count[CALLBACK_EXIT], 1);
 	board_open_gate(0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
-	/* A thread that has ended is none, as soon as it was joined. */
+	/* A thread that has ended no longer counts once it was joined. */
 	for (int i = 0; i < 50; i++) {
 		struct gd_pool *p;
 		struct gd_error err;
@@ -264,7 +265,7 @@ static void test_bad_source_is_refused_and_does_not_count_as_a_run(void **state)
 	const struct gd_callbacks deaf = {.size = sizeof(deaf)};
 	assert_int_equal(gd_dispatcher_run(d, &rec->run, &deaf, &err), -EINVAL);
 	check_contains(err.message, "no on_success");
-	/* None of it was a run: the next one is. */
+	/* None of these was a run: the next one is. */
 	assert_int_equal(gd_dispatcher_run(d, &rec->run, &calls, &err), 0);
 	gd_dispatcher_destroy(d);
 	gd_dispatcher_destroy(NULL);

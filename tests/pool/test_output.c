@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where the words of workers go, and that the library has none of its own. */
+/* Where the output of workers goes, and that the library prints nothing itself. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -82,7 +82,7 @@ static void test_inherited_output_comes_through_once(void **state)
 		snprintf(words, sizeof(words), "goodbye of slot %d\n", slot);
 		assert_int_equal(check_occurrences(text, words), 1);
 	}
-	/* What the host had in its buffer before the fork is not written by each worker again. */
+	/* Data in the host's buffer before the fork is not written again by each worker. */
 	assert_int_equal(check_occurrences(text, "not yet written;"), 1);
 }
 
@@ -94,7 +94,7 @@ static void test_silenced_output_goes_nowhere(void **state)
 	const char *text = run_captured(rec, &r);
 	assert_int_equal(r, 0);
 	recorder_assert_complete(rec);
-	assert_string_equal(text, "not yet written;"); /* and the library says nothing */
+	assert_string_equal(text, "not yet written;"); /* and the library prints nothing */
 }
 
 static void test_output_is_appended_to_one_file_per_worker(void **state)

@@ -42,7 +42,7 @@ static int send_fds(int socket, int fd, size_t count)
 	return sendmsg(socket, &message, 0) == 1 ? 0 : -1;
 }
 
-/* Sends so many descriptors, tells of a large result, wakes the pool, and does not end by itself. */
+/* Sends this many descriptors, announces a large result, wakes the pool, and does not end by itself. */
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;

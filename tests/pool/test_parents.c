@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Those above the workers: a host program that is killed or interrupted, and a
- * warden that is killed; and those below, the workers' own children.
+ * Processes above the workers: a host program that is killed or interrupted, and a warden that is killed. And processes
+ * below: the workers' own children.
  */
 #include "pool_rig.h"
 
@@ -22,13 +22,13 @@ enum deed {
 	ANSWER,
 	HOLD, /* until killed */
 	UNTIL_GO,
-	CHILD,   /* a child that lives on */
-	SESSION, /* in a session of its own */
+	CHILD,   /* a child that survives */
+	SESSION, /* in its own session */
 	DAEMON,  /* and forked twice */
 	TREE,    /* a daemon with children */
 };
 
-/* One or three processes that live on; they are on the board before this returns. */
+/* One or three processes that survive; they are on the board before this returns. */
 static void spawn(enum deed what, atomic_int *there)
 {
 	int wanted = atomic_load(there) + (what == TREE ? 3 : 1);
@@ -75,7 +75,7 @@ static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops),
 	.process = process,
 	.cleanup = pool_rig_note_cleanup};
 
-/* The host's pool, at work in every worker; the warden's number on the board. */
+/* The host's pool, busy in every worker; the warden's PID is on the board. */
 static struct pool_rig *host_pool(uint32_t what)
 {
 	struct pool_rig *rig = pool_rig_new();
@@ -98,7 +98,7 @@ static int host_held(void)
 	return 0;
 }
 
-/* Starts a host that sets note 1 when everything is under way, and waits until it is. */
+/* Starts a host that sets note 1 when everything is running, and waits for that. */
 static pid_t start_and_await(int (*host)(void))
 {
 	pid_t pid = host_start(host);
@@ -158,7 +158,7 @@ static void test_parent_that_exits_without_closing_leaves_nobody(void **state)
 	board_check_all_gone();
 }
 
-/* Nobody is left who could end the workers, but the kernel. */
+/* Only the kernel is left to end the workers. */
 static void test_parent_and_warden_killed_at_once_leave_nobody(void **state)
 {
 	(void)state;
@@ -214,13 +214,13 @@ static int run_until_interrupted(struct pool_rig *rig, struct gd_error *err)
 	return r;
 }
 
-/* What a shell does with a job: a process group of its own, which gets the terminal's Ctrl-C. */
+/* Like a job of a shell: its own process group, which gets the terminal's Ctrl-C. */
 static int host_that_stops(void)
 {
 	struct gd_error err = {0};
 	struct pool_rig *rig = pool_rig_new();
 	check_true(setpgid(0, 0) == 0);
-	rig->options.grace_ms = 20000; /* nobody needs to be killed */
+	rig->options.grace_ms = 20000; /* no worker needs to be killed */
 	check_equal(run_until_interrupted(rig, &err), -ECANCELED);
 	pool_rig_check_books(rig);
 	check_equal(rig->exits, 1);
@@ -231,7 +231,7 @@ static int host_that_stops(void)
 	return 0;
 }
 
-/* Starts a host, interrupts it and waits until it has cancelled what had not begun. What runs goes on. */
+/* Starts a host, interrupts it and waits until it has cancelled tasks that had not begun. Running tasks continue. */
 static pid_t start_and_interrupt(void)
 {
 	pid_t host = host_start(host_that_stops);

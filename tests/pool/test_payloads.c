@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bytes there and back: of every size, in place, abandoned, and by workers that die meanwhile. */
+/* Payloads in both directions: of every size, in place, abandoned, and by workers that die meanwhile. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -15,14 +15,14 @@
 #include "support/wait.h"
 
 #define MIB ((size_t)1 << 20)
-#define GIB ((size_t)1 << (SANITIZER_THREAD ? 24 : 30)) /* TSan notes each byte that is read and written */
+#define GIB ((size_t)1 << (SANITIZER_THREAD ? 24 : 30)) /* TSan tracks each byte that is read and written */
 
 static const size_t sizes[] = {0, 1, 63, 64, 65, 4095, 4096, MIB, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 5 * MIB, 64 * MIB};
 #define NUM_SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
 static size_t size_of(const struct recorder *rec, uint64_t id)
 {
-	/* Small ones in between, so that the large are not alone in their ring. */
+	/* Small ones in between, so that large ones share the ring. */
 	return id % 3 == 2 ? sizes[id / 3 % NUM_SIZES] : (size_t)(id * 37 % 1000) * (rec->extra != NULL);
 }
 
@@ -229,7 +229,7 @@ static void test_a_draft_is_committed_smaller_or_abandoned(void **state)
 			uint64_t number = i + 10;
 			memcpy(data, &number, sizeof(number));
 			assert_int_equal(gd_draft_commit(d, 8 + i, NULL, &id), 0);
-			assert_int_equal(id, i + 4 * (size_t)ready); /* what was abandoned has no number */
+			assert_int_equal(id, i + 4 * (size_t)ready); /* abandoned drafts have no number */
 			recorder_drain(p);
 			const struct run_note *n = recorder_note(rec, CALLBACK_SUCCESS, i + 4 * (size_t)ready);
 			assert_non_null(n);
@@ -239,7 +239,7 @@ static void test_a_draft_is_committed_smaller_or_abandoned(void **state)
 		}
 		await_ready(p);
 	}
-	/* More than was reserved: refused, and gone. */
+	/* More than was reserved: refused and dropped. */
 	struct gd_draft *d;
 	void *data;
 	assert_int_equal(gd_pool_reserve(p, 10, NULL, &d, &data), 0);
@@ -277,7 +277,7 @@ static int answer_or_die(struct gd_worker *w, void *state, const struct gd_bytes
 
 static const struct gd_worker_ops mortal = {.size = sizeof(struct gd_worker_ops), .process = answer_or_die};
 
-/* Kills the only worker, polls until the next one is there. */
+/* Kills the only worker, polls until the next one is ready. */
 static void replace_worker(struct gd_pool *p)
 {
 	struct gd_worker_stats w;
@@ -328,7 +328,7 @@ static void *commit_when_told(void *argument)
 	return NULL;
 }
 
-/* The other thread commits while the worker's end is dealt with: in the callback of the task that died. */
+/* The other thread commits while the worker's end is handled: in the callback of the task that died. */
 static int let_commit(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
 	(void)rec;
@@ -387,7 +387,7 @@ static int tell(struct recorder *rec, const struct run_note *note, const struct 
 	return 0;
 }
 
-/* Somebody waits for the last task there is; it turns out that there is none. */
+/* A poll waits for the last task, which is then abandoned. */
 static void test_abandoning_the_last_draft_ends_a_poll_that_waits(void **state)
 {
 	struct recorder *rec = *state;

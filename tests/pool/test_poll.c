@@ -52,7 +52,7 @@ static void test_submitted_tasks_are_called_back_by_poll_with_their_tag(void **s
 		assert_int_equal(n->result, n->event.id * n->event.id);
 		assert_ptr_equal(n->event.tag, rec);
 	}
-	/* Nothing to wait for: not even for ever. */
+	/* Nothing to wait for: returns even with an infinite timeout. */
 	assert_int_equal(gd_pool_poll(p, -1, 0), 0);
 	close_pool(rec, p);
 	assert_int_equal(rec->stats.completed, 5);
@@ -73,7 +73,7 @@ static void test_full_queue_refuses_tasks_with_eagain(void **state)
 	struct recorder *rec = *state;
 	rec->options.queue_size = 3;
 	struct gd_pool *p = recorder_open(rec, &gated);
-	assert_int_equal(gd_pool_room(p), 5); /* and one in each worker's hands */
+	assert_int_equal(gd_pool_room(p), 5); /* and one in each worker */
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(submit(p, 0, NOWAIT), 0);
 	assert_int_equal(gd_pool_room(p), 0);
@@ -84,13 +84,13 @@ static void test_full_queue_refuses_tasks_with_eagain(void **state)
 	assert_int_equal(id, 77);
 	assert_int_equal(gd_pool_reserve(p, 1, NOWAIT, &draft, &data), -EAGAIN);
 	assert_null(draft);
-	/* The thread that polls has nobody to wait for. */
+	/* The polling thread cannot wait for another thread. */
 	assert_int_equal(submit(p, 0, NULL), -EAGAIN);
 	assert_int_equal(gd_pool_reserve(p, 1, NULL, &draft, &data), -EAGAIN);
-	/* Nor does a poll wait longer than it was told. */
+	/* Nor does a poll wait longer than its timeout. */
 	uint64_t begin = clock_now_ns();
 	while (gd_pool_poll(p, 20, 0) > 0)
-		; /* the beginnings */
+		; /* the task starts */
 	assert_true(clock_now_ns() - begin >= 20000000);
 	for (int i = 0; i < 5; i++)
 		board_open_gate(0);
@@ -103,7 +103,7 @@ static void test_full_queue_refuses_tasks_with_eagain(void **state)
 
 /* ---- The descriptor ----------------------------------------------------- */
 
-/* One task at a time, each waited for with the descriptor alone: a wake-up that is lost is a test that fails. */
+/* One task at a time, each waited for only with the descriptor: a lost wake-up fails the test. */
 static void one_by_one(struct recorder *rec, bool (*wait)(int fd), unsigned count)
 {
 	struct gd_pool *p = recorder_open(rec, &echo);
@@ -155,7 +155,7 @@ static void test_no_wake_up_is_lost_with_epoll(void **state)
 	epoll = -1;
 }
 
-/* Several under way: as many as there is room for, and each answer calls for the next task. */
+/* Several in flight: as many as fit, and each answer submits the next task. */
 static void test_no_wake_up_is_lost_with_many_under_way(void **state)
 {
 	struct recorder *rec = *state;
@@ -173,7 +173,7 @@ static void test_no_wake_up_is_lost_with_many_under_way(void **state)
 	close_pool(rec, p);
 }
 
-/* After all is quiet, it is not readable for ever: a loop on it would burn. */
+/* When all is quiet it must not stay readable: a loop on it would spin. */
 static void test_descriptor_is_not_readable_when_nothing_happens(void **state)
 {
 	struct recorder *rec = *state;
@@ -185,7 +185,7 @@ static void test_descriptor_is_not_readable_when_nothing_happens(void **state)
 			assert_true(gd_pool_poll(p, WAIT_MS, 0) >= 0);
 		struct pollfd fd = {.fd = gd_pool_fd(p), .events = POLLIN};
 		int empty_turns = 0;
-		/* The workers get ready and the like, then nothing more happens. */
+		/* The workers become ready, then nothing more happens. */
 		while (poll(&fd, 1, 50) > 0 && empty_turns < 100) {
 			gd_pool_poll(p, 0, 0);
 			empty_turns++;
@@ -353,7 +353,7 @@ static void test_callbacks_may_submit(void **state)
 	assert_int_equal(submit(p, 0, NULL), 0);
 	while (gd_pool_outstanding(p) > 0)
 		assert_true(gd_pool_poll(p, WAIT_MS, 0) >= 0);
-	/* What would wait for itself is refused. */
+	/* Calls that would wait for themselves are refused. */
 	assert_int_equal(in.poll, -EDEADLK);
 	assert_int_equal(in.close, -EDEADLK);
 	assert_true(in.full > 0);
@@ -428,7 +428,7 @@ static void test_several_threads_submit_and_wait_for_room(void **state)
 	free(seen);
 }
 
-/* A thread that waits for room is let go when the pool stops. */
+/* A thread that waits for space is released when the pool stops. */
 static void *submit_until_refused(void *argument)
 {
 	struct gd_pool *p = argument;

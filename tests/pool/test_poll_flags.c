@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gd_pool_poll() that returns for a signal, and that waits although there is no task. */
+/* gd_pool_poll() that returns on a signal, and that waits although there is no task. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -30,7 +30,7 @@ static void note_signal(int signal)
 	atomic_fetch_add(&board->notes[0], 1);
 }
 
-/* A child that sends SIGUSR1 as soon as this process sleeps, and then may let a worker go on. */
+/* A child that sends SIGUSR1 as soon as this process sleeps, and then may let a worker continue. */
 static pid_t signal_when_asleep(bool then_go)
 {
 	struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Workers that are replaced after so many tasks, or when they have grown too large. */
+/* Workers that are replaced after a number of tasks, or when they have grown too large. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ enum { JOB_ANSWER, JOB_GROW, JOB_GROW_SLOWLY };
 
 static uint64_t done_here; /* by this process */
 
-/* The seed of each slot stays the same in all of its lives. */
+/* The seed of each slot is the same in all its processes. */
 static void check_seed(const struct gd_worker *w)
 {
 	uint64_t mine = (uint64_t)gd_worker_seed(w), none = 0;
@@ -152,7 +152,7 @@ static void test_crash_in_cleanup_is_reported_and_the_worker_replaced(void **sta
 
 /* ---- Memory ------------------------------------------------------------- */
 
-static char *volatile kept; /* volatile: otherwise the compiler leaves out the writes */
+static char *volatile kept; /* volatile: otherwise the compiler removes the writes */
 
 static void grow(void)
 {

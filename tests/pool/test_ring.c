@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The ring by itself, from one thread: where payloads go, when it is full, what is taken back. */
+/* The ring alone, in one thread: placement of payloads, a full ring, taking back records. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Pushes a record if there is room. */
+/* Pushes a record if it fits. */
 static bool push(struct ring *r, uint64_t id, size_t size)
 {
 	void *data = ring_reserve(r, size);
@@ -173,7 +173,7 @@ struct consumer_words {
 	_Atomic uint64_t begun;
 };
 
-/* Ten records, `released` of them released; the consumer says that it has begun `begun`. */
+/* Ten records, `released` of them released; the consumer reports that it has begun `begun`. */
 static uint64_t take_back(struct ring *r, struct consumer_words *w, uint64_t released, uint64_t begun)
 {
 	ring_rewind(r, r->tail);
@@ -210,7 +210,7 @@ static void test_take_back_is_not_misled_by_a_consumer_that_lies(void **state)
 {
 	struct ring *r = &((struct ring_rig *)*state)->ring;
 	struct consumer_words w = {0};
-	/* Less than what was released, and more than there is. */
+	/* Less than was released, and more than exists. */
 	assert_int_equal(take_back(r, &w, 4, 1), 4);
 	assert_int_equal(take_back(r, &w, 4, UINT64_MAX), 10);
 	assert_int_equal(w.head, 10);

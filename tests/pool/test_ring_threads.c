@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ring between two threads on the same memory, as the dispatcher and a
- * worker have it between two processes: so TSan can look at it.
+ * The ring between two threads on the same memory, like the dispatcher and a worker in two processes, so that TSan can
+ * check it.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -30,7 +30,7 @@ struct ring_pair {
 	uint64_t head;
 	uint64_t round;
 	unsigned char *seen;
-	atomic_uint wrong; /* payloads that were not what was sent */
+	atomic_uint wrong; /* payloads that differ from what was sent */
 	atomic_ulong sleeps;
 };
 
@@ -171,7 +171,7 @@ static void test_every_record_comes_once_and_whole(void **state)
 	finish(f, thread);
 }
 
-/* Forgets what was not begun; those records are to be sent anew. Returns their number. */
+/* Takes back records that were not begun, to be sent again. Returns their number. */
 static size_t take_back(struct ring_pair *f, uint64_t *again, size_t count)
 {
 	learn(f);
@@ -184,7 +184,7 @@ static size_t take_back(struct ring_pair *f, uint64_t *again, size_t count)
 	for (uint64_t seq = from; seq < f->ring.head; seq++)
 		again[count++] = ring_at(f->ring.descs, seq)->id;
 	ring_rewind(&f->ring, from);
-	/* For a moment it was lowered too far: a consumer that has seen that may sleep. */
+	/* For a moment it was too low: a consumer that has seen this may sleep. */
 	publish(f);
 	return count;
 }
@@ -214,7 +214,7 @@ static void test_records_taken_back_under_fire_come_once(void **state)
 	assert_true(taken > 0);
 }
 
-/* One at a time, each to a consumer that sleeps or is about to: a wake-up lost is a test that hangs. */
+/* One at a time, each to a consumer that sleeps or is about to: a lost wake-up hangs the test. */
 static void test_sleeping_consumer_misses_no_wake_up(void **state)
 {
 	struct ring_pair *f = *state;
@@ -225,7 +225,7 @@ static void test_sleeping_consumer_misses_no_wake_up(void **state)
 		while (atomic_load_explicit(&f->producer.out->ended, memory_order_acquire) <= id)
 			sched_yield();
 		learn(f);
-		/* Now and then as late as it takes the consumer to be asleep. */
+		/* Sometimes late enough that the consumer is asleep. */
 		if (id % 64 == 0)
 			while (!atomic_load(&f->producer.out->sleeping))
 				sched_yield();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gd_dispatcher_run(): what workers are given, what callbacks are told, when they are made. */
+/* gd_dispatcher_run(): the input of workers, the arguments of callbacks, and when they are called. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -48,7 +48,7 @@ static int tell(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	copy_text(self.cuda, getenv("CUDA_VISIBLE_DEVICES"));
 	copy_text(self.model, gd_worker_setting(w, "model", "none"));
 	copy_text(self.other, gd_worker_setting(w, "other", "none"));
-	/* The first four tasks one to each worker: nobody ends before all have begun. */
+	/* The first four tasks one to each worker: no task ends before all have begun. */
 	if (self.id < 4) {
 		atomic_fetch_add(&board->words[0], 1);
 		while (atomic_load(&board->words[0]) < 4)
@@ -61,7 +61,7 @@ static const struct gd_worker_ops teller = {.size = sizeof(struct gd_worker_ops)
 
 struct selves {
 	struct self all[16];
-	bool equal[16]; /* what the event says is what the worker says */
+	bool equal[16]; /* the event and the worker report the same */
 };
 
 static int keep_self(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
@@ -101,7 +101,7 @@ static void test_a_worker_knows_its_gpu_and_sees_no_other(void **state)
 		snprintf(number, sizeof(number), "%d", gpu_ids[s->slot]);
 		assert_int_equal(s->gpu, gpu_ids[s->slot]);
 		assert_int_equal(s->device, 0);
-		/* The second worker of GPU 0 has a seed of its own. */
+		/* The second worker of GPU 0 has its own seed. */
 		assert_true(s->seed == 100 + gpu_ids[s->slot] + (s->slot == 3 ? 4 : 0));
 		assert_string_equal(s->gpu_variable, number);
 		assert_string_equal(s->cuda, number);
@@ -177,7 +177,7 @@ static int count_setup(struct gd_worker *w, void **ret_state)
 static int count_tasks(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)task;
-	/* The run is not over before both were ready. */
+	/* The run does not end before both are ready. */
 	board_meet(&board->words[30], gd_worker_slot(w), 2);
 	uint64_t n = ++*(uint64_t *)state;
 	return gd_worker_result(w, &n, sizeof(n));
@@ -225,7 +225,7 @@ static void test_ids_follow_the_generator_and_every_field_is_filled(void **state
 	for (size_t i = 0; i < rec->num_notes - 1; i++) {
 		const struct run_note *n = &rec->notes[i];
 		const struct gd_event *e = &n->event;
-		assert_int_equal(n->task, e->id); /* the n-th that was given has id n */
+		assert_int_equal(n->task, e->id); /* the n-th yielded task has id n */
 		assert_int_equal(e->task.size, 8);
 		assert_ptr_equal(e->tag, (void *)(uintptr_t)(e->id + 1000));
 		assert_in_range(e->slot, 0, 1);
@@ -282,7 +282,7 @@ static void test_an_error_carries_what_the_worker_said(void **state)
 		assert_int_equal(n->event.result.size, 0);
 		assert_int_equal(n->task, n->event.id);
 	}
-	/* Only its task failed: the workers are those of the beginning. */
+	/* Only its task failed: the workers are still the first ones. */
 	assert_int_equal(rec->stats.restarts, 0);
 }
 
@@ -399,7 +399,7 @@ static void test_total_tasks_are_reported_as_expected(void **state)
 	assert_int_equal(recorder_run(rec, &echo), 0);
 	assert_int_equal(rec->stats.expected, 10);
 	assert_int_equal(rec->exit_stats.expected, 10);
-	/* At least the one at the end, with the last figures. */
+	/* At least the final one, with the last figures. */
 	assert_true(rec->progress >= 1);
 	assert_int_equal(rec->last_progress.expected, 10);
 	assert_int_equal(rec->last_progress.completed, 10);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What one run has different from the dispatcher's options. */
+/* Options of a run that override those of the dispatcher. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "support/board.h"
 #include "support/wait.h"
 
-/* The worker answers with what it was given. */
+/* The worker answers with its input. */
 static int tell(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;

@@ -14,7 +14,7 @@
 
 static int uneven(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
-	/* Every seventh takes its time, so that the others overtake it. */
+	/* Every seventh is slow, so that the others overtake it. */
 	if (recorder_number(task) % 7 == 0)
 		poll(NULL, 0, 2);
 	return recorder_echo(w, state, task);
@@ -67,7 +67,7 @@ static void test_order_holds_with_retries(void **state)
 	assert_int_equal(rec->stats.retries, 60);
 }
 
-/* The first task waits until the generator can give no more: it waits for the first one's callback. */
+/* The first task waits until the generator is blocked, waiting for the first task's callback. */
 static int first_waits(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	if (recorder_number(task) == 0)
@@ -77,7 +77,7 @@ static int first_waits(struct gd_worker *w, void *state, const struct gd_bytes *
 
 static void count_given(struct recorder *rec)
 {
-	/* Room for queue_size and one in each worker's hands. */
+	/* Space for queue_size, plus one in each worker. */
 	if (rec->given + 1 == (uint64_t)rec->options.queue_size + 2)
 		board_open_gate(0);
 }
@@ -100,7 +100,7 @@ static void test_ordered_run_with_a_full_queue_holds_the_generator_back(void **s
 static int fail_first_attempts(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
-	/* With both of them ready, or there is no other worker to go to. */
+	/* Both must be ready, or there is no other worker for the retry. */
 	board_meet(&board->words[0], gd_worker_slot(w), 2);
 	int attempt = gd_worker_attempt(w, 0);
 	if (attempt <= (int)(recorder_number(task) % 4))
@@ -184,7 +184,7 @@ static int open_after_all_others(struct recorder *rec, const struct run_note *no
 static void test_one_long_task_delays_no_other(void **state)
 {
 	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = one_is_long};
-	/* The first of all; one in the middle, behind which much was handed out ahead; the last. */
+	/* The first of all; one in the middle, after which many tasks were prefetched; the last. */
 	static const uint64_t long_ones[] = {0, 1500, 2999};
 	for (size_t i = 0; i < 3; i++) {
 		struct recorder *rec = *state;
@@ -196,7 +196,7 @@ static void test_one_long_task_delays_no_other(void **state)
 		rec->on_note = open_after_all_others;
 		assert_int_equal(recorder_run(rec, &ops), 0);
 		recorder_assert_complete(rec);
-		/* It was let go by the callbacks of all the others, not by the clock. */
+		/* It was released by the callbacks of all others, not by a timeout. */
 		assert_int_equal(board->words[0], 1);
 	}
 }
@@ -205,7 +205,7 @@ static int long_and_failing(struct gd_worker *w, void *state, const struct gd_by
 {
 	if (recorder_number(task) == 0)
 		return one_is_long(w, state, task);
-	/* Once the long one runs, so that there is only one worker left. */
+	/* Only while the long one runs, so that only one worker is left. */
 	if (recorder_number(task) == 5 && gd_worker_attempt(w, 0) == 1)
 		return gd_worker_fail(w, -EIO, "elsewhere, please");
 	return recorder_echo(w, state, task);
@@ -220,7 +220,7 @@ static int open_after_all_but_two(struct recorder *rec, const struct run_note *n
 	return 0;
 }
 
-/* The one that is to be tried elsewhere waits for the long one; those behind it do not. */
+/* The task to be retried elsewhere waits for the long one; those after it do not. */
 static void test_a_retry_that_waits_for_another_worker_holds_back_no_other(void **state)
 {
 	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = long_and_failing};
@@ -272,7 +272,7 @@ static int slow_and_measuring(struct recorder *rec, const struct run_note *note,
 }
 
 #if SANITIZER_ADDRESS
-/* What was freed would be kept in quarantine, up to 256 MiB of it. */
+/* Freed memory would be kept in quarantine, up to 256 MiB. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -297,7 +297,7 @@ static void test_memory_stays_bounded_when_callbacks_are_slow(void **state)
 	/* The thread sanitizer keeps several bytes of its own for each byte that is touched. */
 	size_t slack_kib = (SANITIZER_THREAD ? 8 : 1) * 32 * 1024;
 	assert_true(process_status_kib("VmHWM") < m.early_kib + slack_kib);
-	/* One more is in the generator's own hands. */
+	/* One more is in the generator. */
 	assert_true(m.most_ahead <= 64 + 2 + 1);
 }
 

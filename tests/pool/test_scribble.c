@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Workers that scribble over the memory that they share with the dispatcher.
- * Slot 0 does, in every task that it gets; slot 1 does not. Whatever slot 0
- * writes, its own tasks at most fail; the rest, and the dispatcher, live.
+ * Slot 0 does, in every task that it gets; slot 1 does not. Whatever slot 0 writes, at most its own tasks fail; the
+ * rest and the dispatcher survive.
  */
 #include "outbox.h"
 #include "pool_rig.h"
@@ -81,7 +81,7 @@ static void garbage_records(struct gd_worker *w, struct outbox *out)
 	atomic_fetch_add(&out->head, 20);
 }
 
-/* Records of its own making are published in place of the answer. */
+/* Forged records are published instead of the answer. */
 #define FAR ((uint64_t)1 << 46)
 
 static void wrong_id(struct gd_worker *w, struct outbox *out)
@@ -360,7 +360,7 @@ static void run_scribble(struct pool_rig *rig, uint32_t which, enum then then)
 	if (then == THEN_HANG) {
 		rig->options.task_timeout_ms = 150; /* on a busy machine enough for the other worker */
 		rig->options.grace_ms = 10;
-		rig->options.cleanup_timeout_ms = 100; /* it may have said that it is done */
+		rig->options.cleanup_timeout_ms = 100; /* it may have reported that it is done */
 	}
 	pool_rig_open(rig, &ops);
 	pool_rig_pid(rig, 0, 0);
@@ -443,7 +443,7 @@ static void test_lies_about_its_progress_do_not_avert_the_timeout(void **state)
 		pool_rig_drain(rig);
 		pool_rig_submit(rig, lie, 0);
 		pool_rig_drain(rig);
-		/* Not counted: on a busy machine one that does not lie may be late, too. */
+		/* Not counted: on a busy machine an honest worker may be late, too. */
 		assert_int_equal(rig->failure.event.failure, GD_FAILURE_TIMED_OUT);
 		assert_int_equal(rig->failure.event.id, rig->submitted - 1);
 	}
@@ -521,7 +521,7 @@ static int scribble_in_setup(struct gd_worker *w, void **ret_state)
 	if (gd_worker_slot(w) == 0)
 		scribbles[board->notes[0]].scribble(w, outbox_find());
 	if (gd_worker_slot(w) == 0 && board->notes[1])
-		_exit(0); /* so that nothing better comes over it */
+		_exit(0); /* so that it is not overwritten */
 	return 0;
 }
 
@@ -572,7 +572,7 @@ static void test_scribbler_in_cleanup_ruins_only_its_own(void **state)
 
 /* ---- While others look -------------------------------------------------- */
 
-/* A thread of the worker's that never stops writing, so that every look sees something else. */
+/* A thread of the worker's that never stops writing, so that every read sees something else. */
 static void *scribble_on(void *argument)
 {
 	struct outbox *out = argument;

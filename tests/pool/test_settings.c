@@ -81,7 +81,7 @@ static void test_settings_of_another_making_are_refused(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(ftruncate(fd, 64), 0);
 	assert_int_equal(settings_map(fd, &s), -EPROTO);
-	const uint64_t lies[8] = {64, 1, 64, 16, 8}; /* its key begins behind the end */
+	const uint64_t lies[8] = {64, 1, 64, 16, 8}; /* its key begins beyond the end */
 	assert_int_equal(write(fd, lies, sizeof(lies)), sizeof(lies));
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE), 0);
 	assert_int_equal(settings_map(fd, &s), -EPROTO);
@@ -117,7 +117,7 @@ static void test_workers_read_settings_as_strings_and_as_bytes(void **state)
 	assert_int_equal(rec->count[CALLBACK_SUCCESS], 10);
 }
 
-/* The inode of the mapping goes on the board, by slot and life. */
+/* Puts the inode of the mapping on the board, by slot and process. */
 static int check_large(struct gd_worker *w, void **ret_state)
 {
 	(void)ret_state;

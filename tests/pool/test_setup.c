@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Setup and the end of a worker: no result is lost, turns, the last hook. */
+/* Setup and the end of a worker: no result is lost, order, the last hook. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -211,7 +211,7 @@ static void test_stop_cancels_setups(void **state)
 static int fail_cleanup(struct gd_worker *w, void *state)
 {
 	(void)state;
-	/* The setup was cancelled; that is no reason to skip its cleanup. */
+	/* The setup was cancelled; its cleanup still runs. */
 	return gd_worker_fail(w, -EIO, gd_worker_cancelled(w, 0) ? "cancelled" : "cannot save");
 }
 

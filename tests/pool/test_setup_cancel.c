@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* on_setup_cancel: setups are interrupted when the pool ends or their time is over. And setups that do not return. */
+/* on_setup_cancel: setups are interrupted when the pool ends or they time out. And setups that do not return. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 #include "support/wait.h"
 
 enum { GIVE_UP, FAIL, SUCCEED, HANG, RETURN_AT_ONCE };
-#define SETUP_MS 400 /* by then the setup has begun, also on a busy machine */
+#define SETUP_MS 400 /* long enough for the setup to begin, even on a busy machine */
 
 enum { NOTE_CALLS, NOTE_TASK_CALLS, NOTE_LEFT };
 
@@ -25,7 +25,7 @@ static void interrupt_setup(struct gd_worker *w)
 	(void)w;
 	if (board)
 		atomic_fetch_add(&board->notes[NOTE_CALLS], 1);
-	/* It is called before setup() if the pool has ended by then. */
+	/* Called before setup() if the pool has already ended. */
 	if (waker[1] >= 0 && write(waker[1], "", 1) < 0)
 		abort();
 }
@@ -175,7 +175,7 @@ static void test_setup_that_does_not_react_is_killed_after_the_grace_period(void
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-/* It has its model: no reason to throw that away. */
+/* It has its model, which should not be thrown away. */
 static void test_setup_that_succeeds_in_the_grace_period_is_used(void **state)
 {
 	struct pool_rig *rig = *state;

@@ -466,7 +466,7 @@ static int run_after_run(void)
 	const struct want want = {.worker = WORKER(until_go), .generator = ten_then_wait};
 	check_equal(run(&want, &stats, &err), -EINTR);
 	atomic_store(&board->go, 0);
-	check_equal(run(&want, &stats, &err), -EINTR); /* its first signal is a first one again */
+	check_equal(run(&want, &stats, &err), -EINTR); /* its first signal counts as the first again */
 	raise(SIGINT);
 	return 1;
 }
@@ -483,7 +483,7 @@ static void test_next_run_is_not_interrupted_by_the_last_signal(void **state)
 		atomic_store(&board->go, 1);
 		board_await(&board->notes[RUNS_OVER], i);
 	}
-	check_ended_by(pid, SIGINT); /* after the runs the default action is back */
+	check_ended_by(pid, SIGINT); /* after the runs the default action is restored */
 }
 
 /* ---- What the program decided -------------------------------------------- */

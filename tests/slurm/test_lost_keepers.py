@@ -4,8 +4,8 @@ from cluster import RUN
 
 
 def test_job_that_ignores_sigterm_is_interrupted_however_often(lab):
-    """Each time its keeper is killed with the allocation. A keeper lost without a signal to the
-    pilot is retried only three times."""
+    """Each time its keeper is killed with the allocation. Without the announced end of an
+    allocation, lost keepers are tolerated only three times."""
     lab.commands("trap '' TERM; echo $GPUQ_ATTEMPT >> ran; until [ -e go ]; do sleep 0.05; done")
     for attempt in range(1, 6):
         number = lab.sbatch("--wrap", f"exec {RUN} --grace 1h")
