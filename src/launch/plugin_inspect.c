@@ -108,7 +108,7 @@ static int await_report(int fd, uint64_t deadline_ns, struct plugin_report *ret)
 	return 1;
 }
 
-/* Without a report: the status of wait(2), unless another thread has reaped the process. */
+/* Without a report: the status of wait(2), unless the process was reaped elsewhere. */
 static int say_death(const char *path, bool known, int status, struct gd_error *err)
 {
 	if (known && WIFSIGNALED(status))

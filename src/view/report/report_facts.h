@@ -102,7 +102,7 @@ void report_cost_order(struct report_facts *f);
 int64_t report_idle_ms(const struct report_span *s);
 /* A part of report_facts_init(): waits, depth, idle_ms. */
 int report_facts_waiting(struct report_facts *f, const struct view_model *m, int64_t since_ms);
-/* Whether a job was active after since_ms. */
+/* Whether a job is unfinished, or was submitted or ended at or after since_ms. */
 bool report_is_recent(const struct view_job *job, int64_t since_ms);
 
 #endif
