@@ -33,7 +33,7 @@ static const struct argp_option options[] = {
 	{"on-finish", OPTION_ON_FINISH, "COMMAND", 0,
 		"Run this command when the job has ended; it reads the result as JSON on standard input", 1},
 	{"on-idle", OPTION_ON_IDLE, "COMMAND", 0,
-		"Run this when --idle-warn finds a GPU of the job idle, with the job as JSON on its standard input", 1},
+		"Run this command when --idle-warn marks the job; it reads the job as JSON on standard input", 1},
 	{"param", OPTION_PARAM, "NAME=VALUE[,VALUE...]", 0,
 		"Add a job for each value: {NAME} in the command is replaced; several are crossed", 2},
 	{"param-file", OPTION_PARAM_FILE, "FILE", 0,

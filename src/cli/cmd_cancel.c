@@ -13,5 +13,5 @@ static int main_cancel(int argc, char **argv)
 		"Cancel jobs. A running job is ended with all its processes.");
 }
 
-const struct command cmd_cancel = {"cancel", "End jobs, or take them out of the queue", main_cancel,
+const struct command cmd_cancel = {"cancel", "Cancel jobs", main_cancel,
 	1u << JOB_PENDING | 1u << JOB_HELD | 1u << JOB_RUNNING | 1u << JOB_UNKNOWN};

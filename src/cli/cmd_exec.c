@@ -152,4 +152,4 @@ static int main_exec(int argc, char **argv)
 	return exec_main(&e);
 }
 
-const struct command cmd_exec = {"exec", "Run a command here when a GPU is free", main_exec};
+const struct command cmd_exec = {"exec", "Run a command in this terminal on a free GPU", main_exec};

@@ -391,4 +391,4 @@ static int run(int argc, char **argv)
 	return EXIT_DONE;
 }
 
-const struct command cmd_gpus = {"gpus", "Which GPUs are there, and how full they are", run};
+const struct command cmd_gpus = {"gpus", "Show the GPUs, their memory and their processes", run};

@@ -322,4 +322,4 @@ static int main_info(int argc, char **argv)
 	return code;
 }
 
-const struct command cmd_info = {"info", "Print everything that is known of a job", main_info};
+const struct command cmd_info = {"info", "Show the details of a job", main_info};

@@ -29,4 +29,4 @@ static int run(int argc, char **argv)
 	return EXIT_WORK_FAILED;
 }
 
-const struct command cmd_launch = {"launch", "Work through a folder of files with all GPUs", run};
+const struct command cmd_launch = {"launch", "Process a folder of files on all GPUs", run};

@@ -376,4 +376,4 @@ static int main_logs(int argc, char **argv)
 	return code;
 }
 
-const struct command cmd_logs = {"logs", "Print what a job wrote", main_logs};
+const struct command cmd_logs = {"logs", "Show the output of a job", main_logs};

@@ -147,6 +147,5 @@ static int main_resume(int argc, char **argv)
 	return run(argc, argv, false, &argp);
 }
 
-const struct command cmd_pause = {
-	"pause", "Start nothing new, or stop running jobs for a while", main_pause, 1u << JOB_RUNNING};
-const struct command cmd_resume = {"resume", "Let the queue or paused jobs go on", main_resume, 1u << JOB_RUNNING};
+const struct command cmd_pause = {"pause", "Pause the queue, or suspend running jobs", main_pause, 1u << JOB_RUNNING};
+const struct command cmd_resume = {"resume", "Resume the queue, or suspended jobs", main_resume, 1u << JOB_RUNNING};

@@ -262,4 +262,4 @@ static int main_prune(int argc, char **argv)
 	return code;
 }
 
-const struct command cmd_prune = {"prune", "Take finished jobs out of the journal", main_prune};
+const struct command cmd_prune = {"prune", "Move finished jobs from the journal to an archive", main_prune};

@@ -7,4 +7,4 @@ static int main_release(int argc, char **argv)
 	return control_command_main(argc, argv, EVENT_RELEASE, "released", NULL, "Let held jobs start again.");
 }
 
-const struct command cmd_release = {"release", "Let held jobs go on", main_release, 1u << JOB_HELD};
+const struct command cmd_release = {"release", "Let held jobs start again", main_release, 1u << JOB_HELD};

@@ -13,5 +13,5 @@ static int main_retry(int argc, char **argv)
 	return control_command_main(argc, argv, EVENT_RETRY, "requeued", options, "Queue finished jobs again.");
 }
 
-const struct command cmd_retry = {"retry", "Queue jobs again that are over", main_retry,
+const struct command cmd_retry = {"retry", "Queue finished jobs again", main_retry,
 	1u << JOB_COMPLETED | 1u << JOB_FAILED | 1u << JOB_CANCELLED | 1u << JOB_UNKNOWN};

@@ -77,7 +77,7 @@ static const struct argp_option options[] = {
 	{"takeover", OPTION_TAKEOVER, 0, 0,
 		"With --slurm: take over a queue whose coordinator ran on another host and is gone", 1},
 	{"on-idle", OPTION_FIRST + CONFIG_ON_IDLE, "COMMAND", 0,
-		"Run this when --idle-warn finds a GPU of a job idle, with the job as JSON on its standard input", 1},
+		"Run this command when --idle-warn marks a job; it reads the job as JSON on standard input", 1},
 	{"keep", OPTION_FIRST + CONFIG_KEEP, 0, 0, "Wait for more jobs when the queue is empty", 1},
 	{"background", OPTION_FIRST + CONFIG_BACKGROUND, 0, 0, "Start a runner in the background and return", 1},
 	{"json", OPTION_FIRST + CONFIG_JSON, 0, 0,

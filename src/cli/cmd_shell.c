@@ -17,4 +17,4 @@ static int main_shell(int argc, char **argv)
 	return exec_main(&e);
 }
 
-const struct command cmd_shell = {"shell", "Start a shell that has a GPU", main_shell};
+const struct command cmd_shell = {"shell", "Start a shell on a free GPU", main_shell};

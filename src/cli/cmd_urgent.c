@@ -9,4 +9,4 @@ static int main_urgent(int argc, char **argv)
 }
 
 const struct command cmd_urgent = {
-	"urgent", "Put jobs before all others", main_urgent, 1u << JOB_PENDING | 1u << JOB_HELD};
+	"urgent", "Move jobs to the front of the queue", main_urgent, 1u << JOB_PENDING | 1u << JOB_HELD};

@@ -182,4 +182,4 @@ static int main_why(int argc, char **argv)
 	return code;
 }
 
-const struct command cmd_why = {"why", "Say what a job waits for", main_why, 1u << JOB_PENDING | 1u << JOB_HELD};
+const struct command cmd_why = {"why", "Explain what a job waits for", main_why, 1u << JOB_PENDING | 1u << JOB_HELD};

@@ -84,4 +84,4 @@ static int main_run(int argc, char **argv)
 	return run_main(argc, argv, &engine);
 }
 
-const struct command cmd_run = {"run", "Run the commands of a file, and what is queued, on the GPUs", main_run};
+const struct command cmd_run = {"run", "Run the commands of a file, and all queued jobs, on the GPUs", main_run};

@@ -195,8 +195,7 @@ int main(int argc, char **argv)
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {web_options, parse, "",
 		"Show a queue as a live page in a browser; /metrics serves Prometheus.\v"
-		"Prints the address to open. Whoever has the token in it may do everything with what it shows; "
-		"$GPUQ_WEB_TOKEN is one of your own: for /metrics, and for everything on a Unix socket.",
+		"Prints the address to open. Anyone with the token in it has full control of the queue. $GPUQ_WEB_TOKEN sets your own token: for /metrics, and for everything on a Unix socket.",
 		children, NULL, NULL};
 	struct server s = {0};
 	setlocale(LC_ALL, "");
