@@ -25,7 +25,7 @@ struct asker {
 	struct gd_dispatcher *dispatcher;
 	atomic_bool over;
 	unsigned asked;
-	unsigned wrong; /* did not add up, or went back */
+	unsigned wrong; /* inconsistent or decreasing */
 	uint64_t most_running;
 	bool bad_worker;
 };
@@ -63,7 +63,7 @@ static int mixed(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	return recorder_echo(w, state, task);
 }
 
-/* With the first task: then the workers have been forked, and the thread holds no lock that they need. */
+/* Started with the first task: by then the workers are forked, so the thread holds no lock that they need. */
 static void start_asking(struct recorder *rec)
 {
 	struct asker *a = rec->extra;
@@ -164,13 +164,13 @@ static int look_at_second_start(struct recorder *rec, const struct run_note *not
 	(void)event;
 	if (note->kind != CALLBACK_START || rec->count[CALLBACK_START] != 2)
 		return 0;
-	/* Both workers hold a task now. The generator goes on until the queue is full. */
+	/* Both workers hold a task now. The generator continues until the queue is full. */
 	do {
 		gd_dispatcher_stats(rec->dispatcher, &m->stats, sizeof(m->stats));
 	} while (m->stats.submitted < 7);
 	for (int slot = 0; slot < 2; slot++) {
 		gd_dispatcher_worker_stats(rec->dispatcher, slot, &m->workers[slot], sizeof(m->workers[slot]));
-		/* Its pid comes by another way than its answers, and may be later than these. */
+		/* Its PID takes another path than its answers and may arrive later. */
 		m->alive[slot] = m->workers[slot].pid == 0 || kill((pid_t)m->workers[slot].pid, 0) == 0;
 	}
 	board_open_gate(0);
@@ -213,7 +213,7 @@ static int slow_callbacks(struct recorder *rec, const struct run_note *note, con
 	(void)event;
 	struct gd_stats s;
 	gd_dispatcher_stats(rec->dispatcher, &s, sizeof(s));
-	/* Ended is what was called back; this one is being called back. */
+	/* Tasks count as ended once called back; this one is being called back. */
 	if (note->kind == CALLBACK_SUCCESS && (s.completed != rec->count[CALLBACK_SUCCESS] || !adds_up(&s)))
 		rec->extra = rec;
 	return 0;
@@ -254,7 +254,7 @@ struct disorder {
 static int check_times(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
 	struct disorder *d = rec->extra;
-	rec->num_notes = 0; /* nobody reads them */
+	rec->num_notes = 0; /* not needed */
 	if (note->kind == CALLBACK_SUCCESS) {
 		d->early_start += event->started_ns < event->queued_ns;
 		d->early_end += event->ended_ns < event->started_ns;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The descriptors and streams of the program around the pool: closed, busy, few, its own. */
+/* Descriptors and streams of the host program: closed, busy, few, or redirected. */
 #include "pool_rig.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 
 static const char *const executed_argv[] = {"/proc/self/exe", "--worker", NULL};
 
-/* Talks to whatever its standard descriptors are. */
+/* Uses its standard descriptors, whatever they are. */
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;
@@ -36,7 +36,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 
 static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = process};
 
-/* Without the short waits of a trial: an answer that wakes nobody is seen. */
+/* Without the short waits of a trial, so that a missing wake-up is detected. */
 static void ask_ten_times(struct pool_rig *rig)
 {
 	for (size_t i = 1; i <= 10; i++) {
@@ -82,7 +82,7 @@ static int host_without_stdio(void)
 	return 0;
 }
 
-/* How often the words were printed to the two logs, which are removed. */
+/* How many times the words were printed to the two logs, which are removed. */
 static size_t count_in_logs(const char *words)
 {
 	size_t count = 0;
@@ -128,7 +128,7 @@ static void test_workers_are_executed_by_a_host_without_standard_descriptors(voi
 
 static atomic_int reader;
 
-/* Holds the stream's lock all the while. */
+/* Holds the stream's lock all the time. */
 static void *read_line(void *stream)
 {
 	char line[16];
@@ -144,7 +144,7 @@ static void start_reader(FILE *stream)
 	process_await_asleep((pid_t)atomic_load(&reader));
 }
 
-/* With `fd` as a pipe to which nobody writes. */
+/* Makes `fd` a pipe that is never written. */
 static void make_silent(int fd)
 {
 	int ends[2];
@@ -208,7 +208,7 @@ static void test_executed_workers_and_their_warden_keep_no_descriptor_of_the_hos
 	pool_rig_open(rig, NULL);
 	ask_ten_times(rig);
 	close(ends[1]);
-	/* Its end is seen when the last one who holds it has closed it. */
+	/* End of file arrives when the last holder has closed it. */
 	struct pollfd p = {.fd = ends[0], .events = POLLIN};
 	assert_int_equal(poll(&p, 1, WAIT_MS), 1);
 	assert_true(p.revents & POLLHUP);
@@ -248,7 +248,7 @@ static int open_with_limit(rlim_t limit)
 	int r = gd_pool_open(&rig->options, &rig->calls, &pool, NULL);
 	in_open = false;
 	if (r >= 0) {
-		/* What is due is told now. */
+		/* Makes the callbacks that are due. */
 		gd_pool_poll(pool, 0, 0);
 		r = (int)told;
 		check_equal(gd_pool_close(pool, &stats, sizeof(stats), NULL), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Ending a run early: once, twice, from wherever. */
+/* Ending a run early: once, twice, from any thread or callback. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -25,14 +25,14 @@ static int first_two_wait(struct gd_worker *w, void *state, const struct gd_byte
 
 static const struct gd_worker_ops waiters = {.size = sizeof(struct gd_worker_ops), .process = first_two_wait};
 
-/* With two in the workers' hands, 20 in the queue, and the generator waiting with one more. */
+/* With two in the workers, 20 in the queue, and the generator waiting with one more. */
 static void make_full(struct recorder *rec)
 {
 	rec->options.queue_size = 20;
 	rec->tasks = 1000;
 }
 
-/* Two ran and were finished; what waited was called back as cancelled; no more was taken. */
+/* Two ran and were finished; waiting tasks were called back as cancelled; no more were accepted. */
 static void assert_stopped_once(const struct recorder *rec)
 {
 	recorder_assert_complete(rec);
@@ -54,7 +54,7 @@ static void assert_stopped_once(const struct recorder *rec)
 	}
 }
 
-/* What runs is let go when the first cancellation was called back. */
+/* Running tasks are released at the first callback of a cancellation. */
 static void let_go_at_first_error(const struct recorder *rec, const struct run_note *note)
 {
 	if (note->kind == CALLBACK_CANCELLED && rec->count[CALLBACK_CANCELLED] == 1) {
@@ -63,7 +63,7 @@ static void let_go_at_first_error(const struct recorder *rec, const struct run_n
 	}
 }
 
-/* As soon as two tasks run: stop; what runs is let go when the first cancellation was called back. */
+/* Stops as soon as two tasks run, and releases them at the first callback of a cancellation. */
 static int stop_at_second_start(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
 	(void)event;
@@ -87,7 +87,7 @@ static int answer_nonzero(struct recorder *rec, const struct run_note *note, con
 {
 	(void)event;
 	let_go_at_first_error(rec, note);
-	/* Again and again, which is not harder. */
+	/* Repeated stops have the same effect. */
 	return note->kind == CALLBACK_START && rec->count[CALLBACK_START] < 2 ? 0 : -1;
 }
 
@@ -167,7 +167,7 @@ static void test_another_thread_can_stop(void **state)
 
 /* ---- Twice -------------------------------------------------------------- */
 
-/* One worker looks, the other one does not. */
+/* One worker checks for cancellation, the other does not. */
 static int look_or_not(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)task;
@@ -191,7 +191,7 @@ static int stop_twice(struct recorder *rec, const struct run_note *note, const s
 	return 0;
 }
 
-/* Slot 0 was in time to look. */
+/* Slot 0 checked in time. */
 static bool gave_up(const struct recorder *rec, int result)
 {
 	assert_int_equal(result, -ECANCELED);
@@ -247,7 +247,7 @@ static void test_a_stop_before_the_run_stops_it_at_once(void **state)
 		assert_int_equal(recorder_run(rec, &ops), -ECANCELED);
 		assert_int_equal(rec->given, 0);
 		assert_int_equal(rec->count[CALLBACK_EXIT], 1);
-		/* And that is over with it. */
+		/* The stop ends with the run. */
 		recorder_restart(rec);
 		assert_int_equal(recorder_run(rec, &ops), 0);
 		recorder_assert_complete(rec);
@@ -255,7 +255,7 @@ static void test_a_stop_before_the_run_stops_it_at_once(void **state)
 	}
 }
 
-/* Gives three tasks, then waits for what will not come, as one that reads a socket would. */
+/* Yields three tasks, then waits forever, like a generator that reads a socket. */
 static int generator_that_waits(void *context, struct gd_feed *feed)
 {
 	struct recorder *rec = context;
@@ -274,7 +274,7 @@ static int stop_at_third_success(struct recorder *rec, const struct run_note *no
 {
 	(void)event;
 	if (note->kind == CALLBACK_SUCCESS && rec->count[CALLBACK_SUCCESS] == 3) {
-		board_await(&board->go, 1); /* a generator that is not called any more would not see it */
+		board_await(&board->go, 1); /* a generator that is no longer called would not see it */
 		gd_dispatcher_stop(rec->dispatcher);
 	}
 	return 0;
@@ -293,13 +293,13 @@ static void test_the_stop_fd_wakes_a_generator_that_waits(void **state)
 		assert_int_equal(recorder_run(rec, &ops), -ECANCELED);
 		assert_non_null(rec->extra);
 		assert_int_equal(rec->count[CALLBACK_SUCCESS], 3);
-		/* For the next run it is not readable any more. */
+		/* It is no longer readable for the next run. */
 		struct pollfd p = {.fd = gd_dispatcher_stop_fd(rec->dispatcher), .events = POLLIN};
 		assert_int_equal(poll(&p, 1, 0), 0);
 	}
 }
 
-/* Wakes the task that runs, once it was woken itself. */
+/* Wakes the running task, once it was woken itself. */
 static int generator_that_lets_go(void *context, struct gd_feed *feed)
 {
 	struct recorder *rec = context;
@@ -317,7 +317,7 @@ static int generator_that_lets_go(void *context, struct gd_feed *feed)
 static int stop_at_first_start(struct recorder *rec, const struct run_note *note, const struct gd_event *event)
 {
 	(void)event;
-	/* Not before the generator waits, or it would not be asked any more. */
+	/* Not before the generator waits, or it would not be called again. */
 	if (note->kind == CALLBACK_START && rec->count[CALLBACK_START] == 1 && board_pass_gate(1))
 		gd_dispatcher_stop(rec->dispatcher);
 	return 0;
@@ -330,7 +330,7 @@ static void test_the_stop_fd_wakes_a_generator_that_waits_while_tasks_run(void *
 	rec->run.generator = generator_that_lets_go;
 	rec->on_note = stop_at_first_start;
 	assert_int_equal(recorder_run(rec, &waiters), -ECANCELED);
-	/* It was told, or its tasks would have waited much longer. */
+	/* It was notified; otherwise its tasks would have waited much longer. */
 	assert_true(clock_now_ns() - begin < (uint64_t)WAIT_MS / 2 * 1000000);
 	recorder_assert_complete(rec);
 }
@@ -342,7 +342,7 @@ static void test_the_stop_fd_wakes_a_generator_that_waits_when_no_worker_is_left
 	struct recorder *rec = *state;
 	rec->run.generator = generator_that_waits;
 	assert_int_equal(recorder_run(rec, &ops), -ENODEV);
-	/* It gave what it had and waited, or was told before that no more is needed. */
+	/* It yielded all tasks and waited, or was told earlier that no more are needed. */
 	assert_true(rec->given < 3 || rec->extra);
 }
 
@@ -351,7 +351,7 @@ static int stop_in_setup(struct gd_worker *w, void **ret_state)
 	(void)w;
 	(void)ret_state;
 	board_open_gate(1);
-	board_pass_gate(0); /* longer than the test has time */
+	board_pass_gate(0); /* longer than the test's time limit */
 	return 0;
 }
 
@@ -418,7 +418,7 @@ static int ignore(void *context, const struct gd_event *event)
 	return 0;
 }
 
-/* Such a stop belongs to the run that ends or to the next one, with its descriptor. */
+/* Such a stop, with its descriptor, belongs to the ending run or to the next one. */
 static void test_a_stop_at_the_end_of_a_run_leaves_no_trace_of_its_own(void **state)
 {
 	(void)state;

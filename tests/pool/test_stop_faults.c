@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A pool that is stopped: who is called back, as what, and what it costs. */
+/* A stopped pool: which tasks are called back, with which result, and at what cost. */
 #include "pool_rig.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ static int stops_setup(void **state)
 	return r;
 }
 
-/* Polls as a caller does, each time until something happens, and to the end. */
+/* Polls like a caller, each time until something happens, until the end. */
 static void poll_to_the_end(struct pool_rig *rig)
 {
 	int r;
@@ -139,7 +139,7 @@ static void test_a_task_that_obeys_the_second_stop_is_cancelled(void **state)
 	assert_int_equal(rig->failure.event.code, -ECANCELED);
 	assert_int_equal(rig->failure.event.slot, 0);
 	assert_int_equal(pool_rig_close(rig), 0);
-	assert_int_equal(atomic_load(&board->cleanups), 1); /* and its worker lives */
+	assert_int_equal(atomic_load(&board->cleanups), 1); /* and its worker is alive */
 }
 
 static int endless(struct gd_worker *w, void **ret_state)
@@ -205,7 +205,7 @@ static void test_three_stops_cost_no_cpu(void **state)
 		gd_pool_stop(rig->pool);
 	uint64_t before = cpu_ns();
 	poll_to_the_end(rig);
-	/* To look all the time would cost the grace period. */
+	/* Busy polling would use processor time for the whole grace period. */
 	assert_true(cpu_ns() - before < 150 * NS_PER_MS);
 	assert_int_equal(rig->by_failure[GD_FAILURE_CANCELLED], 1);
 	assert_int_equal(pool_rig_close(rig), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Workers that are stopped, and workers that not even SIGKILL ends. */
+/* Stopped workers, and workers that even SIGKILL does not end. */
 #include "pool_rig.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static struct cgroup shadow; /* whose processes get hardly any CPU time */
 
 enum { ANSWER, STOP, FREEZE, STARVE };
 
-/* Stops, freezes or starves itself where the job says so: then the task has begun, and is not out of time yet. */
+/* Stops, freezes or starves itself if the job requests it: then the task has begun and has not timed out yet. */
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	uint32_t what = pool_rig_job(task).what;
@@ -73,7 +73,7 @@ static void test_worker_stopped_mid_task_times_out_and_is_replaced(void **state)
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-/* It never began what it was given: that goes to another one. False if that one was late. */
+/* It never began its task, so the task goes to another worker. False if that one was late. */
 static bool stopped_idle_costs_no_task(struct pool_rig *rig)
 {
 	rig->options.task_timeout_ms = 200;
@@ -147,7 +147,7 @@ static void test_worker_stopped_idle_is_killed_at_the_close(void **state)
 
 /* ---- Frozen: SIGKILL does nothing --------------------------------------- */
 
-/* A group that freezes all that join it. */
+/* A group that freezes all processes that join it. */
 static bool make_ice(void)
 {
 	ice.pid = 0;
@@ -158,7 +158,7 @@ static bool make_ice(void)
 	return true;
 }
 
-/* Also after a test that has failed: nobody else would free the process. */
+/* Also after a failed test: nothing else would thaw the process. */
 static int thaw_teardown(void **state)
 {
 	if (ice.there) {
@@ -171,7 +171,7 @@ static int thaw_teardown(void **state)
 	return pool_rig_teardown(state);
 }
 
-/* The signal that it was sent long ago has its effect now. */
+/* The signal sent long ago takes effect now. */
 static void assert_dies_when_thawed(void)
 {
 	assert_true(process_alive(ice.pid));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Time limits of single tasks, and what becomes of a batch that is out of time. */
+/* Time limits of single tasks, and the tasks of a batch that times out. */
 #include "pool_rig.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	return do_job(w, 0, job.what) ? pool_rig_reply(w, &job) : -EINTR;
 }
 
-/* Answers when all are done, or gives all up. Notes the sizes of the batches. */
+/* Answers when all are done, or gives up all of them. Records the sizes of the batches. */
 static int process_batch(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks)
 {
 	(void)state;
@@ -70,7 +70,7 @@ static void submit(struct pool_rig *rig, uint32_t what, int64_t timeout_ms)
 	pool_rig_submit(rig, what, 0);
 }
 
-/* The worker has a task, and what follows waits in its inbox until the gate opens. */
+/* The worker has a task, and later tasks wait in its inbox until the gate opens. */
 static void hold_worker(struct pool_rig *rig)
 {
 	submit(rig, GATE, 0);
@@ -126,7 +126,7 @@ static void test_a_task_may_have_longer_than_the_others(void **state)
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-/* The warden has to notice when it begins, though nobody wakes it for that. */
+/* The warden must notice its start, although it is not woken for it. */
 static void test_a_limit_holds_for_a_task_behind_one_without(void **state)
 {
 	struct pool_rig *rig = *state;
@@ -229,7 +229,7 @@ static void test_a_guilty_task_of_a_batch_is_retried(void **state)
 	pool_rig_try(guilty_task_is_retried(pool_rig_again(state)));
 }
 
-/* False if the batch was out of time before the stop. */
+/* False if the batch timed out before the stop. */
 static bool stop_ends_the_batch(struct pool_rig *rig)
 {
 	open_one(rig, &batches, 0, LONG_MS);

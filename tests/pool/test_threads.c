@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The pool and the dispatcher among threads: some submit, one polls, one asks, one
- * stops. The workers are executed, so that it can be done under TSan as well, whose
- * runtime has a thread of its own. TEST_WORKER is the program.
+ * The pool and the dispatcher among threads: some submit, one polls, one reads statistics, one stops. The workers are
+ * executed, so that the test also works under TSan, whose runtime has its own thread. TEST_WORKER is the program.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -149,7 +148,7 @@ static void poll_until_done(struct thread_rig *rig)
 	}
 }
 
-/* The submitters, and beside them one thread of another kind; this one polls. Returns how many tasks were taken. */
+/* Runs the submitters and one other thread, and polls. Returns how many tasks were accepted. */
 static size_t submit_beside(struct thread_rig *rig, void *(*other)(void *rig))
 {
 	pthread_t threads[SUBMITTERS];

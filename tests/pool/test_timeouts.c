@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Limits of time: of tasks, setup and cleanup; and that nothing holds them back. */
+/* Time limits of tasks, setup and cleanup; nothing delays them. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ static _Noreturn void ignore_everything_and_spin(void)
 		;
 }
 
-/* Task 3 never ends and listens to nobody. */
+/* Task 3 never ends and ignores everything. */
 static int one_spins(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	if (recorder_number(task) == 3)
@@ -152,9 +152,9 @@ static bool timed_out_in_time(const struct recorder *rec, int result)
 	assert_int_equal(rec->count[CALLBACK_TIMEOUT], 5);
 	for (size_t i = 0; i < 5; i++) {
 		const struct gd_event *e = &recorder_note(rec, CALLBACK_TIMEOUT, i)->event;
-		/* Its time runs from when it is its turn, whether its worker has looked or not. */
+		/* Its time starts with its turn, whether its worker has noticed or not. */
 		uint64_t turn = e->queued_ns > last_end ? e->queued_ns : last_end;
-		/* Both clocks are read a little less often than that. */
+		/* Both clocks are slightly coarser than that. */
 		assert_true(e->ended_ns - turn + MS / 100 >= limit_ns);
 		in_time += e->ended_ns - e->started_ns < limit_ns * 2 + 100 * MS;
 		last_end = e->ended_ns;
@@ -208,7 +208,7 @@ static int answer_or_spin(struct gd_worker *w, void *state, const struct gd_byte
 		ignore_everything_and_spin();
 	}
 	if (n == 0)
-		board_pass_gate(1); /* its callback is to come while the other one spins */
+		board_pass_gate(1); /* its callback must come while the other one spins */
 	return gd_worker_result(w, &n, sizeof(n));
 }
 
@@ -217,7 +217,7 @@ static int block_until_it_is_killed(struct recorder *rec, const struct run_note 
 	(void)event;
 	if (note->kind == CALLBACK_START && note->event.id == 1)
 		board_open_gate(1);
-	/* It is to be gone before the callback returns. */
+	/* It must be gone before the callback returns. */
 	if (note->kind == CALLBACK_SUCCESS && note->event.id == 0)
 		rec->extra = board_pass_gate(0) && process_await_gone((pid_t)board->words[0], WAIT_MS) ? rec : NULL;
 	return 0;
@@ -241,7 +241,7 @@ static void test_blocking_callback_delays_no_timeout(void **state)
 
 /* ---- Waiting that is not the task's fault ------------------------------- */
 
-/* Eight answers of 1 MiB, where four have room: the rest waits until those were called back. */
+/* Eight answers of 1 MiB, where four fit: the rest waits until these were called back. */
 static int large_results(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t n)
 {
 	static char result[1 << 20];
@@ -292,7 +292,7 @@ static int shrink_socket(struct gd_worker *w, void **ret_state)
 
 #define PARCELS 12
 
-/* Results of more than 2 MiB, which leave as parcels; notes for how long it had to wait. */
+/* Results of more than 2 MiB, which leave as parcels; records how long it had to wait. */
 static int parcel_results(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t n)
 {
 	(void)state;
@@ -352,7 +352,7 @@ static void test_a_setup_that_hangs_takes_its_slot_out(void **state)
 	struct recorder *rec = *state;
 	rec->options.setup_timeout_ms = 400;
 	rec->paced = true;
-	/* The run may be over before the time is: then it is killed and nobody is told. */
+	/* The run may end before the limit: then the worker is killed without a callback. */
 	recorder_run_until(rec, &ops, recorder_all_succeeded);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A failure with a message and bytes of any length: the worker must not wait for room that cannot come. */
+/* A failure with a message and bytes of any length: the worker must not wait for space that never becomes free. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@ struct words_rig {
 	char *words;
 };
 
-/* A worker with one task in hand, and as many words as one likes. Whoever waits for room is killed. */
+/* A worker with one task, and messages of any length. A worker that waits for space is killed. */
 static int setup(void **state)
 {
 	struct words_rig *rig = calloc(1, sizeof(*rig));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The first process of a job, which has the keeper's memory until it executes. */
+/* The first process of a job, which shares the keeper's memory until exec. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -39,7 +39,7 @@ static pid_t find_child(pid_t parent)
 	}
 }
 
-/* Has the append lock until the job's process, which waits for it, was sent SIGTERM. */
+/* Holds the append lock until the job's process, which waits for it, was sent SIGTERM. */
 _Noreturn static void hold_lock(pid_t parent, int ready_fd)
 {
 	struct journal *j;

@@ -19,7 +19,7 @@
 #include "support/process.h"
 #include "support/scratch.h"
 
-#define OTHER 54322 /* a user that nobody is */
+#define OTHER 54322 /* an unused user id */
 
 struct box {
 	struct gd_gpu gpus[2];
@@ -51,7 +51,7 @@ static bool counts_now(struct box *b, uint64_t now_ns)
 	return claim_proofs_count(&b->proofs, now_ns, b->claims[0].owner, "GPU-0");
 }
 
-/* As a runner does that looks again and again. Returns the time at the end. */
+/* Like a runner that checks repeatedly. Returns the time at the end. */
 static uint64_t look_for(struct box *b, uint64_t now_ns, uint64_t duration_ns)
 {
 	for (uint64_t end_ns = now_ns + duration_ns; now_ns < end_ns;) {
@@ -93,7 +93,7 @@ static void test_claims_that_are_given_up_for_a_moment_get_no_new_time(void **st
 	counts_now(&b, now_ns + 1);
 	b.claimed.count = 1;
 	assert_false(counts_now(&b, now_ns + CLAIM_PROOF_FORGET_NS - 1));
-	/* After a day without a claim the user begins anew. */
+	/* After a day without a claim the user's time starts again. */
 	assert_true(counts_now(&b, now_ns + 2 * CLAIM_PROOF_FORGET_NS));
 	claim_proofs_finish(&b.proofs);
 }
@@ -132,7 +132,7 @@ static void test_claims_count_where_the_driver_names_no_process_while_memory_is_
 	assert_false(counts_now(&b, now_ns));
 	b.gpus[0].memory_used_bytes = 10;
 	assert_true(counts_now(&b, now_ns + 1));
-	/* That is no proof that this user uses it: his time stays over. */
+	/* That does not prove that this user uses it: his time remains used up. */
 	b.gpus[0].memory_used_bytes = 9;
 	assert_false(counts_now(&b, now_ns + 2));
 	/* In a container the driver's PIDs are not ours. */
@@ -180,7 +180,7 @@ static void share_time(bool with_state)
 	claim_proofs_finish(&first.proofs);
 	assert_int_equal(claim_proofs_load(&first.proofs, now_ns, "a/host", c), 0);
 	assert_false(counts_now(&first, now_ns));
-	/* Nor does the clock help that is set back, or the record of another machine with the same home. */
+	/* Neither does a clock that is set back, nor the record of another machine with the same home. */
 	claim_proofs_finish(&first.proofs);
 	assert_int_equal(claim_proofs_load(&first.proofs, begin_ns / 2, "a/host", c), 0);
 	assert_false(counts_now(&first, begin_ns / 2));
@@ -255,7 +255,7 @@ static void test_damaged_file_of_proofs_is_ignored_and_written_anew(void **state
 	claims_close(c);
 }
 
-/* A process of another user, which waits to be killed. */
+/* Starts a process of another user, which waits to be killed. */
 static pid_t start_as(uid_t user)
 {
 	int ready[2];

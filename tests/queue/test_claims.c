@@ -23,7 +23,7 @@
 #include "support/process.h"
 #include "support/scratch.h"
 
-/* In place of the C library's: a claim that cannot be read is read again after it. */
+/* Replaces the C library's function: an unreadable claim is read again after it. */
 static unsigned num_yields;
 int sched_yield(void)
 {
@@ -67,7 +67,7 @@ static size_t count_files(void)
 	return n;
 }
 
-/* The checksum, written a second time from its description: FNV-1a, 64 bits. */
+/* The checksum, reimplemented from its description: FNV-1a, 64 bits. */
 static int add_sum(const char *lines, char *text, size_t room)
 {
 	uint64_t sum = UINT64_C(0xcbf29ce484222325);
@@ -76,7 +76,7 @@ static int add_sum(const char *lines, char *text, size_t room)
 	return snprintf(text, room, "%ssum %016llx\n", lines, (unsigned long long)sum);
 }
 
-/* Users that nobody is. */
+/* Unused user ids. */
 #define OTHER  54322
 #define VICTIM 54323
 
@@ -84,7 +84,7 @@ struct holder {
 	const char *queue;
 	uid_t user;    /* 0: this one */
 	unsigned more; /* claims, for other jobs */
-	bool rewrites; /* its claim, again and again */
+	bool rewrites; /* its claim, repeatedly */
 };
 
 static _Noreturn void hold(const struct holder *h, int ready_fd)
@@ -111,7 +111,7 @@ static _Noreturn void hold(const struct holder *h, int ready_fd)
 	process_hang();
 }
 
-/* A process that announces, says so, and waits to be killed. Runs with PIDs and locks of its own. */
+/* Starts a process that announces a claim, reports it, and waits to be killed. It has its own PIDs and locks. */
 static pid_t hold_elsewhere(struct holder h)
 {
 	int ready[2];
@@ -127,7 +127,7 @@ static pid_t hold_elsewhere(struct holder h)
 	return pid;
 }
 
-/* What a process with locks of its own sees. */
+/* The number of claims that a process with its own locks sees. */
 static size_t count_elsewhere(const char *queue)
 {
 	pid_t pid = fork();
@@ -165,7 +165,7 @@ static void test_a_claim_is_seen_with_its_owner_and_ends_with_its_process(void *
 
 	process_kill_child(pid);
 	assert_int_equal(count_claims(c, "mine"), 0);
-	assert_int_equal(count_files(), 0); /* and is swept out */
+	assert_int_equal(count_files(), 0); /* and is removed */
 	claims_close(c);
 }
 
@@ -243,7 +243,7 @@ static void test_of_two_that_announce_at_once_one_sees_the_other(void **state)
 				byte = list.count > 0;
 				if (write(saw[1], &byte, 1) != 1)
 					_exit(1);
-				process_hang(); /* the claim lives until both have looked */
+				process_hang(); /* the claim exists until both have checked */
 			}
 		}
 		close(go[0]);
@@ -283,7 +283,7 @@ static void test_a_job_that_is_handed_over_is_listed_once(void **state)
 	claims_close(c);
 }
 
-/* "claims/gpuq-claims-UID/NAME", in memory that the next call uses again. */
+/* "claims/gpuq-claims-UID/NAME", in a buffer that the next call reuses. */
 static const char *path_of(uid_t user, const char *name)
 {
 	static char path[128];
@@ -308,7 +308,7 @@ static void test_foreign_files_in_the_claims_folder_are_ignored(void **state)
 	assert_int_equal(mkdir(own_path("folder"), 0777), 0);
 	assert_int_equal(count_claims(c, NULL), 0);
 
-	/* Locked, but not a claim; and a good claim with a read lock, which anybody could take. */
+	/* Locked, but not a claim; and a valid claim with a read lock, which any user could take. */
 	int fd = open(own_path("garbage"), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 	int shared = open(own_path("shared"), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 	assert_int_equal(ftruncate(fd, 1 << 30), 0);
@@ -320,12 +320,12 @@ static void test_foreign_files_in_the_claims_folder_are_ignored(void **state)
 	lock.l_type = F_RDLCK;
 	assert_int_equal(fcntl(shared, F_SETLK, &lock), 0);
 	assert_int_equal(count_elsewhere(NULL), 0);
-	lock.l_type = F_WRLCK; /* to see that it is the lock that counts */
+	lock.l_type = F_WRLCK; /* to verify that the lock decides */
 	assert_int_equal(fcntl(shared, F_SETLK, &lock), 0);
 	assert_int_equal(count_elsewhere(NULL), 1);
 	close(fd);
 	close(shared);
-	/* What is not named like a claim is not removed. */
+	/* Files not named like a claim are not removed. */
 	assert_int_equal(count_elsewhere(NULL), 0);
 	assert_int_equal(access(own_path("garbage"), F_OK) | access(own_path("shared"), F_OK), 0);
 	scratch_write_text(own_path("q-1-0123456789abcdef"), "");
@@ -336,7 +336,7 @@ static void test_foreign_files_in_the_claims_folder_are_ignored(void **state)
 	claims_close(c);
 }
 
-/* Runs what another user does, as that user, and waits until he has done it. */
+/* Runs `act` as another user and waits for its end. */
 static void as_other_user(void (*act)(void))
 {
 	pid_t pid = fork();
@@ -365,7 +365,7 @@ static void test_another_users_claim_carries_his_name(void **state)
 	claims_list_finish(&list);
 	process_kill_child(pid);
 	assert_int_equal(count_claims(c, "mine"), 0);
-	assert_int_equal(count_files(), 1); /* not ours to sweep */
+	assert_int_equal(count_files(), 1); /* not ours to remove */
 	claims_close(c);
 }
 
@@ -405,7 +405,7 @@ static void test_name_that_another_user_took_first_disables_no_claims(void **sta
 	claims_close(c);
 }
 
-/* Folders are remembered while the directory does not change; a new user is found all the same. */
+/* Folders are remembered while the directory does not change; a new user is still found. */
 static void test_folder_that_is_made_later_is_found_at_once(void **state)
 {
 	(void)state;
@@ -468,7 +468,7 @@ static void test_many_broken_claims_cost_little(void **state)
 	assert_int_equal(count_claims(c, "mine"), 1);
 	assert_in_range(num_yields, 1, 256);
 	if (geteuid() == 0) {
-		/* The same of another user: he hides his own claims, and nobody else's. */
+		/* The same for another user: he hides only his own claims. */
 		assert_int_equal(rename(own_path(""), "claims/gpuq-claims-54322"), 0);
 		assert_int_equal(system("chown -R 54322:54322 claims/gpuq-claims-54322"), 0);
 		assert_int_equal(chmod(".", 0755), 0);
@@ -483,7 +483,7 @@ static void test_many_broken_claims_cost_little(void **state)
 	claims_close(c);
 }
 
-/* Claims that are held by a process that may well be their user's, but lie where another user has put them. */
+/* Claims that are held by a process that may well be their user's, but are where another user has put them. */
 static void test_claim_of_one_user_in_the_folder_of_another_is_ignored(void **state)
 {
 	(void)state;
@@ -568,7 +568,7 @@ static void make_folders(void)
 	}
 }
 
-/* Each look at the claims opens all folders. */
+/* Each listing of claims opens all folders. */
 static void test_folders_of_another_user_are_limited_in_number(void **state)
 {
 	(void)state;
@@ -639,7 +639,7 @@ static void test_a_claims_text_is_strict(void **state)
 		int code;
 	} cases[] = {
 		{"gpuq-claim 1\nqueue x\n", 0},
-		{"gpuq-claim 1\nqueue x\ncolour red\n", 0}, /* of a later version */
+		{"gpuq-claim 1\nqueue x\ncolour red\n", 0}, /* from a later version */
 		{"gpuq-claim 2\nqueue x\n", -EBADMSG},
 		{"queue x\n", -EBADMSG},
 		{"gpuq-claim 1\n", -EBADMSG},

@@ -171,7 +171,7 @@ static void test_home_is_expanded_in_paths_alone(void **state)
 	parse("log_dir: ~/logs\njobs_file: a~/b\non_finish: ~/hook\n", &c);
 	assert_string_equal(c.log_dir, "/home/alice/logs");
 	assert_string_equal(c.jobs_file, "a~/b");
-	assert_string_equal(c.on_finish, "~/hook"); /* the shell will */
+	assert_string_equal(c.on_finish, "~/hook"); /* the shell expands it */
 	config_finish(&c);
 }
 

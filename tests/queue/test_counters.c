@@ -28,9 +28,9 @@
 
 static int fail_writes_of = -1; /* this descriptor's disk is full */
 /* Not static: glibc declares pread() and gethostname() inline, and clang refuses static variables in such functions. */
-int torn_reads; /* how often the counters are read while they are written */
+int torn_reads; /* how many times the counters are read while being written */
 static bool fail_syncs;
-static off_t synced_size; /* of the file that was synced last */
+static off_t synced_size; /* of the last synced file */
 const char *host = "here";
 
 ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t at);
@@ -134,7 +134,7 @@ static void restart_machine(uint64_t synced_n)
 	close(fd);
 }
 
-/* Takes `count` lines from line `first` on, counted from 0, and returns the size of the rest. */
+/* Removes `count` lines from line `first` on, counted from 0, and returns the size of the rest. */
 static off_t take_lines(size_t first, size_t count)
 {
 	char bytes[16384];
@@ -177,7 +177,7 @@ static void test_permitted_loss_survives_another_power_cut(void **state)
 	journal_unlock(j);
 	journal_close(j);
 	assert_false(is_damaged());
-	/* What was not synced is gone. */
+	/* Unsynced data is lost. */
 	assert_int_equal(truncate(PATH, synced_size), 0);
 	restart_machine(0);
 	assert_false(is_damaged());

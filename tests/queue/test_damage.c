@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Journals that were damaged at random: read without a crash, and never so that a job whose end is intact could run
- * again, that a job whose lines are intact has another state, or that nothing is reported.
+ * Journals that were damaged at random: reading them never crashes, never lets a job with an intact end run again,
+ * never changes the state of a job with intact lines, and always reports the damage.
  *
  *     test_queue_damage [SEED [COUNT]]
  */
@@ -33,7 +33,7 @@
 #define NUM_JOBS  24
 #define MOST_LINE 200
 
-#define COMMANDS_FILE "/commands.txt" /* whose lines all jobs are */
+#define COMMANDS_FILE "/commands.txt" /* which contains the commands of all jobs */
 
 static uint64_t seed = 1;
 static int num_damaged = 150;
@@ -54,7 +54,7 @@ struct file {
 	size_t size;
 };
 
-/* Where each line of the intact file is, and what it says. */
+/* Position and content of each line of the intact file. */
 struct line {
 	size_t at, size;
 	uint64_t id;
@@ -80,7 +80,7 @@ static struct file read_file(const char *path)
 
 static void write_file(const char *path, const char *bytes, size_t size)
 {
-	/* In place: the counters know the file by its inode. */
+	/* In place: the counters identify the file by its inode. */
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	assert_true(fd >= 0);
 	assert_int_equal(file_write_all(fd, bytes, size), 0);
@@ -121,7 +121,7 @@ static void put_attempt(struct journal *j, uint64_t id, uint32_t attempt, enum j
 	text_finish(&t);
 }
 
-/* Jobs of all kinds: pending, held, running, over at the first or the second attempt, cancelled, retried. */
+/* Jobs of all kinds: pending, held, running, ended at the first or the second attempt, cancelled, retried. */
 static void put_job(struct journal *j, int kind)
 {
 	struct text t = {0};
@@ -298,7 +298,7 @@ static bool is_untouched(const struct file *f, uint64_t id)
 	return true;
 }
 
-/* The end after which the job was over, which is not the case for those that were retried. */
+/* The end that finished the job; ends followed by a retry do not count. */
 static bool has_last_end(const struct file *f, uint64_t id)
 {
 	for (size_t i = num_lines; i-- > 0;)
@@ -389,7 +389,7 @@ static void check_commands_again(struct journal *j)
 	id_list_finish(&ids);
 }
 
-/* The same demands when somebody has appended, and when the journal was repaired. */
+/* The same checks after an append, and after a repair. */
 static void check_appended_and_repaired(const struct file *f)
 {
 	struct journal *j;
@@ -399,7 +399,7 @@ static void check_appended_and_repaired(const struct file *f)
 	int r = journal_open("jobs.jsonl", false, &j, &err);
 	if (r < 0)
 		fail_msg("opening: %s", err.message);
-	/* A file without any intact line is not known to be a journal, and not changed. */
+	/* A file without any intact line is not recognized as a journal, and not changed. */
 	r = journal_lock(j, &err);
 	if (r == -EINVAL && !has_any_line(f)) {
 		journal_close(j);
@@ -417,7 +417,7 @@ static void check_appended_and_repaired(const struct file *f)
 	struct follow follow;
 	assert_int_equal(follow_open("jobs.jsonl", false, &follow, NULL), 0);
 	assert_false(repair_is_needed(&follow.jobs, &follow.reader));
-	follow.jobs.damaged = true; /* jobs may be missing for good */
+	follow.jobs.damaged = true; /* jobs may be permanently missing */
 	check_jobs(f, &follow.jobs);
 	follow_close(&follow);
 	check_commands_again(j);
@@ -531,7 +531,7 @@ static void test_number_of_any_length_is_read_from_a_seal(void **state)
 	text_finish(&t);
 }
 
-/* Only the number is read wrong: the checksum is right. */
+/* Only the number is invalid: the checksum is right. */
 static void test_seal_without_a_number_is_refused(void **state)
 {
 	(void)state;

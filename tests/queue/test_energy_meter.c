@@ -44,7 +44,7 @@ static void test_power_is_measured_from_the_first_change_to_the_last(void **stat
 	assert_nothing();
 	read_at(0, 13, 1200000);
 	assert_power(300000, 2000);
-	/* The same sample again is no new one: the time does not count. */
+	/* The same sample again is not new: the time does not count. */
 	read_at(0, 15, 1200000);
 	assert_power(300000, 2000);
 	read_at(0, 21, 2600000);
@@ -72,7 +72,7 @@ static void test_counter_that_goes_backwards_gives_no_figure(void **state)
 	assert_power(1000, 3000);
 	read_at(0, 5, 7);
 	assert_nothing();
-	/* Also when it is larger than ever later. */
+	/* Also if it is larger than ever later. */
 	for (unsigned s = 6; s < 9; s++)
 		read_at(0, s, 2000000 + s * 1000);
 	assert_nothing();

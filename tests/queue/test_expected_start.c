@@ -62,7 +62,8 @@ static void test_spread_grows_with_each_job_in_front(void **state)
 	struct expected_job waiting[5] = {job, job, job, job, job};
 	struct expected_start s[COUNT(waiting)];
 	assert_int_equal(expected_start(1, &job, 1, waiting, COUNT(waiting), s), 0);
-	/* 20 for one job, from run to run, and a quarter of that because 16 runs tell the middle no better. */
+	/* 20 for one job, from run to run, and a quarter of that, because 16 runs give the mean with no more precision.
+	 */
 	assert_true(s[0].median_ms == 100 && s[0].high_ms > 120.6 && s[0].high_ms < 120.7);
 	for (size_t i = 1; i < COUNT(waiting); i++) {
 		assert_true(s[i].median_ms == 100. * (double)(i + 1));
@@ -81,10 +82,10 @@ static void test_unknown_durations_are_not_made_up(void **state)
 	assert_int_equal(expected_start(2, running, 2, waiting, COUNT(waiting), s), 0);
 	assert_true(s[0].known && s[0].median_ms == 40 && s[0].at_most);
 	assert_true(s[1].known && s[1].median_ms == 50 && s[1].at_most);
-	assert_false(s[2].known); /* all slots are held by jobs of which nothing is known */
+	assert_false(s[2].known); /* all slots are held by jobs with unknown durations */
 	assert_int_equal(expected_start(1, running, 1, waiting, 1, s), 0);
 	assert_false(s[0].known);
-	/* A free slot is free, whatever is known of the others. */
+	/* A free slot can be used, whatever is known of the others. */
 	assert_int_equal(expected_start(2, running, 1, waiting, 1, s), 0);
 	assert_true(s[0].known && s[0].median_ms == 0 && !s[0].at_most);
 }
@@ -106,7 +107,7 @@ static void test_only_the_first_jobs_are_estimated(void **state)
 	free(s);
 }
 
-/* The same jobs, placed by the definition: slot by slot, without sorting. */
+/* The same jobs, placed by definition: slot by slot, without sorting. */
 static void test_random_queues_agree_with_a_plain_simulation(void **state)
 {
 	(void)state;

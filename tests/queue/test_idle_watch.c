@@ -22,7 +22,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* percent -1: not known. */
+/* percent -1: unknown. */
 static enum idle_change read_at(size_t gpu, unsigned second, int percent)
 {
 	return idle_watch_read(&watch, gpu, WARN_NS,
@@ -55,7 +55,7 @@ static void test_gpu_is_marked_after_the_whole_time_and_until_it_is_busy(void **
 	assert_idle_seconds(60);
 	read_quietly(0, 170, 200, 0);
 	assert_idle_seconds(90);
-	/* What happened since the last idle reading is not known. */
+	/* The activity since the last idle reading is unknown. */
 	assert_int_equal(read_at(0, 200, 37), IDLE_UNMARKED);
 	assert_idle_seconds(90);
 	assert_int_equal(idle_watch_since_ms(&watch), 0);
@@ -78,7 +78,7 @@ static void test_unknown_utilization_is_never_idle(void **state)
 {
 	(void)state;
 	read_quietly(0, 0, 600, -1);
-	/* One unknown reading begins a new stretch. */
+	/* One unknown reading starts a new period. */
 	read_quietly(0, 600, 650, 0);
 	assert_int_equal(read_at(0, 650, -1), IDLE_NO_CHANGE);
 	read_quietly(0, 660, 720, 0);

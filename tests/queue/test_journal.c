@@ -26,7 +26,7 @@
 
 static char path[128];
 
-/* In place of the C library's: releasing a lock fails if the test says so. */
+/* Replaces the C library's function: releasing a lock fails if the test requests it. */
 static bool fail_unlock;
 int fcntl64(int fd, int command, ...);
 int fcntl64(int fd, int command, ...)
@@ -169,7 +169,7 @@ static void test_fence_stays_without_cause_and_rises_with_one(void **state)
 			r = journal_lock(b, NULL);
 		if (r == 0)
 			r = journal_raise_fence(b, NULL);
-		_exit(r != 0); /* killed, as it were, with the lock in its hands */
+		_exit(r != 0); /* as if killed while holding the lock */
 	}
 	int status;
 	assert_true(wait(&status) > 0);
@@ -230,7 +230,7 @@ static void test_replaced_file_is_read_to_its_end_first(void **state)
 	journal_close(j);
 }
 
-/* Damage: the reader begins again with the first line. */
+/* Damage: the reader starts again with the first line. */
 static void test_file_that_has_become_shorter_is_read_again(void **state)
 {
 	(void)state;
@@ -250,7 +250,7 @@ static void test_file_that_has_become_shorter_is_read_again(void **state)
 	journal_close(j);
 }
 
-/* Who waits for a job looks for it in the archive after an update that found another file. */
+/* A process that waits for a job searches the archive after an update that found another file. */
 static void test_replaced_file_is_reported_also_if_it_was_found_in_between(void **state)
 {
 	(void)state;
@@ -346,7 +346,7 @@ static void test_state_of_a_job_follows_from_its_events(void **state)
 	assert_int_equal(state_after(ADD START(1) END(1, completed)), JOB_COMPLETED);
 	assert_int_equal(state_after(ADD START(1) END(1, failed)), JOB_FAILED);
 	assert_int_equal(state_after(ADD START(1) ON(cancel)), JOB_RUNNING);
-	/* Who finished before the cancellation reached it has finished. */
+	/* A job that finished before the cancellation reached it is finished. */
 	assert_int_equal(state_after(ADD START(1) ON(cancel) END(1, completed)), JOB_COMPLETED);
 	assert_int_equal(state_after(ADD_RETRY START(1) END(1, failed)), JOB_PENDING);
 	assert_int_equal(state_after(ADD_RETRY START(1) ON(cancel) END(1, failed)), JOB_CANCELLED);
@@ -359,14 +359,14 @@ static void test_state_of_a_job_follows_from_its_events(void **state)
 static void test_state_of_a_job_of_which_a_record_was_lost(void **state)
 {
 	(void)state;
-	/* An end counts without its start, and a start that comes again or too late does not. */
+	/* An end counts without its start, and a repeated or late start does not. */
 	assert_int_equal(state_after(ADD END(1, completed)), JOB_COMPLETED);
 	assert_int_equal(state_after(ADD END(1, completed) START(1)), JOB_COMPLETED);
 	assert_int_equal(state_after(ADD START(1) END(1, completed) START(1)), JOB_COMPLETED);
 	assert_int_equal(state_after(ADD START(1) END(1, failed) END(1, completed)), JOB_FAILED);
 	assert_int_equal(state_after(ADD START(1) START(2) END(1, completed)), JOB_RUNNING);
 	assert_int_equal(state_after(ADD START(2) START(1)), JOB_RUNNING);
-	/* Unknown until it ends or somebody decides. */
+	/* Unknown until it ends or a user decides. */
 	assert_int_equal(state_after(ADD ON(unknown)), JOB_UNKNOWN);
 	assert_int_equal(state_after(ADD ON(unknown) ON(hold)), JOB_UNKNOWN);
 	assert_int_equal(state_after(ADD ON(unknown) ON(retry)), JOB_PENDING);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a journal that other users can have written may cost its readers. */
+/* Limits on the cost of reading a journal that other users may have written. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -39,7 +39,7 @@ static void write_file(const struct text *t, mode_t mode)
 	assert_int_equal(chmod(NAME, mode), 0);
 }
 
-/* Reads the file, again after a reset, and returns the code; err has its words. */
+/* Reads the file, again after a reset, and returns the code; err has the message. */
 static int read_file(size_t *ret_lines, struct gd_error *err)
 {
 	struct journal_reader r;
@@ -61,7 +61,7 @@ static void expect_refusal(const char *words)
 	size_t lines;
 	assert_int_equal(read_file(&lines, &err), -EFBIG);
 	assert_non_null(strstr(err.message, words));
-	/* The owner is his own judge. */
+	/* No limit for the owner's own file. */
 	assert_int_equal(chmod(NAME, 0600), 0);
 	assert_int_equal(read_file(&lines, &err), 0);
 	assert_int_equal(chmod(NAME, 0666), 0);
@@ -120,7 +120,7 @@ static void test_large_journal_of_another_user_is_refused(void **state)
 	assert_non_null(strstr(err.message, "is larger than 256 MiB"));
 }
 
-/* Lines that are short enough, and a file that is mostly holes. */
+/* Lines within the limit, and a file that is mostly sparse. */
 static void test_own_journal_of_holes_is_damaged(void **state)
 {
 	(void)state;

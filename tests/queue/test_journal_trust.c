@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Journals that another user can have written, or that are none: neither executed nor changed. */
+/* Files that another user may have written, or that are not journals: neither executed nor changed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -23,7 +23,7 @@
 /* The same as the second and the third line of a file. */
 #define ADD_2 "{\"event\":\"add\",\"id\":1,\"command\":\"x\",\"n\":2,\"c\":\"219de95b\"}\n"
 #define ADD_3 "{\"event\":\"add\",\"id\":1,\"command\":\"x\",\"n\":3,\"c\":\"d3f66a58\"}\n"
-/* A user id that nobody has. */
+/* An unused user id. */
 #define OTHER 54321
 
 static void write_file(const char *path, const char *text, mode_t mode)
@@ -41,7 +41,7 @@ static struct journal *opened(void)
 	return j;
 }
 
-/* Opening it fails so, and changes nothing. */
+/* Opening it fails with this error and changes nothing. */
 static void refused(const char *path, int code, const char *words)
 {
 	struct journal *j;
@@ -136,7 +136,7 @@ static void test_queue_in_a_directory_that_others_can_write_is_used_only_if_acce
 		assert_int_equal(journal_open(names[i], true, &j, NULL), 0);
 		assert_int_equal(journal_append_line(j, ADD, strlen(ADD), NULL), 0);
 		journal_close(j);
-		/* Nobody can rename files of this user in a sticky directory. */
+		/* Other users cannot rename files of this user in a sticky directory. */
 		assert_int_equal(chmod("open", 01777), 0);
 		assert_int_equal(journal_open(names[i], false, &j, NULL), 0);
 		assert_int_equal(journal_append_line(j, ADD, strlen(ADD), NULL), 0);
@@ -254,7 +254,7 @@ static void test_journal_stays_in_its_directory(void **state)
 	assert_int_equal(journal_append(j, ADD, strlen(ADD), NULL, &err), 0);
 	journal_unlock(j);
 	check_contains(scratch_read("kept/jobs.jsonl"), ADD_2);
-	/* Nothing else is written until the directory is back. */
+	/* Nothing is written until the directory is back. */
 	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), -EPERM);
 	check_contains(err.message, "another directory was put in the place of its own");
 	assert_int_equal(prune(j, &(struct prune_choice){.before_ms = INT64_MAX}, &pruned, &err), -EPERM);
@@ -307,7 +307,7 @@ static void test_environment_is_a_small_regular_file(void **state)
 	close(dir_fd);
 }
 
-/* Opening a device can have effects, so what is not a regular file is not opened at all. */
+/* Opening a device can have effects, so only regular files are opened. */
 static void test_reading_opens_regular_files_only(void **state)
 {
 	(void)state;

@@ -89,7 +89,7 @@ static void test_claims_of_others_count_as_memory_not_as_jobs(void **state)
 	assert_int_equal(a.claims, 1);
 	assert_int_equal(a.holder, LEDGER_CLAIM);
 
-	claim.promised_bytes = UINT64_MAX; /* somebody's nonsense counts as the whole card */
+	claim.promised_bytes = UINT64_MAX; /* an absurd value counts as the whole card */
 	a = build(&(struct ledger_input){.gpus = gpu_pointers(&gpu, 1), .num_gpus = 1, .jobs = &claim, .num_jobs = 1});
 	assert_int_equal(a.free_bytes, 0);
 	assert_int_equal(a.promised_bytes, 40 * GB);
@@ -111,7 +111,7 @@ static void test_a_job_that_ended_since_the_sample_gives_its_memory_back(void **
 	assert_int_equal(a.processes, 0);
 }
 
-/* Memory that nobody can attribute: the four ways in which that shows. */
+/* Memory that cannot be attributed: the four ways in which this appears. */
 static void check_two_of_three(struct gd_gpu gpu, bool foreign_pids)
 {
 	const int64_t pids[] = {100, 200};
@@ -137,7 +137,7 @@ static void check_two_of_three(struct gd_gpu gpu, bool foreign_pids)
 		gpu.memory_used_bytes = used * GB;
 		assert_int_equal(build(&in).free_bytes, 0);
 	}
-	/* One that takes more than it promised takes it from the rest. */
+	/* A job that uses more than it promised reduces the rest. */
 	in.num_jobs = 1;
 	gpu.memory_free_bytes = 10 * GB;
 	gpu.memory_used_bytes = 70 * GB;
@@ -189,7 +189,7 @@ static void test_unknown_memory_is_not_zero(void **state)
 	struct gd_gpu gpu = gpu_of(80, 80, NULL, 0);
 	struct ledger_job job = job_of(1, 40, NULL);
 	struct ledger_input in = {.gpus = gpu_pointers(&gpu, 1), .num_gpus = 1, .jobs = &job, .num_jobs = 1};
-	gpu.known = GD_GPU_KNOWN_MEMORY_TOTAL; /* free and used not told */
+	gpu.known = GD_GPU_KNOWN_MEMORY_TOTAL; /* free and used are not reported */
 	assert_true(build(&in).known);
 	assert_int_equal(build(&in).free_bytes, 40 * GB);
 	gpu.known = GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_USED | GD_GPU_KNOWN_PROCESSES;
@@ -240,9 +240,9 @@ static void test_a_job_settles_when_its_memory_stops_growing(void **state)
 	assert_false(ledger_watch(&w, start + 20 * s, true, 0)); /* still loading its data */
 	assert_false(ledger_watch(&w, start + 25 * s, true, GB));
 	assert_false(ledger_watch(&w, start + 34 * s, true, 2 * GB));
-	assert_false(ledger_watch(&w, start + 43 * s, true, 2 * GB + GB / 100)); /* it creeps */
+	assert_false(ledger_watch(&w, start + 43 * s, true, 2 * GB + GB / 100)); /* it grows slowly */
 	assert_true(ledger_watch(&w, start + 44 * s, true, 2 * GB));
-	assert_true(ledger_watch(&w, start + 45 * s, true, 9 * GB)); /* once and for all */
+	assert_true(ledger_watch(&w, start + 45 * s, true, 9 * GB)); /* permanently */
 
 	struct ledger_watch unseen = {0};
 	assert_false(ledger_watch(&unseen, start, false, 0));

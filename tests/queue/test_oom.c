@@ -124,7 +124,7 @@ static void test_a_gpu_is_full_when_next_to_nothing_is_left_and_the_job_has_most
 
 static bool denied(const char *text)
 {
-	/* In memory of just its size, for what reads too far. */
+	/* In memory of exactly its size, to detect reads beyond it. */
 	char *copy = malloc(strlen(text) + 1);
 	memcpy(copy, text, strlen(text));
 	bool answer = oom_denied_by_log(copy, strlen(text));

@@ -205,7 +205,7 @@ static void test_a_million_jobs_stay_in_order_and_a_pass_asks_once_per_priority(
 		jobs[i] = (struct pending_job){i, (int32_t)(i % 5)};
 		assert_int_equal(pending_add(p, &jobs[i], &need), 0);
 	}
-	/* A pass in which nothing fits: each that is asked needs less than the one before. */
+	/* A pass in which nothing fits: each job that is tried needs less than the one before. */
 	size_t asked = 0;
 	for (pending_rewind(p); pending_peek(p); pending_skip(p, UINT64_MAX))
 		asked++;

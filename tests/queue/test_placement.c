@@ -16,7 +16,7 @@
 #define GB   UNITS_GB
 #define MOST 8
 
-/* A box with some cards; each test changes what it is about. */
+/* A machine with some cards; each test changes what it needs. */
 struct box {
 	struct gd_gpu gpus[MOST];
 	struct ledger_note notes[MOST];
@@ -255,7 +255,7 @@ static void test_sick_and_quarantined_cards_are_left_out(void **state)
 	box_says(&b, 0, need, "GPU 0: fell off the bus");
 	box_says(&b, 1, need, "GPU 1: its driver does not answer");
 	box_says(&b, 2, need, "GPU 2: out of use: job 5 cannot be killed");
-	/* A card that may answer again is worth waiting for; a lost one is not, nor one whose job may never die. */
+	/* A card that may answer again is worth waiting for; a lost card is not, nor one whose job may never die. */
 	assert_int_equal(box_choose(&b, need_of(GB, 2)), -EAGAIN);
 	assert_int_equal(box_choose(&b, need_of(GB, 3)), -ENODEV);
 	ledger_finish(&b.ledger);
@@ -324,17 +324,17 @@ static void test_reserved_gpus_are_kept_from_those_behind(void **state)
 	assert_true(r.active);
 	assert_int_equal(r.num_gpus, 2);
 	assert_int_equal(r.gpus[0], 2); /* where it fits… */
-	assert_int_equal(r.gpus[1], 0); /* …then where the least has to end */
+	assert_int_equal(r.gpus[1], 0); /* …then where the least work has to end */
 	assert_int_equal(box_choose_for(&b, 51, small, &r), 0);
 	assert_int_equal(b.chosen[0], 1);
 	assert_int_equal(b.verdicts[2].reason, PLACEMENT_RESERVED);
 	box_says(&b, 2, small, "GPU 2: kept for job 50, which comes first");
 
-	/* Those who come first in the next pass are not hindered. */
+	/* Jobs that come first in the next pass are not blocked. */
 	placement_rewind(&r);
 	assert_int_equal(box_choose_for(&b, 10, small, &r), 0);
 	assert_int_equal(b.chosen[0], 2);
-	/* A card that is draining stays kept; but one that fits now is better. */
+	/* A draining card stays reserved, but a card that fits now is better. */
 	b.jobs[0] = b.jobs[2]; /* GPU 2 is full now, GPU 0 free */
 	box_run(&b, 9, 0, GB);
 	b.in.num_jobs = 3;
@@ -353,7 +353,7 @@ static void test_gpu_that_only_others_can_free_is_not_reserved(void **state)
 	struct placement_reservation r = {0};
 	struct placement_need wide = need_of(20 * GB, 2);
 	box_init(&b, 2);
-	b.gpus[1].memory_free_bytes = GB; /* somebody's process */
+	b.gpus[1].memory_free_bytes = GB; /* another user's process */
 	assert_int_equal(box_choose_for(&b, 50, wide, &r), -EAGAIN);
 	assert_int_equal(placement_reserve(&r, &b.ledger, 50, &wide), 0);
 	assert_false(r.active);
@@ -362,7 +362,7 @@ static void test_gpu_that_only_others_can_free_is_not_reserved(void **state)
 	ledger_finish(&b.ledger);
 }
 
-/* Otherwise nothing is kept for the next job, which needs CPUs: smaller ones would go before it forever. */
+/* Otherwise nothing is reserved for the next job, which needs CPUs, and smaller jobs would overtake it forever. */
 static void test_first_job_without_cpus_keeps_none(void **state)
 {
 	(void)state;

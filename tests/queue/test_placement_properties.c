@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random boxes with random jobs, run step by step through pending, ledger and
- * placement as the runner does it. What must hold in every one of them:
- * promises never exceed a card, and no job waits for ever.
+ * Random machines with random jobs, run step by step through pending, ledger and placement, like the runner.
+ * Invariants: promises never exceed a card, and no job waits forever.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,7 +49,7 @@ struct random_box {
 	struct waiting_job *running[RUNNING];
 	size_t num_running;
 	uint64_t next_id;
-	uint64_t others[GPUS]; /* used by processes that are nobody's */
+	uint64_t others[GPUS]; /* used by unknown processes */
 	struct pending *pending;
 	struct waiting_job *waiting; /* the same, as a list */
 	struct placement_reservation reservation;
@@ -98,7 +97,7 @@ static void sample(struct random_box *b)
 				b->processes[g][n++] = (struct gd_gpu_process){
 					.pid = j->pid, .memory_bytes = j->uses, .memory_known = b->attributable};
 		}
-		/* What the jobs promised they keep; then no card is ever overfull. */
+		/* Jobs keep their promises; then no card is ever overfull. */
 		if (used > CARD)
 			fail_msg("GPU %zu is overfull in step %u", g, b->step);
 		b->gpus[g] = (struct gd_gpu){
@@ -160,7 +159,7 @@ static void build(const struct random_box *b, struct ledger *l)
 	assert_int_equal(ledger_build(l, &in), 0);
 }
 
-/* What must hold on each card after each start. */
+/* The invariants of each card after each start. */
 static void check_promises(const struct random_box *b)
 {
 	for (size_t g = 0; g < b->num_gpus; g++) {
@@ -199,7 +198,7 @@ static void start(struct random_box *b, struct waiting_job *j, const int *gpus, 
 	check_promises(b);
 }
 
-/* A pass asks few; it must not have left out one that fits. */
+/* A pass tries few jobs; it must not have skipped one that fits. */
 static void check_none_was_passed_over(const struct random_box *b, const struct ledger *l)
 {
 	int gpus[GPUS];
@@ -314,7 +313,7 @@ static void test_cards_are_never_promised_twice(void **state)
 		starts += b.starts;
 		box_finish(&b);
 	}
-	/* A placement that starts nothing promises nothing, either. */
+	/* Without starts the invariants would hold trivially. */
 	assert_true(starts > 300 * 40);
 }
 

@@ -25,7 +25,7 @@ static void test_a_process_is_told_by_user_and_name(void **state)
 	snprintf(expected, sizeof(expected), "%s, py\\x1b[31m", user->pw_name);
 	assert_true(process_owner_describe(NULL, getpid(), buf, sizeof(buf)));
 	assert_string_equal(buf, expected);
-	assert_true(process_owner_describe(NULL, getpid(), buf, 4)); /* cut, not overrun */
+	assert_true(process_owner_describe(NULL, getpid(), buf, 4)); /* truncated, no overflow */
 	assert_int_equal(strlen(buf), 3);
 }
 

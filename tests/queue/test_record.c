@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Reading guesses that a line is like the one before; it must not matter. */
+/* Reading guesses that a line is like the one before; wrong guesses must not change the result. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -205,7 +205,7 @@ static void test_hook_of_an_idle_gpu_and_that_of_the_end_are_told_apart(void **s
 	assert_int_equal(js.hooks->tries, 2);
 	apply_line(&js, "{\"event\":\"idle\",\"id\":1,\"attempt\":1,\"try\":2,\"status\":\"completed\"}");
 	assert_null(js.hooks);
-	/* After the end it says nothing, and a rewritten journal says the same. */
+	/* After the end it has no effect, and a rewritten journal gives the same result. */
 	apply_line(&js, "{\"event\":\"idle\",\"id\":1,\"attempt\":1,\"gpus\":[],\"idle\":99,\"hook\":true}");
 	assert_null(js.hooks);
 	struct text lines = {0};
@@ -329,7 +329,7 @@ static void test_replaced_coordinator_writes_nothing_but_ends(void **state)
 				     .peak_mem_mb = -1});
 	apply_text(&js, &t);
 	assert_true(job->state == JOB_COMPLETED);
-	/* Each line is a record of its job, also one without effect. */
+	/* Each line is a record of its job, even without effect. */
 	assert_int_equal(job->records, 5);
 	text_finish(&t);
 	jobs_finish(&js);

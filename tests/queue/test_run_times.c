@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Durations of earlier runs: which jobs are similar, what is estimated for the next one. */
+/* Durations of earlier runs: which jobs are similar, and the estimate for the next one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,7 +62,7 @@ static void test_the_name_counts_first_and_the_command_where_it_has_no_data(void
 	assert_true(estimate(d, "small", "run").median_ms == 10);
 	assert_int_equal(estimate(d, "new", "run").samples, 2);
 	assert_true(estimate(d, "new", "run").median_ms == 505);
-	/* A command that is spelled like a name is something else. */
+	/* A command that equals a name is different. */
 	assert_int_equal(estimate(d, NULL, "big").samples, 0);
 }
 
@@ -131,7 +131,7 @@ static void test_many_kinds_of_jobs_displace_old_ones_only(void **state)
 	struct run_times *d = *state;
 	char command[32];
 	for (int i = 0; i < RUN_TIMES_KINDS * 4; i++) {
-		/* Letters, for numbers are all the same. */
+		/* Letters, because all numbers count as equal. */
 		snprintf(command, sizeof(command), "%c%c%c%c", 'a' + i % 16, 'a' + i / 16 % 16, 'a' + i / 256 % 16,
 			'a' + i / 4096);
 		add(d, NULL, command, i);

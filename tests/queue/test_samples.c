@@ -127,7 +127,7 @@ static void test_last_sample_is_read_once_and_has_the_peaks_of_jobs(void **state
 	assert_int_equal(samples_append(dir_fd, &s), 0);
 	assert_int_equal(samples_read_last(dir_fd, &stamp, look_at_peaks, &last), 7);
 	assert_true(last.job == UINT64_C(1) << 40 && last.mem_mb == 70000);
-	/* A line that a runner has not finished is not the last one. */
+	/* An unfinished line of a runner is not the last one. */
 	int fd = openat(dir_fd, "samples.jsonl", O_WRONLY | O_APPEND);
 	assert_int_equal(write(fd, "{\"time\":1", 9), 9);
 	close(fd);
@@ -166,13 +166,13 @@ static void test_a_full_file_is_thinned_evenly_over_its_whole_time(void **state)
 	struct seen seen = read_all();
 	assert_int_equal(seen.first, start);
 	assert_int_equal(seen.last, start + (count - 1) * SAMPLES_INTERVAL_MS);
-	/* 16 times as far apart as they came, twice that where two thinnings meet; the newest are as they came. */
+	/* 16 times the original distance, twice that where two thinnings meet; the newest are unchanged. */
 	assert_int_equal(seen.smallest_gap, SAMPLES_INTERVAL_MS);
 	assert_true(seen.largest_gap <= SAMPLES_INTERVAL_MS * 32);
 	assert_int_equal(access("samples.jsonl.new", F_OK), -1);
 }
 
-/* A clock that is set again and again. */
+/* A clock that is set repeatedly. */
 static void test_times_that_make_no_sense_do_not_make_it_grow(void **state)
 {
 	(void)state;
@@ -206,7 +206,7 @@ static void test_unknown_members_of_a_newer_version_are_ignored(void **state)
 	assert_int_equal(read_all().count, 1);
 }
 
-/* A file too large for the limit of the process, in place of a full disk: write() takes a part, then none. */
+/* A file too large for the limit of the process, instead of a full disk: write() takes a part, then nothing. */
 static void test_sample_that_cannot_be_written_whole_leaves_the_file_unchanged(void **state)
 {
 	(void)state;

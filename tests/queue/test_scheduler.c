@@ -472,7 +472,7 @@ static void test_a_job_does_not_start_before_its_time(void **state)
 	assert_int_equal(next(&b, NULL), 2);
 	assert_int_equal(next(&b, NULL), 0);
 	assert_int_equal(scheduler_next_begin(b.scheduler), 9000);
-	/* The clock was set back: what has begun stays so. */
+	/* The clock was set back: jobs whose begin time has passed stay ready. */
 	assert_null(scheduler_set_time(b.scheduler, 1000));
 	add_again(&b, scheduler_set_time(b.scheduler, 10000));
 	assert_int_equal(next(&b, NULL), 1);
@@ -547,7 +547,7 @@ static void test_job_that_seemed_too_long_starts_when_jobs_like_it_turn_out_shor
 	assert_int_equal(next(&b, NULL), 0);
 	assert_int_equal(scheduler_verdict(b.scheduler, third, &v), 0);
 	assert_int_equal(v.answer, SCHEDULER_LATE);
-	/* Another one, which somebody started by hand, took a second. */
+	/* Another one, started by hand, took a second. */
 	assert_int_equal(scheduler_adopt(b.scheduler, add_only(&b, plain), (int[]){0}, 1), 0);
 	run_for(&b, 4, 41000, 1000);
 	sample(&b, 3);
@@ -570,7 +570,7 @@ static void test_gpu_is_not_kept_for_a_job_that_became_too_long(void **state)
 	large.timeout_ms = 50000;
 	add(&b, large);
 	add_with_memory(&b, 10);
-	/* The second keeps the GPU; nothing else happens but that time passes. */
+	/* The second job reserves the GPU; only time passes. */
 	assert_int_equal(next(&b, NULL), 0);
 	assert_null(scheduler_set_time(b.scheduler, 60000));
 	assert_int_equal(next(&b, NULL), 3);
@@ -592,7 +592,7 @@ static void test_cpus_are_kept_for_a_job_for_which_a_gpu_is_kept(void **state)
 	add(&b, cpu_only);
 	cpu_only.cpus = 2;
 	add(&b, cpu_only);
-	/* Of 8 CPUs two are left beside those of the second, which waits for its GPU. */
+	/* Two of 8 CPUs are left besides those of the second job, which waits for its GPU. */
 	assert_int_equal(next(&b, NULL), 4);
 	assert_int_equal(next(&b, NULL), 0);
 	scheduler_end(b.scheduler, 1);

@@ -122,7 +122,7 @@ static void test_a_job_on_two_gpus_does_not_span_nodes(void **state)
 	struct cluster c;
 	struct scheduler_start start;
 	cluster_open(&c);
-	c.gpus[0].memory_free_bytes = c.gpus[2].memory_free_bytes = UNITS_GB; /* somebody else's */
+	c.gpus[0].memory_free_bytes = c.gpus[2].memory_free_bytes = UNITS_GB; /* used by others */
 	assert_int_equal(scheduler_sample(c.scheduler, 2 * NS_PER_S, gpu_pointers(c.gpus, GPUS), GPUS), 0);
 	const struct job *job = add_gpus(&c, 2);
 	assert_int_equal(next(&c, &start), -1);
@@ -155,7 +155,7 @@ static void test_gpus_are_kept_on_one_node(void **state)
 	assert_true(r->active);
 	assert_int_equal(r->job, wide->id);
 	assert_int_equal(gpu_nodes[r->gpus[0]], gpu_nodes[r->gpus[1]]);
-	/* The node with one free GPU is soonest ready; nothing else goes there. */
+	/* The node with one free GPU will be ready first; nothing else is placed there. */
 	add_gpus(&c, 1);
 	assert_int_equal(next(&c, &start), -1);
 	scheduler_end(c.scheduler, first);

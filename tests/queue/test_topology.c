@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which GPUs a job that needs several is given, where links and NUMA nodes are known. */
+/* Choice of GPUs for a job that needs several, if links and NUMA nodes are known. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -72,7 +72,7 @@ static void test_gpus_of_one_numa_node_are_preferred(void **state)
 	choose(b, 8, NULL, 2, (const int[]){0, 2});
 	choose(b, 8, NULL, 4, (const int[]){0, 2, 4, 6});
 	choose(b, 4, (const int[]){1, 2, 3, 5}, 3, (const int[]){1, 3, 5});
-	/* One is unknown: it goes with nobody. */
+	/* One is unknown: it is not grouped with others. */
 	b = box_of(3, (const int[]){-1, 1, 1});
 	choose(b, 3, NULL, 2, (const int[]){1, 2});
 }

@@ -20,7 +20,7 @@
 #include "shown/worker_row.h"
 #include "support/sanitizer.h"
 
-/* Between the workers and us. */
+/* Shared by the workers and the test. */
 struct shared {
 	atomic_bool looked;  /* a task may end */
 	atomic_int released; /* tasks up to this number may */
@@ -56,7 +56,7 @@ struct numbers {
 	int next, end, error;
 };
 
-/* The generator does, before it ends. */
+/* The generator waits for it before it ends. */
 static atomic_bool *wait_for;
 
 static int next_number(void *context, struct gd_feed *feed)
@@ -81,7 +81,7 @@ static int note_setup(void *context, const struct gd_event *e)
 	return 0;
 }
 
-/* What came of a run. */
+/* The outcome of a run. */
 struct outcome {
 	struct gd_stats stats;
 	struct gd_worker_stats workers[2];
@@ -133,7 +133,7 @@ static void check_outcome(const struct outcome *outcome)
 	assert_int_equal(timeouts, 1);
 }
 
-/* What is printed meanwhile on this descriptor. */
+/* Runs and captures the output on this descriptor. */
 static void run_and_read(enum gd_show_mode mode, char *printed, size_t room)
 {
 	int fds[2];
@@ -319,7 +319,7 @@ static void test_the_task_of_a_worker_can_be_read(void **state)
 	assert_int_equal(gd_pool_worker_task(p, 1, bytes, 8, &id), -ENOENT);
 	assert_int_equal(gd_pool_worker_task(p, 0, bytes, 8, &id), -ENODATA);
 	assert_int_equal(gd_pool_submit(p, "a long name", 11, NULL, NULL, NULL), 0);
-	/* Large enough for a memory of its own. */
+	/* Large enough for a separate memory mapping. */
 	size_t large = (size_t)3 << 20;
 	char *much = calloc(1, large);
 	memcpy(much, "large", 5);
@@ -335,7 +335,7 @@ static void test_the_task_of_a_worker_can_be_read(void **state)
 	while (gd_pool_outstanding(p) == 2)
 		assert_true(gd_pool_poll(p, 10, 0) >= 0);
 	size = gd_pool_worker_task(p, 0, bytes, 6, &id);
-	assert_true(size == (int64_t)large || size == -ENODATA); /* done already */
+	assert_true(size == (int64_t)large || size == -ENODATA); /* already done */
 	while (gd_pool_outstanding(p) > 0)
 		assert_true(gd_pool_poll(p, 10, 0) >= 0);
 	assert_int_equal(gd_pool_worker_task(p, 0, bytes, 8, &id), -ENODATA);
@@ -377,7 +377,7 @@ static void test_a_task_is_timed_from_its_beginning(void **state)
 	atomic_store(&shared->released, 1);
 	while (gd_pool_outstanding(p) == 2)
 		assert_true(gd_pool_poll(p, 10, 0) >= 0);
-	/* As soon as the worker has said so. */
+	/* As soon as the worker has reported it. */
 	for (int i = 0; i < 6000 && (!w.has_task || w.since_ns < first_end); i++) {
 		assert_true(gd_pool_poll(p, 10, 0) >= 0);
 		assert_int_equal(gd_pool_worker_stats(p, 0, &w, sizeof(w)), 0);

@@ -212,7 +212,7 @@ static void test_a_grant_leaves_after_its_start_is_synced(void **state)
 	answer_write(&l, -ECANCELED);
 	assert_int_equal(l.sent[FRAME_GRANT], 1);
 	assert_int_equal(l.not_started, 1);
-	/* Perhaps written: it must be void before the job is tried again. */
+	/* Perhaps written: it must be void before the job is retried. */
 	start(&l, "p1", 3, 1);
 	answer_write(&l, -EIO);
 	tick(&l, 2 * S);
@@ -271,7 +271,7 @@ static void test_a_silent_pilot_is_dead_when_its_lease_and_the_margin_have_passe
 	assert_int_equal(l.write_end.outcome, OUTCOME_INTERRUPTED);
 	assert_int_equal(l.gone, 1);
 	assert_int_equal(l.proof, PROOF_LEASE);
-	/* If it lives all the same, it is told to end. */
+	/* If it is still alive, it is told to end. */
 	greet(&l, "p1", 9, 2);
 	assert_int_equal(l.sent[FRAME_REFUSE], 1);
 	coordinator_core_destroy(l.core);
@@ -328,7 +328,7 @@ static void test_nothing_is_granted_before_all_pilots_have_greeted(void **state)
 	assert_int_equal(l.last_result, -EAGAIN);
 	struct slurm_listing empty = {.ok = true};
 	handle(&l, &(struct coordinator_event){.kind = COORDINATOR_LISTED, .listing = &empty});
-	assert_int_equal(l.recovered, 0); /* an empty answer says nothing of p1 */
+	assert_int_equal(l.recovered, 0); /* an empty answer proves nothing about p1 */
 	f = hello_frame("p1");
 	f.epoch = 2;
 	f.hello.last_epoch = 1;

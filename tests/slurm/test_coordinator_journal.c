@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The coordinator's side of the journal: what it writes, and what it does not write once others have been there. */
+/* The coordinator's side of the journal: what it writes, and what it does not write after other processes have taken
+ * over. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,7 +43,7 @@ static int tear_down(void **state)
 	return scratch_leave(state);
 }
 
-/* Locks belong to processes: what another one does is done by another one. */
+/* Locks belong to processes: runs `act` in another process. */
 static void elsewhere(int (*act)(struct journal *j))
 {
 	int status = 0;
@@ -201,7 +202,7 @@ static void test_lines_of_an_attempt_are_read_as_its_life(void **state)
 	assert_string_equal(job->attempts->log, "/logs/a");
 	assert_int_equal(put(c, &(struct coordinator_write){.kind = WRITE_VOID, .id = {1, 1}}), 0);
 	assert_int_equal(read_job(c)->state, JOB_PENDING);
-	/* The number of an attempt is not used twice. */
+	/* The number of an attempt is not reused. */
 	assert_int_equal(start(c, 1, 1), -ECANCELED);
 	assert_int_equal(start(c, 1, 2), 0);
 	assert_int_equal(end(c, 2, OUTCOME_INTERRUPTED), 0);
@@ -210,7 +211,7 @@ static void test_lines_of_an_attempt_are_read_as_its_life(void **state)
 	assert_int_equal(end(c, 3, OUTCOME_COMPLETED), 0);
 	assert_int_equal(coordinator_journal_sync(c, &err), 0);
 	assert_true(read_job(c)->state == JOB_COMPLETED && job->hooks_due == 1 && job->attempts->duration_ms == 7);
-	/* A hook without a keeper: whoever runs the queue runs it. */
+	/* A hook without a keeper: the next runner runs it. */
 	assert_null(coordinator_journal_jobs(c)->hooks->keeper);
 	coordinator_journal_close(c);
 }
@@ -257,7 +258,7 @@ static void test_start_is_refused_after_a_cancel_a_hold_or_a_pause(void **state)
 	for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++) {
 		elsewhere(acts[i]);
 		assert_int_equal(start(c, 1, 1), -ECANCELED);
-		/* They raise the fence and do not take the queue away. */
+		/* They raise the fence, but do not take over the queue. */
 		assert_int_equal(coordinator_journal_check(c, &err), 0);
 	}
 	assert_null(read_job(c)->attempts);

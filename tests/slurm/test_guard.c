@@ -19,13 +19,13 @@
 #define SHORT_NS (300 * NS_PER_MS)
 #define FAR_NS   (3600 * NS_PER_S)
 
-/* What the agent of a test does, and what it tells. */
+/* The behavior of a test's agent, and its results. */
 struct play {
 	uint64_t first_ns;
 	bool no_namespace;
 	bool leaves_session; /* it has a grandchild in another session */
 	uint64_t renew_ns;   /* if not 0, it renews until then */
-	int exit_code;       /* it exits when first_ns is over; -1: never */
+	int exit_code;       /* it exits when first_ns has passed; -1: never */
 };
 
 static void write_number(const char *file, long long n)
@@ -43,7 +43,7 @@ static long long read_number(const char *file)
 	return atoll(scratch_read(file));
 }
 
-/* A process that the agent started, which dies with it only if somebody sees to it. */
+/* A process of the agent that does not die with it by itself. */
 static void start_escaping(void)
 {
 	if (fork() == 0) {
@@ -69,7 +69,7 @@ static int agent(void *context, int fd)
 	return p->exit_code;
 }
 
-/* A process that is sweeper, with what came out in the file `result`. */
+/* Starts a sweeper process, which writes the result to the file `result`. */
 static pid_t start(const struct play *p, uint64_t until_ns)
 {
 	unlink("agent");
@@ -106,7 +106,7 @@ static pid_t only_child(pid_t pid)
 	return child;
 }
 
-/* All processes below pid. */
+/* All descendants of pid. */
 static size_t below(pid_t pid, pid_t *ret, size_t room)
 {
 	pid_t *children = NULL;
@@ -160,7 +160,7 @@ static void test_renewals_do_not_go_beyond_the_end_of_the_pilot(void **state)
 	assert_int_equal(strncmp(scratch_read("result"), "-1 1", 4), 0);
 }
 
-/* The deadline is the kernel's: the guard need not run for it. */
+/* The kernel enforces the deadline: the guard need not run. */
 static void test_stopped_guard_dies_in_time_with_its_agent(void **state)
 {
 	(void)state;
@@ -193,7 +193,7 @@ static void test_child_in_another_session_dies_with_the_guard(void **state)
 	assert_int_equal(process_exit_code(sweeper), 0);
 }
 
-/* Where PID namespaces are allowed nobody has to do anything for it: sweeper and guard are stopped. */
+/* With PID namespaces no process has to act: sweeper and guard are stopped. */
 static void test_child_in_another_session_dies_in_a_namespace_though_all_above_are_stopped(void **state)
 {
 	(void)state;
@@ -215,7 +215,7 @@ static void test_child_in_another_session_dies_in_a_namespace_though_all_above_a
 	assert_int_equal(process_exit_code(sweeper), 0);
 }
 
-/* Also with what left its session. */
+/* Including processes that left their session. */
 static void test_killed_guard_takes_everything_along(void **state)
 {
 	(void)state;

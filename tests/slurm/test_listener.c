@@ -110,7 +110,7 @@ static void test_frames_go_both_ways(void **state)
 	assert_int_equal(link_send(n.boss.link, &f), 0);
 	run_until(&n, pilot.frames == 1);
 	assert_int_equal(pilot.last.renew.lease_ms, 900000);
-	/* What was handed over does not need the listener. */
+	/* Links that were handed over do not need the listener. */
 	listener_close(n.listener);
 	n.listener = NULL;
 	link_destroy(pilot.link);
@@ -165,7 +165,7 @@ static void test_strangers_do_not_keep_pilots_out(void **state)
 	}
 	connect_pilot(&n, &pilot, ours);
 	run_until(&n, n.boss.opened);
-	/* The first of them were closed, the last wait for their time. */
+	/* The first ones were closed, the last ones wait for their timeout. */
 	char byte;
 	assert_int_equal(recv(fds[0], &byte, 1, MSG_DONTWAIT), 0);
 	assert_int_equal(recv(fds[2 * LISTENER_STRANGERS - 1], &byte, 1, MSG_DONTWAIT), -1);

@@ -13,7 +13,7 @@
 
 #define FILE_NAME "pilots/p1.jsonl"
 
-/* The directory of the test, as the queue's. */
+/* The test's directory, used as the queue's. */
 static int here(void)
 {
 	static int fd = -1;
@@ -56,7 +56,7 @@ static void test_what_was_appended_is_read_without_the_first_line(void **state)
 	make(&o, 2);
 	assert_int_equal(read_all(&t), 0);
 	assert_string_equal(t.data, "{\"id\":1}\n{\"id\":2}\n");
-	/* Nobody takes over the file of another process. */
+	/* The file of another process is never taken over. */
 	struct pilot_outbox other = OUTBOX_NONE;
 	assert_int_equal(outbox_create(&other, here(), "p1", "{\"pilot\":\"p1\"}"), -EEXIST);
 	assert_int_equal(outbox_create(&other, here(), "../p1", "{}"), -EINVAL);
@@ -93,7 +93,7 @@ static void test_incomplete_last_line_is_ignored_and_damage_is_not(void **state)
 	scratch_write(FILE_NAME, whole, size - 1);
 	assert_int_equal(read_all(&t), 0);
 	assert_string_equal(t.data, "{\"id\":1}\n");
-	/* A changed byte anywhere: it is never taken for an outbox that says nothing of a job. */
+	/* A changed byte anywhere never makes the outbox look as if it had no end of a job. */
 	for (size_t i = 0; i + 1 < size; i++) {
 		whole[i] ^= 1;
 		scratch_write(FILE_NAME, whole, size);

@@ -13,7 +13,7 @@
 
 #define S NS_PER_S
 
-/* A pilot and what it has done since it was last looked at. */
+/* A pilot and its actions since the last check. */
 struct lab {
 	struct pilot_core *core;
 	uint64_t now;
@@ -229,7 +229,7 @@ static void test_the_lease_counts_from_when_the_heartbeat_was_sent(void **state)
 	l.now += 9 * S;
 	receive(&l, (struct frame){.kind = FRAME_RENEW, .renew = {.number = 1, .lease_ms = 60000}});
 	assert_int_equal(l.armed_ns, first_ns + 60 * S);
-	/* An answer to what was never sent renews nothing. */
+	/* An answer to an unsent heartbeat renews nothing. */
 	receive(&l, (struct frame){.kind = FRAME_RENEW, .renew = {.number = 99, .lease_ms = 60000}});
 	assert_int_equal(l.armed_ns, first_ns + 60 * S);
 	pilot_core_destroy(l.core);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* With commands of the names that Slurm's have: scripts that print what a test needs. */
+/* Uses fake Slurm commands: scripts that print what a test needs. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -86,7 +86,7 @@ static void open_client(struct seen *s, int64_t timeout_ms)
 static void close_client(struct seen *s)
 {
 	slurm_client_destroy(s->client);
-	/* The loop reaps what was killed. */
+	/* The loop reaps killed commands. */
 	uint64_t deadline = wait_deadline_ns();
 	while (waitid(P_ALL, 0, &(siginfo_t){0}, WEXITED | WNOHANG | WNOWAIT) == 0) {
 		wait_check(deadline, "the end of the command");

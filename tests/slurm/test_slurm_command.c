@@ -44,7 +44,7 @@ static void run(const char *script, int64_t timeout_ms, struct answer *a)
 		wait_check(deadline, "the answer");
 		assert_true(loop_round(l, 1000) >= 0);
 	}
-	/* Until it is reaped: then nothing is left of it. */
+	/* Waits until it is reaped. */
 	while (waitid(P_ALL, 0, &(siginfo_t){0}, WEXITED | WNOHANG | WNOWAIT) == 0) {
 		wait_check(deadline, "the end of the command");
 		assert_true(loop_round(l, 10) >= 0);

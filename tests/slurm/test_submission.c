@@ -85,7 +85,7 @@ static void test_an_uncertain_sbatch_blocks_until_a_later_listing(void **state)
 	submission_listed(s, 102 * S, 101 * S, &l);
 	assert_int_not_equal(next(s, 103 * S, &step), SUBMISSION_SUBMIT);
 	l.ok = true;
-	submission_listed(s, 104 * S, 5 * S, &l); /* it began before the sbatch was over */
+	submission_listed(s, 104 * S, 5 * S, &l); /* it began before the sbatch had ended */
 	assert_int_not_equal(next(s, 104 * S, &step), SUBMISSION_SUBMIT);
 	submission_listed(s, 105 * S, 104 * S, &l);
 	assert_int_equal(submission_num_pending(s), 1);
@@ -117,7 +117,7 @@ static void test_pilots_that_fail_at_once_back_off(void **state)
 	submission_destroy(s);
 }
 
-/* A slurmctld that lost its state kills all of them in one moment. */
+/* A slurmctld that lost its state kills all of them at once. */
 static void test_pilots_that_fail_together_count_once(void **state)
 {
 	(void)state;

@@ -28,7 +28,7 @@ static void finish(struct pair *p)
 	tunnel_finish(&p->pilot);
 }
 
-/* Everything that waits, in pieces of so many bytes. */
+/* Transfers all waiting bytes, in pieces of this size. */
 static int carry(struct tunnel *from, struct tunnel *to, size_t piece)
 {
 	int r = 0;
@@ -136,7 +136,7 @@ static void test_pilot_of_another_user_is_refused(void **state)
 	finish(&p);
 }
 
-/* A fake coordinator has no proof but the one that the pilot itself would send. */
+/* A fake coordinator has only the proof that the pilot itself would send. */
 static void test_reflected_proof_is_refused(void **state)
 {
 	(void)state;
@@ -205,7 +205,7 @@ static void test_changed_byte_ends_the_tunnel(void **state)
 		tunnel_send(&p.coordinator, "next", 4);
 		int r = carry(&p.coordinator, &p.pilot, 1000);
 		r = r < 0 ? r : next(&p.pilot);
-		/* A higher size waits for more, which will not have that MAC. */
+		/* With a larger size it waits for more bytes, which will not match the MAC. */
 		assert_true(r == -EBADMSG || r == -EMSGSIZE || r == 0);
 		assert_true(r < 0 || at < 4);
 		finish(&p);

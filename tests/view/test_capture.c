@@ -26,7 +26,7 @@ static void test_a_line_is_as_a_terminal_would_leave_it(void **state)
 	cleans(" 10%\r 50%\r100% done\r", "100% done");
 	cleans("\033[31mred\033[0m rest", "\033[31mred\033[0m rest\033[0m");
 	cleans("\033[38;5;9mred", "\033[38;5;9mred\033[0m");
-	/* The C1 controls, as UTF-8 and as bytes, and marks that turn the text around. */
+	/* The C1 controls, as UTF-8 and as bytes, and marks that reverse the text. */
 	cleans("a\xc2\x9b"
 	       "2J\x9b"
 	       "2J\x7f\u202eb\u200b",

@@ -122,7 +122,7 @@ static void test_forgetting_jobs_is_a_change_of_jobs(void **state)
 	assert_true(view_job(m, 0)->version > version);
 }
 
-/* Against the simplest model there is: an array of versions. */
+/* Compared with the simplest model: an array of versions. */
 static void test_any_sequence_of_changes(void **state)
 {
 	struct view_model *m = *state;
@@ -158,7 +158,7 @@ static void test_any_sequence_of_changes(void **state)
 	}
 }
 
-/* A year of a runner: the same jobs change again and again. */
+/* A year of a runner: the same jobs change repeatedly. */
 static void test_changes_do_not_pile_up(void **state)
 {
 	struct view_model *m = *state;

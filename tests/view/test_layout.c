@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The panel as text, against the pictures in golden/. With VIEW_GOLDEN_WRITE set they
- * are written instead: look at them before they are committed.
+ * The panel as text, compared with the pictures in golden/. With VIEW_GOLDEN_WRITE set they are written instead: review
+ * them before committing.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -95,7 +95,7 @@ static void compare(const char *name, const struct text *t)
 	assert_string_equal(text_string(t), expected);
 }
 
-/* What is promised of every picture: no line touches the last column, and one line is left to others. */
+/* Guaranteed for every picture: no line reaches the last column, and one line is left free. */
 static void check_size(const struct text *t, size_t lines, size_t width, size_t height)
 {
 	size_t count = 0;
@@ -170,7 +170,7 @@ static void test_panel_and_line_at_the_end_tell_the_duration(void **state)
 	view_model_destroy(m);
 }
 
-/* Nobody knows how many there will be; workers share GPUs; nothing is known of memory. */
+/* The total is unknown; workers share GPUs; memory is unknown. */
 static void test_unknown_total_and_memory_are_not_shown(void **state)
 {
 	(void)state;

@@ -25,7 +25,7 @@ static void test_every_state_has_a_color_of_its_own(void **state)
 	assert_int_equal(palette_of_job(VIEW_JOB_RUNNING), PALETTE_BLUE);
 	assert_int_equal(palette_of_job(VIEW_JOB_FAILED), PALETTE_RED);
 	assert_int_equal(palette_of_job(VIEW_JOB_PENDING), PALETTE_GRAY);
-	/* A GPU at work looks like a job that runs. */
+	/* A busy GPU looks like a running job. */
 	assert_int_equal(palette_of_gpu(VIEW_GPU_PROCESSING), PALETTE_BLUE);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The bytes that a panel writes. What a terminal makes of them: tests/cli/test_panel.py. */
+/* The bytes that a panel writes. See tests/cli/test_panel.py for the result in a terminal. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,7 +83,7 @@ static void test_only_lines_that_changed_are_written(void **state)
 
 	panel_draw(p, m, 1 * S + 1); /* not due */
 	assert_string_equal(written(), "");
-	panel_draw(p, m, 1 * S + S / 2); /* due, and all as it was */
+	panel_draw(p, m, 1 * S + S / 2); /* due, but unchanged */
 	assert_string_equal(written(), "");
 
 	put(4, 1);
@@ -131,7 +131,7 @@ static void test_the_last_picture_stays_and_the_cursor_is_back(void **state)
 	check_contains(words, "10/10");
 	size_t length = strlen(bytes);
 	assert_string_equal(bytes + length - 6, "\033[?25h");
-	/* Air, two lines of the head, air, titles, two GPUs. */
+	/* Empty line, two lines of the head, empty line, titles, two GPUs. */
 	assert_string_equal(bytes + length - 14, "\r\n\n\n\n\n\n\n\033[?25h");
 }
 
@@ -143,7 +143,7 @@ static void test_a_panel_that_drew_nothing_leaves_nothing(void **state)
 	assert_string_equal(written(), "");
 }
 
-/* Nobody reads: the pipe is full. */
+/* The pipe is not read and is full. */
 static void test_a_terminal_that_takes_nothing_holds_up_nobody(void **state)
 {
 	(void)state;
@@ -158,7 +158,7 @@ static void test_a_terminal_that_takes_nothing_holds_up_nobody(void **state)
 	while (read(fds[0], block, sizeof(block)) > 0)
 		;
 	put(7, 3);
-	panel_draw(p, m, 3 * S); /* what was left of the first frame, then this one */
+	panel_draw(p, m, 3 * S); /* the rest of the first frame, then this one */
 	const char *bytes = written();
 	check_contains(bytes, "1/10");
 	assert_null(strstr(bytes, "2/10"));
@@ -185,7 +185,7 @@ static void test_plain_lines_come_with_changes_and_not_too_often(void **state)
 	assert_string_equal(written(), "");
 	panel_print(p, "words\n", 6);
 	assert_string_equal(written(), "words\n");
-	panel_destroy(p, m, 14 * S); /* the last one always */
+	panel_destroy(p, m, 14 * S); /* the last frame is always drawn */
 	const char *bytes = written();
 	check_contains(bytes, "3/10 done");
 	assert_null(strchr(bytes, '\033'));
@@ -214,7 +214,7 @@ static void test_second_live_panel_falls_back_to_plain_lines(void **state)
 	panel_destroy(p, NULL, 0);
 }
 
-/* In a child, that ends in this way with a picture on the screen. */
+/* Runs a child that ends in this way with a panel on the screen. */
 static int ending(void (*end)(void))
 {
 	pid_t pid = fork();
@@ -240,7 +240,7 @@ static void by_interrupt(void)
 	raise(SIGINT);
 }
 
-/* Not by a fault: sanitizers have a word in those. */
+/* Not by a fault: sanitizers intercept those. */
 static void by_termination(void)
 {
 	raise(SIGTERM);

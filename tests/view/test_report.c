@@ -67,7 +67,7 @@ static void test_text_of_others_cannot_become_markup(void **state)
 	html_text(&t, "<script>\"a\" & 'b'\x1b[31m\n\xff\u202e", DISPLAY_ALL);
 	assert_string_equal(text_string(&t), "&lt;script&gt;&quot;a&quot; &amp; &#39;b&#39;\\x1b[31m\\n\\xff\\u202e");
 	text_finish(&t);
-	/* Cut where it is read, not where it is written. */
+	/* Truncated by displayed length, not by escaped length. */
 	html_text(&t, "&&&&&&", 4);
 	assert_string_equal(text_string(&t), "&amp;&amp;&amp;…");
 	text_finish(&t);
@@ -118,7 +118,7 @@ static void test_energy_and_idle_gpus_are_summed_up(void **state)
 			.duration_ms = 7200000,
 			.peak_mem_mb = -1,
 			.energy_j = 3600000},
-		/* Two GPUs were idle for half an hour together, when a quarter of an hour of it was left. */
+		/* Two GPUs were idle for half an hour together, with a quarter of an hour left. */
 		{.start_ms = T0, .end_ms = T0 + 3600000, .duration_ms = 3600000, .peak_mem_mb = -1, .energy_j = 1800},
 		/* It runs, and so does its idle time. */
 		{.start_ms = T0, .end_ms = -1, .duration_ms = -1, .peak_mem_mb = -1, .energy_j = -1},
@@ -222,7 +222,7 @@ static void test_idle_counts_only_gpus_that_a_waiting_job_could_have_had(void **
 	/* GPU 0 works all the time, GPU 1 in the last ten seconds; one job waits from 5 on, for GPU 1. */
 	put(m, 1, 0, 0, 0, 30, VIEW_JOB_COMPLETED);
 	put(m, 2, 1, 5, 20, 30, VIEW_JOB_COMPLETED);
-	struct view_gpu third = {.id = 7, .memory_total_bytes = -1}; /* stands empty; nothing waits for a second one */
+	struct view_gpu third = {.id = 7, .memory_total_bytes = -1}; /* idle; nothing waits for a second one */
 	assert_int_equal(view_put_gpu(m, &third), 0);
 	struct report_facts f;
 	assert_int_equal(report_facts_init(&f, m, 0, T0 + 30000), 0);
@@ -273,7 +273,7 @@ static void test_since_drops_earlier_jobs_and_cuts_busy_time(void **state)
 	assert_int_equal(f.num_jobs, 2);
 	assert_int_equal(f.from_ms, T0 + 20000);
 	assert_int_equal(f.gpus[0].busy_ms, 10000);
-	assert_int_equal(f.longest[0].job->id, 2); /* as long as it was, not as long as it is seen */
+	assert_int_equal(f.longest[0].job->id, 2); /* by its full duration, not by its visible part */
 	report_facts_finish(&f);
 }
 
@@ -314,7 +314,7 @@ static void test_a_wide_timeline_stays_small(void **state)
 {
 	struct view_model *m = *state;
 	int gpu[64];
-	/* Each pixel of each of 64 GPUs would have a job of its own. */
+	/* Each pixel of each of 64 GPUs would have its own job. */
 	for (int g = 0; g < 64; g++) {
 		gpu[g] = g;
 		for (int i = 0; i < 1000; i++) {

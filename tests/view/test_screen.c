@@ -12,7 +12,7 @@ static void test_cells_are_never_left_with_half_a_character(void **state)
 	assert_string_equal(top_rig_row(l, 0), " x本語");
 	screen_put(s, 0, 4, 1, 0, "y");
 	assert_string_equal(top_rig_row(l, 0), " x本y");
-	/* One column is not enough for a wide one; an ellipsis stands for it. */
+	/* One column is not enough for a wide character; an ellipsis replaces it. */
 	assert_int_equal(screen_put(s, 1, 5, 9, 0, "日本"), 1);
 	assert_string_equal(top_rig_row(l, 1), "     …");
 	/* Outside of the screen nothing happens. */

@@ -110,7 +110,7 @@ static void test_text_matches_id_name_command_and_reason_without_case(void **sta
 
 static void test_text_gpu_n_matches_jobs_on_that_gpu(void **state)
 {
-	selects(*state, (struct view_selection){.text = "gpu 3"}, "2 23"); /* on it, or says so */
+	selects(*state, (struct view_selection){.text = "gpu 3"}, "2 23"); /* on that GPU, or has the text */
 	selects(*state, (struct view_selection){.text = "GPU0"}, "1 3");
 	selects(*state, (struct view_selection){.text = "gpu 1 eval"}, "2");
 	selects(*state, (struct view_selection){.text = "gpu 7"}, "");
@@ -143,7 +143,7 @@ static void test_selection_counts_all_matches_and_returns_as_many_as_fit(void **
 	assert_int_equal(view_select(*state, &(struct view_selection){.text = "train"}, NULL, 0), 3);
 }
 
-/* Names with much in common, against a plain comparison. */
+/* Similar names, compared with a plain comparison. */
 static void test_names_with_common_prefixes_are_sorted_like_strcasecmp(void **state)
 {
 	(void)state;

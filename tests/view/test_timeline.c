@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bars on GPUs: which, where, and how many there are of many jobs. */
+/* Bars on GPUs: which, where, and how many for many jobs. */
 #include "model_rig.h"
 #include "view/web/timeline.h"
 

@@ -89,7 +89,7 @@ static void test_all_queues_have_a_column_and_jobs_their_numbers(void **state)
 	assert_shows(top_rig_draw(l, 12, 80), "Cancel job 1 of speech? y/n");
 	top_rig_keys(l, "n/speech\n");
 	assert_shows(top_rig_draw(l, 12, 80), "all 1–1 of 1");
-	/* What is selected in one queue is not selected in the other. */
+	/* A selection in one queue does not affect the other. */
 	top_rig_keys(l, "\x1b ");
 	size_t count;
 	const uint64_t *ids = top_chosen(&l->top, &count);
@@ -213,13 +213,13 @@ static void test_commands_that_begin_alike_are_told_apart(void **state)
 	top_rig_draw(l, 24, 80);
 	assert_shows(top_rig_draw(l, 24, 80), "python t…--seed 1\n");
 	assert_shows(top_rig_draw(l, 24, 80), "python t…--seed 2\n");
-	/* They differ early, too: the end tells each from all others. */
+	/* They also differ early: the end distinguishes each from all others. */
 	top_rig_put_job(
 		l, 3, VIEW_JOB_PENDING, "python train.py --model resnet18 --data /data/images --lr 1e-4 --seed 3");
 	top_rig_put_job(
 		l, 4, VIEW_JOB_PENDING, "python train.py --model resnet50 --data /data/images --lr 1e-3 --seed 4");
 	assert_shows(top_rig_draw(l, 24, 80), "python t…--lr 1e-3 --seed 4\n");
-	/* Where the ends are alike, they tell nothing. */
+	/* Equal ends do not distinguish them. */
 	top_rig_put_job(
 		l, 5, VIEW_JOB_PENDING, "python eval.py --model resnet18 --data /data/images --split validation");
 	top_rig_put_job(

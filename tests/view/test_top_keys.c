@@ -9,7 +9,7 @@ static void test_the_cursor_stays_on_its_job(void **state)
 	for (uint64_t i = 1; i <= 50; i++)
 		top_rig_put_job(l, i, VIEW_JOB_PENDING, "job");
 	top_rig_draw(l, 24, 80);
-	/* Until it is moved, it is on the first row, whatever that is. */
+	/* Until the cursor is moved, it stays on the first row. */
 	top_rig_put_job(l, 40, VIEW_JOB_RUNNING, "job");
 	top_rig_draw(l, 24, 80);
 	assert_int_equal(l->top.jobs[l->top.cursor]->id, 40);
@@ -21,7 +21,7 @@ static void test_the_cursor_stays_on_its_job(void **state)
 	top_rig_draw(l, 24, 80);
 	assert_int_equal(l->top.job, 2);
 	assert_int_equal(l->top.jobs[l->top.cursor]->id, 2);
-	/* The model has changed since the list was made: nothing of the old one is touched. */
+	/* The model has changed since the list was made: the old list is not accessed. */
 	view_forget_jobs(l->model);
 	for (uint64_t i = 1; i <= 50; i++)
 		if (i != 2)
@@ -130,7 +130,7 @@ static void test_action_applies_to_all_tagged_jobs(void **state)
 	assert_shows(top_rig_draw(l, 24, 80), "3 selected");
 	assert_shows(top_rig_draw(l, 24, 80), "▌  2");
 	top_key(&l->top, TOP_KEY_UP);
-	top_rig_keys(l, " "); /* the third is no more */
+	top_rig_keys(l, " "); /* the third no longer exists */
 	top_rig_keys(l, "c");
 	assert_shows(top_rig_draw(l, 24, 80), "Cancel 2 selected jobs? y/n");
 	top_rig_keys(l, "y");

@@ -23,7 +23,7 @@ static void test_a_log_reads_as_in_a_terminal(void **state)
 	assert_string_equal(top_rig_row(l, 3), "a       b");
 	assert_string_equal(top_rig_row(l, 4), "");
 	assert_string_equal(top_rig_row(l, 5), "\\xff\\x01 größe");
-	/* A line goes on where it was. */
+	/* A line continues where it was. */
 	append(l, "r\nnext");
 	top_rig_draw(l, 24, 80);
 	assert_string_equal(top_rig_row(l, 5), "\\xff\\x01 größer");

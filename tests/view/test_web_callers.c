@@ -25,7 +25,7 @@ static struct web_peer remote(unsigned char last)
 	return (struct web_peer){.address = {10, 0, 0, last}};
 }
 
-/* How many of 1,000 connections find room. */
+/* How many of 1,000 connections are accepted. */
 static size_t connect_many(struct web_callers *c, struct web_peer peer)
 {
 	size_t n = 0;
@@ -58,7 +58,7 @@ static void test_other_users_and_machines_leave_room_for_the_owner(void **state)
 	remove_all(&c);
 }
 
-/* The kernel says 0 for the user of a socket that is closed; it must not pass for the owner, who may be root. */
+/* The kernel reports user 0 for a closed socket; it must not count as the owner, who may be root. */
 static void test_caller_whose_user_is_not_known_is_not_the_owner(void **state)
 {
 	(void)state;
@@ -82,7 +82,7 @@ static void test_token_makes_a_caller_the_owner(void **state)
 	assert_int_equal(c.count[WEB_CALLER_OWNER], 100);
 	assert_int_equal(connect_many(&c, peer), 32);
 	assert_int_equal(connect_many(&c, user(geteuid())), 28);
-	web_callers_promote(&c, c.first->next); /* there is room for no more */
+	web_callers_promote(&c, c.first->next); /* no more are allowed */
 	for (struct web_caller *caller = c.first; caller; caller = caller->next)
 		web_callers_promote(&c, caller);
 	assert_int_equal(c.count[WEB_CALLER_OWNER], 128);
@@ -156,7 +156,7 @@ static void test_request_that_takes_too_long_is_cut_off(void **state)
 	close(ends[1]);
 }
 
-/* Connects and accepts on the loopback address of a family. False: there is no such family here. */
+/* Connects and accepts on the loopback address of a family. False if the family is not supported here. */
 static bool connect_loopback(int family, int *ret_client, int *ret_accepted)
 {
 	union {
@@ -202,7 +202,7 @@ static void test_user_of_a_connection_is_found(void **state)
 		assert_true(peer.user_known);
 		assert_int_equal(peer.user, geteuid());
 		close(ends[0]);
-		/* Now it is nobody's. */
+		/* Now it has no user. */
 		if (families[i] != AF_UNIX && web_peer_get(ends[1], &peer) == 0)
 			assert_false(peer.user_known);
 		close(ends[1]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who may ask the page's server: hosts, origins, tokens. */
+/* Access to the page's server: hosts, origins, tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static void test_only_our_own_page_is_an_origin(void **state)
 	assert_true(web_origin_allowed(NULL, host));
 	assert_true(web_origin_allowed("http://localhost:8765", host));
 	assert_true(web_origin_allowed("https://localhost:8765", host));
-	/* A neighbour's server on the same machine is another site. */
+	/* Another server on the same machine is another site. */
 	assert_false(web_origin_allowed("http://localhost:9000", host));
 	assert_false(web_origin_allowed("http://evil.example", host));
 	assert_false(web_origin_allowed("null", host));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the page is told: jobs in the usual order, page by page, and always valid JSON. */
+/* The data for the page: jobs in the usual order, page by page, and always valid JSON. */
 #include <string.h>
 
 #include "base/json_read.h"

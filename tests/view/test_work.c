@@ -91,7 +91,7 @@ static void test_the_rate_is_that_of_the_last_minute(void **state)
 	assert_int_equal(view_eta_ns(m, at(600)), -1);
 }
 
-/* Four GPUs, jobs of ten minutes: between two ends the estimate only runs down. */
+/* Four GPUs, jobs of ten minutes: between two ends the estimate only decreases. */
 static void test_rare_ends_do_not_make_the_estimate_swing(void **state)
 {
 	struct view_model *m = *state;
@@ -145,7 +145,7 @@ static void test_amounts_count_where_they_are_known(void **state)
 		assert_int_equal(view_put_work(m, &w), 0);
 	}
 	near(view_fraction(m), 0.4);
-	/* 400 in 6 s; 600 more take 9 s, of which 4 are over. */
+	/* 400 in 6 s; 600 more take 9 s, of which 4 have passed. */
 	near((double)view_eta_ns(m, at(10)), 5.0 * S);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tones through the resampler: what can be heard stays what it is, what cannot be carried is gone. */
+/* Tones through the resampler: audible tones are preserved, tones above the new limit are removed. */
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
