@@ -21,7 +21,7 @@
 #define BATCH 64
 #define PAIRS 9
 
-/* ---- The program ---------------------------------------------------------- */
+/* ---- The program -------------------------------------------------------------- */
 
 static void answer_items(struct text *out, const char *line, size_t size)
 {
@@ -61,7 +61,7 @@ static int speak(void)
 	return 0;
 }
 
-/* ---- The bare pipe ---------------------------------------------------------- */
+/* ---- The bare pipe ------------------------------------------------------------ */
 
 struct pipes {
 	int to, from;

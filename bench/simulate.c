@@ -75,7 +75,7 @@ static void compare(uint64_t first, uint64_t count)
 		makespan / fifo.makespan_s, wait / fifo.mean_wait_s);
 }
 
-/* ---- The command line ------------------------------------------------------------------ */
+/* ---- The command line -------------------------------------------------------------------------- */
 
 static uint64_t number(const char *option, const char *text)
 {

@@ -6,7 +6,7 @@
 #include "queue/journal/record.h"
 #include "simulate.h"
 
-/* ---- Following the journal ------------------------------------------------------------- */
+/* ---- Following the journal ------------------------------------------------------------ */
 
 static void enqueue(struct world *w, struct job *job)
 {

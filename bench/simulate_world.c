@@ -141,7 +141,7 @@ void world_finish(struct world *w)
 	text_finish(&w->lines);
 }
 
-/* ---- What happens --------------------------------------------------------------------- */
+/* ---- Events --------------------------------------------------------------------------- */
 
 static void change_claims(struct world *w)
 {

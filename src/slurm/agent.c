@@ -94,7 +94,7 @@ static void say(const struct agent *a, const char *format, ...)
 
 static void handle(struct agent *a, const struct pilot_event *event);
 
-/* ---- The connection --------------------------------------------------------------------- */
+/* ---- The connection ------------------------------------------------------------------- */
 
 static void on_opened(void *context, struct link *l)
 {

@@ -334,7 +334,7 @@ void coordinator_void_synced(struct coordinator_core *c, struct known_pilot *p)
 			close_with(c, c->attempts[i], WRITE_VOID);
 }
 
-/* ---- Frames of pilots ------------------------------------------------------------------- */
+/* ---- Frames of pilots ------------------------------------------------------------------ */
 
 static void began(struct coordinator_core *c, struct granted_attempt *a, int64_t pid)
 {

@@ -95,7 +95,7 @@ enum coordinator_event_kind {
 	 */
 	COORDINATOR_OUTBOX,
 	COORDINATOR_LISTED,        /* `listing` */
-	COORDINATOR_RELEASE_PILOT, /* `pilot` is not needed any more: it leaves when it is idle */
+	COORDINATOR_RELEASE_PILOT, /* `pilot` is no longer needed: it leaves when it is idle */
 	COORDINATOR_LEAVE, /* the queue is finished, or the coordinator exits: release all pilots, grant nothing more */
 };
 

@@ -45,7 +45,7 @@ static void declare_dead(struct known_pilot *p, enum death_proof proof)
 	p->next_outbox_ns = 0;
 }
 
-/* ---- Slurm's listings ---------------------------------------------------------------------- */
+/* ---- Slurm's listings ------------------------------------------------------------------ */
 
 static bool is_relaunched(const struct coordinator_core *c, const struct known_pilot *p, const struct listed_job *job)
 {

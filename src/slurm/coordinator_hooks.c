@@ -85,7 +85,7 @@ void coordinator_hooks_failed(void *context, const struct job *job, const struct
 	coordinating_say(context, text_string(&words));
 }
 
-/* ---- Due hooks ---------------------------------------------------------------------- */
+/* ---- Due hooks -------------------------------------------------------------------------- */
 
 static bool is_foreign(const struct coordinator_hooks *hooks, const struct due_hook *h)
 {

@@ -46,7 +46,7 @@ static bool is_over(const struct known_pilot *p)
 	return p->state == PILOT_STATE_DEAD || p->state == PILOT_STATE_GONE;
 }
 
-/* ---- Reports to the scheduler ------------------------------------------------------------- */
+/* ---- Reports to the scheduler ---------------------------------------------------------- */
 
 static int64_t remaining_ms(const struct coordinator_core *c, const struct known_pilot *p)
 {

@@ -199,7 +199,7 @@ void coordinating_place(struct coordinator *c)
 		start_job(c, &start);
 	if (e < 0)
 		coordinating_die(c, e);
-	/* Otherwise the same job would be refused again and again. */
+	/* Otherwise the same job would be refused repeatedly. */
 	if (c->refused)
 		c->must_place = c->nodes_changed;
 }

@@ -70,7 +70,7 @@ bool coordinating_has_running(const struct coordinator *c)
 	return false;
 }
 
-/* ---- The watcher ------------------------------------------------------------------------- */
+/* ---- The watcher ------------------------------------------------------------------------ */
 
 /* Buffers for one report to the watcher. */
 struct watched {

@@ -185,7 +185,7 @@ static void on_watch(void *context, uint32_t events)
 	read_journal(n);
 }
 
-/* ---- Keepers -------------------------------------------------------------------------- */
+/* ---- Keepers ------------------------------------------------------------------------ */
 
 /* No process of the job is left, and all notes of its keeper were read. */
 static void conclude(struct node_jobs *n, struct node_job *job)

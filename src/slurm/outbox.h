@@ -3,7 +3,7 @@
  * The outbox of a pilot: a file on the shared file system with a line for each end of an attempt, so that no end is
  * lost with the pilot or its connection.
  *
- * Only the pilot's agent writes to it. The file and its first line are synced before the pilot greets its
+ * Only the pilot's agent writes to it. The file and its first line are synced before the pilot connects to its
  * coordinator, so if a coordinator does not find it, nothing is proven, and the coordinator waits. Lines are sealed
  * like those of a journal (seal.h), numbered from 1. The coordinator reopens the file for each read, which makes an NFS
  * client ask the server.

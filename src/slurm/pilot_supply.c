@@ -230,7 +230,7 @@ static uint64_t step_kind(struct pilot_supply *s, size_t i, uint64_t now)
 	return step.wake_ns;
 }
 
-/* ---- Messages ------------------------------------------------------------------------------ */
+/* ---- Messages --------------------------------------------------------------------------- */
 
 /* The last line of the pilot's output; "" if there is none. */
 static void read_output(const struct pilot_supply *s, uint64_t slurm_job, char ret[FRAME_WORDS_ROOM])

@@ -10,11 +10,11 @@
 #include "support/check.h"
 
 #define NAMES 1000
-#define ROOM  2048 /* of a table with as many */
+#define ROOM  2048 /* size of a table with this many names */
 
 static char names[NAMES][24];
 
-/* All of them have the same place in a table without a seed. */
+/* Chooses names that all get the same slot in a table without a seed. */
 static int choose_names(void **state)
 {
 	(void)state;

@@ -181,7 +181,7 @@ static void test_file_or_directory_of_another_user_is_refused(void **state)
 	change_owner("top/bin", 0, 0);
 	change_owner("top", OTHER, OTHER);
 	refused("top", "belongs to another user");
-	change_mode("top", 01777); /* its owner can replace what is in it */
+	change_mode("top", 01777); /* its owner can replace its entries */
 	refused("top", "belongs to another user");
 }
 
@@ -369,7 +369,7 @@ static void test_directory_is_not_opened_where_others_can_rename_it(void **state
 	assert_int_equal(opens("top/none", true, NULL, &err), -ENOENT);
 }
 
-/* The owner of the links of others on the way to what is opened, which is `expected`. */
+/* The owner of foreign links on the path to the opened file, which must be `expected`. */
 static uid_t chooser_of(int dir_fd, const char *path, const char *expected)
 {
 	struct stat opened, there;

@@ -188,7 +188,7 @@ def test_client_that_does_not_fetch_its_answers_holds_up_nobody(server):
     with server.connect() as glutton:
         glutton.setblocking(False)
         try:
-            while True:  # until it is no longer read from
+            while True:  # until the server stops reading
                 glutton.send(b"11111\n" * 1000)
         except BlockingIOError:
             pass
@@ -284,7 +284,7 @@ def test_cuda_saxpy_is_right_or_says_that_there_is_no_gpu():
     assert "4194304 numbers right, 0 wrong, 0 failures" in result.stdout
 
 
-# ---- the benchmark's other side -----------------------------------------------
+# ---- the benchmark's other side ---------------------------------------------
 
 
 def test_mp_queue_benchmark_reports_rates_and_latencies():

@@ -12,7 +12,7 @@ import pytest
 from launch_lab import COPY, GPUQ, LIMIT, PROGRAM
 from terminal import Terminal
 
-# ---- Function ------------------------------------------------------------------
+# ---- Function ----------------------------------------------------------------------
 
 
 def test_each_file_is_worked_on_once_and_its_results_have_a_folder(launch):
@@ -251,7 +251,7 @@ def test_panel_of_an_empty_watched_folder_claims_no_progress(launch, terminal):
     assert shown.wait() == 0
 
 
-# ---- Wrong usage --------------------------------------------------------
+# ---- Wrong usage -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("words, said", [

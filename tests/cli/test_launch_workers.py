@@ -74,7 +74,7 @@ def whisper(tmp_path):
     return worker
 
 
-# ---- whisper, a stand-in ------------------------------------------------------
+# ---- whisper, with a fake library ------------------------------------------------------
 
 
 def test_whisper_writes_text_and_json(whisper, tmp_path):
@@ -251,7 +251,7 @@ def test_full_disk_fails_the_file_and_leaves_nothing_half_written(whisper, tmp_p
     assert not [name for name in whisper.written() if name.startswith(".")]
 
 
-# ---- PocketSphinx, for real -----------------------------------------------------
+# ---- PocketSphinx, for real ------------------------------------------------------------
 
 
 SAID = {

@@ -405,7 +405,7 @@ def test_planted_lock_of_a_launch_is_named(victim, other):
     assert "out/launch.lock': it is a symbolic link; remove it" in result.stderr, result
 
 
-# ---- The output of a map ------------------------------------------------------------------------
+# ---- The output of a map ----------------------------------------------------------------
 
 
 def test_results_of_a_map_do_not_go_into_a_pipe_of_another_user(machine, victim, other):
@@ -491,7 +491,7 @@ def test_folder_of_logs_of_a_map_that_others_can_replace_is_refused(machine, vic
     refused(run_map(victim, "own.jsonl"), "it can be written by everybody")
 
 
-# ---- The history of a launch ---------------------------------------------------------------
+# ---- The history of a launch ------------------------------------------------------------
 
 
 def launch_with_umask(user, folder, *words):

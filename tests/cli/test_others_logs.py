@@ -81,7 +81,7 @@ def test_file_named_latest_is_not_replaced(machine, owner):
     assert (shared / "logs/latest").read_text() == "precious\n"
 
 
-# ---- The folder for logs -----------------------------------------------------------------
+# ---- The folder for logs ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("plan", ["touch logs", "mkfifo logs", "ln -s /nonexistent/x logs"])

@@ -134,7 +134,7 @@ def test_own_sparse_files_are_named_and_stay(machine, owner):
     assert result.returncode == 1 and "a line is longer than 16 MiB, or it has more than 64 MiB of holes: the file is damaged; move it away" in result.stderr, result
 
 
-# ---- A journal of another user ---------------------------------------------------------
+# ---- A journal of another user ------------------------------------------------------------
 
 
 def copied(command):
@@ -277,7 +277,7 @@ def test_job_without_runner_is_cancelled_while_others_crowd_its_keeper(machine, 
     processes.end_started(other.started)
 
 
-# ---- Directories of a path ---------------------------------------------------------------
+# ---- Directories of a path ----------------------------------------------------------------
 
 
 def test_runner_stays_in_its_directory(machine, owner):
@@ -431,7 +431,7 @@ def test_job_runs_in_a_directory_that_always_was_another_users(machine, owner, o
     assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 0
 
 
-# ---- A hook -----------------------------------------------------------------------------
+# ---- A hook -------------------------------------------------------------------------------
 
 
 def test_hook_gets_nothing_of_a_journal_that_another_user_puts_in_place(machine, owner, other):
@@ -457,7 +457,7 @@ def test_hook_gets_nothing_of_a_journal_that_another_user_puts_in_place(machine,
     assert runner.wait(LIMIT) == 2  # it has seen the other journal
 
 
-# ---- Groups --------------------------------------------------------------------------------
+# ---- Groups -------------------------------------------------------------------------------
 
 
 def test_account_with_the_primary_group_of_the_victim_is_another_user(machine, owner, other):

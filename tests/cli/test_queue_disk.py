@@ -274,8 +274,8 @@ NOBODY = 65534
 
 
 def test_missing_permission_is_an_error_that_says_so(lab):
-    """As root, who has all permissions, runs as another user, with a directory and a program that
-    this user can access."""
+    """Root has all permissions, so root runs it as another user, with a directory and a program
+    that this user can access."""
     with tempfile.TemporaryDirectory(prefix="gpuq-test-") as directory:
         os.chmod(directory, 0o755)
         place = pathlib.Path(directory) / "place"

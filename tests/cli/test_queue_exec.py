@@ -39,7 +39,7 @@ def lines_of(process):
     return iter(lambda: process.stderr.readline().decode(), "")
 
 
-# ---- A command as it would run without gpuq ---------------------------------------------------
+# ---- A command as it would run without gpuq ----------------------------------------------------
 
 
 def test_command_has_this_stdin_directory_and_environment_and_its_gpu(lab):
@@ -116,7 +116,7 @@ def test_shell_is_that_of_the_user(lab):
     assert (result.stdout, result.returncode, result.stderr) == ("-i 1\n", 3, "")
 
 
-# ---- An ordinary job ----------------------------------------------------------------------
+# ---- An ordinary job ---------------------------------------------------------------------------
 
 
 def test_waits_for_its_turn_and_says_why(one):

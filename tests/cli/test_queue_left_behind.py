@@ -22,7 +22,7 @@ def number_in(path):
     return path.exists() and path.read_text().strip() and int(path.read_text())
 
 
-# ---- Nothing left above it --------------------------------------------------------------
+# ---- Nothing left above it ---------------------------------------------------------------
 
 DAEMON = "setsid env -i sh -c 'echo $$ > daemon; exec sleep 1000' & until [ -s daemon ]; do sleep 0.01; done; " \
          "echo $$ > first; exec sleep 1000"
@@ -86,7 +86,7 @@ def test_jobs_of_many_lost_keepers_are_ended_at_once(lab):
     assert not any(alive(pid) for pid in pids)
 
 
-# ---- What cannot be killed ----------------------------------------------------------------
+# ---- Unkillable processes ----------------------------------------------------------------
 
 
 @pytest.fixture

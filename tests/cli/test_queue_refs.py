@@ -57,7 +57,8 @@ def test_controls_take_names_and_the_last_job(named):
     named.gpuq("cancel", "@")
     named.gpuq("hold", "train")
     assert [named.job(n)["status"] for n in (1, 2, 3, 4)] == ["pending", "held", "held", "cancelled"]
-    # A name of several jobs stands for those that the command applies to; one job that is named must be such a job.
+    # A name shared by several jobs selects those that the command applies to; the command must apply
+    # to a single named job.
     named.gpuq("cancel", 2)
     named.gpuq("cancel", "train")
     assert named.job(3)["status"] == "cancelled"

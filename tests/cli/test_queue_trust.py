@@ -31,7 +31,7 @@ def log_of(lab, number):
     return pathlib.Path(lab.job(number)["log_file"])
 
 
-# ---- What is not a journal -------------------------------------------------------------------
+# ---- Files that are not journals -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content", OTHERS.values(), ids=OTHERS)
@@ -79,7 +79,7 @@ def test_file_that_takes_the_place_of_a_journal_is_not_changed(lab):
     assert lab.journal.read_bytes() == b"a checkpoint"
 
 
-# ---- Pipes ----------------------------------------------------------------------------------------
+# ---- Pipes -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name, words", [("gpuq.yaml", ("status",)), ("gpuq.yaml", ("run",)), ("commands.txt", ("run",)),
@@ -127,7 +127,7 @@ def test_folder_whose_locks_are_pipes_hangs_nobody_who_reads(lab):
     lab.gpuq("why", 1)
 
 
-# ---- Trust --------------------------------------------------------------------------------------
+# ---- Trust -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["commands.txt", "gpuq.yaml", "jobs.jsonl"])
@@ -189,7 +189,7 @@ def test_archive_that_is_no_file_of_ours_is_not_written(lab):
     assert lab.gpuq("prune") == "1 pruned, 0 kept\n"
 
 
-# ---- Logs ----------------------------------------------------------------------------------------
+# ---- Logs ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("umask", [0, 0o077])

@@ -187,7 +187,7 @@ static void test_why_works_without_a_runner(void **state)
 	assert_int_equal(q->actions->why(q->actions->context, 77, &t, NULL), -ENOENT);
 }
 
-/* ---- Logs ---------------------------------------------------------------------------- */
+/* ---- Logs -------------------------------------------------------------------------------- */
 
 /* Adds a job with this log path; returns the result of opening it. */
 static int open_log(struct queue *q, const char *path)

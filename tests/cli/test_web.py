@@ -41,7 +41,7 @@ def run_one(lab, command):
     return number
 
 
-# ---- Access ---------------------------------------------------------------------
+# ---- Access --------------------------------------------------------------------------
 
 
 def test_the_address_has_the_token_and_every_other_is_refused(page):
@@ -311,7 +311,7 @@ def test_the_stream_tells_all_and_then_what_changes(page):
     number = page.lab.add("echo new")
     told = stream.until("rows")
     assert told["ids"] == [1, number]
-    # Only what is new.
+    # Only new data.
     assert [job["command"] for job in told["rows"]] == ["echo new"]
     page.lab.gpuq("run")
     assert stream.until("state", lambda told: told["counts"]["completed"] == 2)
@@ -423,7 +423,7 @@ def test_actions_do_what_they_say(lab):
     assert page.act(other, "cancel").status == 409
 
 
-# ---- All queues -----------------------------------------------------------------------
+# ---- All queues ----------------------------------------------------------------------
 
 
 def add_to(lab, name, *words):

@@ -19,7 +19,7 @@ static void check_run(const struct view_run *a, const struct view_run *b)
 	FUZZ_CHECK(a->start_ms == b->start_ms && a->total == b->total && a->eta_ms == b->eta_ms);
 	FUZZ_CHECK(a->done == b->done && a->failed == b->failed && a->skipped == b->skipped);
 	FUZZ_CHECK(a->running == b->running && a->watching == b->watching && a->ending == b->ending);
-	/* Decimals are rounded, but what is known stays known. */
+	/* Decimals are rounded, but known values stay known. */
 	FUZZ_CHECK((a->fraction < 0) == (b->fraction < 0) && (a->rtf < 0) == (b->rtf < 0) && b->rate >= 0);
 	FUZZ_CHECK(a->num_gpus == b->num_gpus && a->num_gpus <= RUN_FILE_GPUS);
 }

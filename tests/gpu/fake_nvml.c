@@ -64,7 +64,7 @@ struct fake_driver {
 	struct fake_card cards[MAX_CARDS];
 };
 
-/* What a handle points to. */
+/* The target of a handle. */
 struct nvmlDevice_st {
 	int card, instance;
 };

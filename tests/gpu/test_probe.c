@@ -211,7 +211,7 @@ static void test_lost_card_keeps_its_identity(void **state)
 	struct gpu_probe *p = open_probe("MIG-1,1", 10, 0);
 	wait_for_round(p, 1);
 	assert_int_equal(gpu_of(p, 0).memory_free_bytes, 5);
-	/* Still split: a sample that is under way may see some of both. */
+	/* Still split: a sample in progress may see some of both. */
 	fake_machine_cards(
 		*state, CARD("GPU-1", "700") "fail=GetPciInfo 15\nmig\ninstance 0\nuuid=MIG-1\nmemory=5 5 0 0\n" CARD(
 				"GPU-2", "1"));

@@ -58,5 +58,5 @@ def test_the_first_commands_of_the_readme_work_in_the_unpacked_archive(tmp_path)
     assert "make demo" in first
     out = run("bash", "-ec", first, cwd=source, env={**clean, "HOME": str(tmp_path)})
     assert "command 1 was on GPU" in out and "job 4 on GPU" in out and "Completed" in out
-    # Only what the demo runs was built.
+    # Only the programs of the demo were built.
     assert not (source / "build/gpuq-map").exists() and not (source / "build/tests").exists()

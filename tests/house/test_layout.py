@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The tree says where things are: names are used once, and docs/architecture.md names what exists."""
+"""The source tree is consistent: names are unique, and docs/architecture.md names existing files."""
 import collections
 import os
 import pathlib

@@ -125,7 +125,7 @@ static void test_unannounced_gpu_is_added_and_counts_in_the_skew(void **state)
 	assert_int_equal(s.num_gpus, 3);
 	assert_int_equal(s.gpus[1]->gpu, 1);
 	assert_near(s.skew, 30.0 * 3 / 45 - 1);
-	/* The audio of one file is not known: shares by files. RTF only of files with known audio and time. */
+	/* The audio length of one file is unknown: shares by files. RTF only of files with known audio and time. */
 	assert_near(s.gpus[1]->share, 2.0 / 3);
 	assert_near(s.rtf, 0.5);
 	assert_int_equal(s.files_total, 3);

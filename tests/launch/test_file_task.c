@@ -54,7 +54,7 @@ static void test_task_of_a_file_that_the_caller_describes(void **state)
 	assert_true(size > 0 && (size_t)size <= sizeof(data));
 	memset(data, 'x', sizeof(data));
 	assert_int_equal(gd_file_write(&file, data, (size_t)size - 1), size);
-	assert_int_equal(data[0], 'x'); /* no room: untouched */
+	assert_int_equal(data[0], 'x'); /* too small: untouched */
 	assert_int_equal(gd_file_write(&file, data, (size_t)size), size);
 	assert_int_equal(data[size], 'x');
 	assert_int_equal(gd_file_read(&(struct gd_bytes){data, (size_t)size}, &back, sizeof(back)), 0);

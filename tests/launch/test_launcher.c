@@ -48,7 +48,7 @@ static void test_changed_file_settings_worker_or_missing_result_is_done_again(vo
 	scratch_put("in/b.wav", 10);
 	struct gd_launch_options o = launch_rig_options();
 	launch_rig_run_well(&o);
-	/* Its size; its time; the settings; the worker; what it wrote is gone. */
+	/* Its size; its time; the settings; the worker; its output is gone. */
 	scratch_put("in/a.wav", 11);
 	launch_rig_run(&o, 0, (struct launch_counts){.done = 1, .skipped = 1});
 	struct timespec times[2] = {{1, 5}, {1, 5}};
@@ -336,7 +336,7 @@ static void test_found_files_and_earlier_speed_are_known_before_the_run(void **s
 	gd_launcher_destroy(NULL);
 }
 
-/* A second launcher, in a process of its own, while this one runs. */
+/* A second launcher, in its own process, while this one runs. */
 static void on_progress_launch_another(void *context, const struct gd_launch_progress *p)
 {
 	int *code = context;

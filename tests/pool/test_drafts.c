@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#undef _FORTIFY_SOURCE /* its read() is an inline function, and this file has one of its own */
+#undef _FORTIFY_SOURCE /* its read() is an inline function, and this file defines another */
 /* Tasks that are being written while their worker or pool changes state. */
 #include "pool_rig.h"
 
@@ -143,7 +143,7 @@ static void test_draft_committed_after_its_worker_has_broken_the_rules_is_not_lo
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-/* ---- Somebody waits for it ---------------------------------------------- */
+/* ---- A thread waits for it ---------------------------------------------- */
 
 static int committed;
 

@@ -168,7 +168,7 @@ static void test_large_payloads_reach_a_program(void **state)
 	}
 }
 
-/* ---- Programs that are no workers --------------------------------------- */
+/* ---- Programs that are not workers --------------------------------------- */
 
 static void assert_not_started(struct recorder *rec, const char *program, const char *mode, int code, const char *words)
 {

@@ -98,7 +98,7 @@ static int host_reaping_in_thread(void)
 	pthread_t thread;
 	struct pool_rig *rig = pool_rig_new();
 	rig->options.allow_threads = true;
-	/* One child of its own, so that wait() always has something to wait for. */
+	/* One child of the host, so that wait() always has a child to wait for. */
 	int ends[2];
 	char byte;
 	check_true(pipe(ends) == 0);

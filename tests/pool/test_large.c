@@ -121,7 +121,7 @@ static void test_memory_stays_bounded_with_a_fast_inline_generator(void **state)
 
 /* ---- Sizes -------------------------------------------------------------- */
 
-/* From 64 bytes to 3 MiB, again and again: after a small one, many more seem to fit. */
+/* From 64 bytes to 3 MiB, repeatedly: after a small one, many more seem to fit. */
 static size_t growing(uint64_t number)
 {
 	size_t step = number % 7;

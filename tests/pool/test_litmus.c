@@ -313,7 +313,7 @@ static void test_owner_that_falls_asleep_is_notified_or_sees_the_answer(void **s
 	expect_seen(&control);
 }
 
-/* ---- Publishing: who sees the count sees the record ---------------------- */
+/* ---- Publishing: the record is visible with the count ---------------------- */
 
 static void reset_publish(struct litmus *l)
 {

@@ -267,11 +267,11 @@ static void test_messages_leave_a_reserved_result_alone(void **state)
 		assert_int_equal(intact[i], BESIDE + 1);
 }
 
-/* ---- Room --------------------------------------------------------------- */
+/* ---- Space -------------------------------------------------------------- */
 
 #define MANY 100
 
-/* argument: the size; what was sent is counted on the board. */
+/* argument: the size; sent messages are counted on the board. */
 static int send_many(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;

@@ -140,7 +140,7 @@ static void test_bad_size_settings_or_output_is_refused(void **state)
 	refused(&o, -EINVAL, "output is 7");
 }
 
-/* ---- What can only be seen when the pool is opened ---------------------- */
+/* ---- Errors found when the pool is opened ------------------------------- */
 
 static void not_opened(const struct gd_options *o, int code, const char *words)
 {

@@ -39,7 +39,7 @@ static int say_goodbye(struct gd_worker *w, void *state)
 static const struct gd_worker_ops speakers = {
 	.size = sizeof(struct gd_worker_ops), .setup = say_hello, .process = speak, .cleanup = say_goodbye};
 
-/* Runs with stdout and stderr of this process in a file; returns what is in it. */
+/* Runs with stdout and stderr of this process in a file; returns its content. */
 static const char *run_captured(struct recorder *rec, int *ret)
 {
 	char path[128];

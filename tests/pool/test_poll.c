@@ -195,7 +195,7 @@ static void test_descriptor_is_not_readable_when_nothing_happens(void **state)
 	close_pool(rec, p);
 }
 
-/* ---- gd_pool_interrupt, gd_pool_stop, gd_pool_close ------------------------------- */
+/* ---- gd_pool_interrupt, gd_pool_stop, gd_pool_close --------------------- */
 
 static void *interrupt_later(void *argument)
 {

@@ -15,9 +15,9 @@
 
 static const struct gd_worker_ops echo = {.size = sizeof(struct gd_worker_ops), .process = recorder_echo};
 
-/* ---- What workers are given --------------------------------------------- */
+/* ---- Input of workers --------------------------------------------------- */
 
-/* What a worker knows about itself, in one result. */
+/* A worker's data about itself, in one result. */
 struct self {
 	int gpu, device, slot, attempt;
 	int64_t seed;

@@ -19,7 +19,7 @@
 #include "support/process.h"
 #include "support/wait.h"
 
-/* ---- What is scribbled -------------------------------------------------- */
+/* ---- The damage --------------------------------------------------------- */
 
 typedef void scribble(struct gd_worker *w, struct outbox *out);
 
@@ -321,7 +321,7 @@ static const struct {
 };
 #define SCRIBBLES (sizeof(scribbles) / sizeof(scribbles[0]))
 
-/* ---- What the scribbler does then --------------------------------------- */
+/* ---- After the damage --------------------------------------------------- */
 
 enum then {
 	THEN_ANSWER,

@@ -351,7 +351,7 @@ static void test_fourth_signal_ends_a_program_whose_generator_blocks(void **stat
 	check_ended_by(pid, SIGINT);
 }
 
-/* ---- When there is nothing to stop yet, or any more ----------------------- */
+/* ---- During setup and at the end ---------------------------------------- */
 
 static int endless_setup(struct gd_worker *w, void **ret_state)
 {
@@ -423,7 +423,7 @@ static void test_inline_generator_that_waits_is_told(void **state)
 	host_check(pid);
 }
 
-/* ---- Several runs -------------------------------------------------------- */
+/* ---- Several runs ------------------------------------------------------- */
 
 static void *run_in_thread(void *argument)
 {
@@ -486,7 +486,7 @@ static void test_next_run_is_not_interrupted_by_the_last_signal(void **state)
 	check_ended_by(pid, SIGINT); /* after the runs the default action is restored */
 }
 
-/* ---- What the program decided -------------------------------------------- */
+/* ---- Handlers of the program -------------------------------------------- */
 
 static int ignoring(void)
 {

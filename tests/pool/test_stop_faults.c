@@ -52,7 +52,7 @@ static void poll_to_the_end(struct pool_rig *rig)
 	pool_rig_check_books(rig);
 }
 
-/* ---- Given back --------------------------------------------------------- */
+/* ---- Given back ------------------------------------------------------------------- */
 
 /* A stopped worker has a task and has not begun it; the head of its inbox is not taken back. */
 static pid_t submit_to_the_stopped(struct pool_rig *rig)
@@ -123,7 +123,7 @@ static void test_large_tasks_beside_a_hanging_batch_are_called_back(void **state
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-/* ---- As what ------------------------------------------------------------ */
+/* ---- With which result ------------------------------------------------------------ */
 
 static void test_a_task_that_obeys_the_second_stop_is_cancelled(void **state)
 {
@@ -185,7 +185,7 @@ static void test_statistics_are_right_at_once_after_a_stop(void **state)
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-/* ---- What it costs ------------------------------------------------------ */
+/* ---- The cost --------------------------------------------------------------------- */
 
 static uint64_t cpu_ns(void)
 {

@@ -247,7 +247,7 @@ static void test_every_worker_frozen_ends_every_task(void **state)
 	assert_dies_when_thawed();
 }
 
-/* ---- Starved: SIGKILL takes its time ------------------------------------ */
+/* ---- Starved: SIGKILL takes long ---------------------------------------- */
 
 static void test_killed_worker_without_cpu_time_is_not_given_up(void **state)
 {

@@ -35,7 +35,7 @@ static int one_spins(struct gd_worker *w, void *state, const struct gd_bytes *ta
 	return recorder_echo(w, state, task);
 }
 
-/* Only task 3 is over its time, by less than a few seconds. */
+/* Only task 3 exceeded its limit, by less than a few seconds. */
 static bool only_task_3_timed_out(const struct recorder *rec, int result)
 {
 	const struct run_note *n = recorder_note(rec, CALLBACK_TIMEOUT, 0);
@@ -133,7 +133,7 @@ static void test_a_task_that_timed_out_is_tried_again(void **state)
 	assert_int_equal(rec->stats.timeouts, 0);
 }
 
-/* ---- How exact ---------------------------------------------------------- */
+/* ---- Precision ---------------------------------------------------------- */
 
 static int wait_as_told(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {

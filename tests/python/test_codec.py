@@ -93,7 +93,7 @@ def test_keys_that_repeat_are_the_same_object() -> None:
     assert next(iter(first)) is next(iter(second))
 
 
-# ---- What is left to pickle --------------------------------------------------
+# ---- Objects left to pickle --------------------------------------------------
 
 
 class Number(int):

@@ -296,7 +296,7 @@ static void test_claims_count_while_a_process_of_their_user_is_on_the_gpu(void *
 	claim_proofs_finish(&b.proofs);
 }
 
-/* Otherwise the memory of our own job would count as the claim's, and the job's promise once more. */
+/* Otherwise the memory of our own job would count as the claim's, and the job's promise would be counted twice. */
 static void test_claim_that_names_a_process_of_another_user_is_not_given_it(void **state)
 {
 	(void)state;

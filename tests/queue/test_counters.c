@@ -24,7 +24,7 @@
 #define PATH     "jobs.jsonl"
 #define NUM_JOBS 8
 
-/* ---- In place of the C library's functions --------------------------------------------- */
+/* ---- Replacements of C library functions ------------------------------------------------------ */
 
 static int fail_writes_of = -1; /* this descriptor's disk is full */
 /* Not static: glibc declares pread() and gethostname() inline, and clang refuses static variables in such functions. */
@@ -78,7 +78,7 @@ int gethostname(char *name, size_t size)
 	return snprintf(name, size, "%s", host) < (int)size ? 0 : -1;
 }
 
-/* ---- A journal ---------------------------------------------------------------------------- */
+/* ---- A journal -------------------------------------------------------------------------------- */
 
 static void write_add(struct text *t, uint64_t id)
 {

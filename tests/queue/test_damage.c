@@ -47,7 +47,7 @@ static uint64_t chance(uint64_t below)
 	return (seed * UINT64_C(2685821657736338717) >> 16) % below;
 }
 
-/* ---- A journal -------------------------------------------------------------------- */
+/* ---- A journal --------------------------------------------------------------------------- */
 
 struct file {
 	char *bytes;
@@ -214,7 +214,7 @@ static int tear_down(void **state)
 	return scratch_leave(state);
 }
 
-/* ---- Its damage ---------------------------------------------------------------------- */
+/* ---- Its damage -------------------------------------------------------------------------- */
 
 static void cut(struct file *f, size_t at, size_t size)
 {
@@ -270,7 +270,7 @@ static void damage_once(struct file *f)
 	}
 }
 
-/* ---- What is demanded ------------------------------------------------------------------ */
+/* ---- Checks ------------------------------------------------------------------------------ */
 
 /* Whether it is still in the file, as a whole line. */
 static bool has_line(const struct file *f, const struct line *l)

@@ -76,7 +76,7 @@ static bool is_on(const struct waiting_job *j, size_t gpu)
 	return false;
 }
 
-/* ---- The machine ------------------------------------------------------------ */
+/* ---- The machine --------------------------------------------------------------- */
 
 static void sample(struct random_box *b)
 {

@@ -110,7 +110,7 @@ static uint64_t next(struct box *b, int *ret_gpu)
 
 static const struct need_rules defaults = {.min_free_mem_mb = -1};
 
-/* ---- Sharing --------------------------------------------------------------------------- */
+/* ---- Sharing ---------------------------------------------------------------------------- */
 
 static void test_jobs_that_declare_nothing_never_share(void **state)
 {
@@ -434,7 +434,7 @@ static void test_inputs_that_make_no_sense_are_refused(void **state)
 	jobs_finish(&jobs);
 }
 
-/* ---- Times ------------------------------------------------------------------------------- */
+/* ---- Times ------------------------------------------------------------------------------ */
 
 static void add_again(struct box *b, struct job *due)
 {
@@ -497,7 +497,7 @@ static void test_a_time_without_jobs_wakes_nobody(void **state)
 	box_close(&b);
 }
 
-/* ---- The end of the allocation -------------------------------------------------------- */
+/* ---- The end of the allocation ---------------------------------------------------------- */
 
 static void run_for(struct box *b, uint64_t id, int64_t from_ms, int64_t duration_ms)
 {

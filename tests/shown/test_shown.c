@@ -205,7 +205,7 @@ static void test_shown_run_returns_the_errors_of_a_run(void **state)
 	gd_dispatcher_destroy(d);
 }
 
-/* ---- Cancelled tasks -------------------------------------------------------------------------- */
+/* ---- Cancelled tasks ---------------------------------------------------------------------------------- */
 
 /* Nothing ends before all 30 tasks were emitted. Nine tasks end; the tenth waits until the run is stopped. */
 static int nine_then_wait(struct gd_worker *w, void *state, const struct gd_bytes *task)
@@ -291,7 +291,7 @@ static void test_lost_worker_shows_the_words_of_its_setup(void **state)
 	assert_null(worker_row(&w).error);
 }
 
-/* ---- What a worker is at --------------------------------------------------------------------- */
+/* ---- The current task of a worker --------------------------------------------------------------------- */
 
 static int wait_to_be_seen(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {

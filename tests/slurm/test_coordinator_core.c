@@ -14,7 +14,7 @@
 
 #define S NS_PER_S
 
-/* A coordinator and what it has done. Writes and checks are answered at once, unless `manual`. */
+/* A coordinator and its actions. Writes and checks are answered at once, unless `manual`. */
 struct lab {
 	struct coordinator_core *core;
 	uint64_t now, connection, session;
@@ -503,7 +503,7 @@ static void test_a_job_that_does_not_fit_into_the_pilot_s_time_is_not_started(vo
 	coordinator_core_destroy(l.core);
 }
 
-/* ---- What Slurm says ------------------------------------------------------------------- */
+/* ---- Slurm's listings ------------------------------------------------------------------- */
 
 struct slurm_lab {
 	struct listed_job job;
@@ -527,7 +527,7 @@ static void list(struct lab *l, struct slurm_lab *s)
 	handle(l, &(struct coordinator_event){.kind = COORDINATOR_LISTED, .listing = &s->listing});
 }
 
-/* A pilot that is away after its job was listed as running; then the listing changes, and says terminal. */
+/* A pilot that is away after its job was listed as running; then the listing changes to terminal. */
 static unsigned proven(void (*change)(struct slurm_lab *s))
 {
 	struct lab l;

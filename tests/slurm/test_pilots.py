@@ -20,7 +20,7 @@ class Boss(protocol.Coordinator):
                                f"exec gpuq-slurm pilot --jobs-file {self.lab.journal}", gpus=gpus)
 
     def meet(self, *words, **options):
-        """A new pilot, greeted: its Slurm job, connection and hello."""
+        """A new pilot, welcomed: its Slurm job, connection and hello."""
         number = self.submit(*words, **options)
         line = self.accept()
         hello = line.welcome()
@@ -100,7 +100,7 @@ def test_pilot_knows_how_long_it_has(boss):
     assert 0 < hello["remaining_ms"] < 3600000
 
 
-# ---- What the coordinator asks of Slurm ----
+# ---- The coordinator's requests to Slurm ----
 
 STATES = {"1": "pending", "2": "running", "3": "completing", "4": "terminal"}
 

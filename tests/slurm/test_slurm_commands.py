@@ -135,7 +135,7 @@ def test_nothing_starts_on_the_login_node_by_itself(queue):
                             capture_output=True, text=True, timeout=LIMIT, check=False, **queue.lab.cluster.identity())
     assert "was last run on a cluster" in result.stderr and "gpuq run --slurm" in result.stderr, result
     assert queue.lab.states()[-1] == "pending"
-    # Who says so can do it.
+    # An explicit run on this host works.
     queue.lab.gpuq("run", "--gpus", "sim:1")
     assert queue.lab.states()[-1] == "completed"
 

@@ -129,7 +129,7 @@ static void test_pilot_of_another_user_is_refused(void **state)
 	make(&p, ours, theirs);
 	assert_int_equal(carry(&p.pilot, &p.coordinator, 1000), 0);
 	assert_int_equal(tunnel_send(&p.coordinator, "grant", 5), -ENOTCONN);
-	/* It does not check our proof, and sends one of its own secret. */
+	/* The peer does not check our proof, and sends a proof of another secret. */
 	p.pilot.stage = TUNNEL_OPEN;
 	uint8_t proof[MAC_SIZE] = {1, 2, 3};
 	assert_int_equal(tunnel_receive(&p.coordinator, proof, sizeof(proof)), -EKEYREJECTED);
@@ -144,7 +144,7 @@ static void test_reflected_proof_is_refused(void **state)
 	open_both(&real, 1000);
 	make(&p, ours, ours);
 	carry(&p.pilot, &p.coordinator, 1000);
-	/* What the coordinator proves is not what a pilot must prove. */
+	/* The coordinator's proof is not valid as a pilot's proof. */
 	assert_int_equal(
 		tunnel_receive(&p.coordinator, p.coordinator.out.data + p.coordinator.out.length - MAC_SIZE, MAC_SIZE),
 		-EKEYREJECTED);

@@ -58,7 +58,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* ---- Escaping ---------------------------------------------------------------------- */
+/* ---- Escaping ------------------------------------------------------------------------ */
 
 static void test_text_of_others_cannot_become_markup(void **state)
 {
@@ -107,7 +107,7 @@ static void test_hostile_jobs_stay_text_on_the_page(void **state)
 	text_finish(&page);
 }
 
-/* ---- Numbers ------------------------------------------------------------------------ */
+/* ---- Numbers ------------------------------------------------------------------------- */
 
 static void test_energy_and_idle_gpus_are_summed_up(void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A stand-in for the part of whisper.cpp's API that workers/whisper.c uses. */
+/* A fake of the part of whisper.cpp's API that workers/whisper.c uses. */
 #ifndef TESTS_LAUNCH_WHISPER_H
 #define TESTS_LAUNCH_WHISPER_H
 
