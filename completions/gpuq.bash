@@ -1,18 +1,20 @@
 # bash completion for gpuq. SPDX-License-Identifier: MIT
 # `gpuq complete` knows the candidates; see src/cli/complete.h for what it prints.
 
+# Anybody may have chosen these names. With "filenames", bash quotes what it inserts. With $plain, the word is text for
+# another shell, which would need a second level of quotes: offer only names that need none.
 _gpuq_files()
 {
 	local file
 	compopt -o filenames 2>/dev/null
 	while IFS= read -r file; do
-		COMPREPLY+=("$file")
+		[[ $plain && $file == *[![:alnum:]_.,:=@%+/-]* ]] || COMPREPLY+=("$file")
 	done < <(compgen "$@" -- "$value")
 }
 
 _gpuq()
 {
-	local line=${COMP_LINE:0:COMP_POINT} blanks word value typed i at
+	local line=${COMP_LINE:0:COMP_POINT} blanks word value typed plain= i at
 	local -a words=() first=()
 
 	# --state=running and tag:night are several words for bash: put together what no blank separates.
@@ -44,9 +46,9 @@ _gpuq()
 		$'\tfiles') _gpuq_files -f ;;
 		$'\tdirectories') _gpuq_files -d ;;
 		$'\tcommands')
-			while IFS= read -r i; do
-				COMPREPLY+=("$i")
-			done < <(compgen -c -- "$value")
+			# `gpuq exec` executes the word itself; elsewhere it can be a command for a shell.
+			[[ ${words[1]} == exec ]] || plain=yes
+			_gpuq_files -c
 			;;
 		$'\targuments '*)
 			at=${first[${line##* } + 1]}

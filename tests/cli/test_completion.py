@@ -302,6 +302,33 @@ def test_bash_completes_at_its_prompt(lab, bash):
     assert bash.complete("gpuq run --cpu-aff") == "gpuq run --cpu-affinity "
 
 
+def test_bash_executes_no_name_that_it_completes(lab, bash):
+    for folder in ("tools", "ev$(touch made)"):
+        (lab.directory / folder).mkdir()
+        (lab.directory / folder / "evil;touch made").write_text("#!/bin/sh\n")
+        (lab.directory / folder / "evil;touch made").chmod(0o755)
+    quoted = "evil\\;touch\\ made "
+    assert bash.complete("gpuq exec tools/ev") == "gpuq exec tools/" + quoted
+    assert bash.complete("gpuq exec ./tools/ev") == "gpuq exec ./tools/" + quoted
+    assert bash.complete("gpuq exec ./ev\\$\\(touch\\ made\\)/e") == "gpuq exec ./ev\\$\\(touch\\ made\\)/" + quoted
+    assert bash.complete("gpuq add --config tools/ev") == "gpuq add --config tools/" + quoted
+    bash.type("gpuq exec --help ./tools/ev\t\recho do''ne\r")
+    bash.until("done\r")
+    assert not (lab.directory / "made").exists()
+
+
+def test_bash_offers_only_plain_names_for_the_text_of_a_shell(lab, bash):
+    for name in ("evil;touch made", "evil$(touch made)", "plain-1.sh"):
+        (lab.directory / name).write_text("#!/bin/sh\n")
+        (lab.directory / name).chmod(0o755)
+    for start in ("add", "add --on-finish", "add --on-idle", "run --on-finish=", "edit 1 --command", "launch --worker-command",
+                  "map --worker-command", "launch --worker-command="):
+        line = f"gpuq {start}" + ("" if start.endswith("=") else " ")
+        assert bash.complete(line + "./ev") == line + "./ev", start
+        assert bash.complete(line + "./pl") == line + "./plain-1.sh ", start
+    assert not (lab.directory / "made").exists()
+
+
 def test_zsh_completes_at_its_prompt(lab, zsh):
     lab.add("--tag", "night", "--name", "my model", "true")
     (lab.directory / "commands.csv").write_text("x\n1\n")
