@@ -102,7 +102,7 @@ static bool is_idle(const struct coordinator *c)
 	return c->interrupts > 2 || !coordinator_hooks_are_due(c);
 }
 
-/* An idle coordinator lingers if it was started in the background or is kept: the user may add more jobs. */
+/* An idle coordinator that was started in the background or kept alive lingers: the user may add more jobs. */
 static bool may_leave(struct coordinator *c)
 {
 	int64_t linger = c->options.linger_ms;

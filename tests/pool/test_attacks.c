@@ -25,7 +25,7 @@
 #define HOST_MS    (WAIT_MS / 2) /* all tests together end within the time limit of the program, even if all hang */
 #define LARGE_TASK ((size_t)3 << 20)
 
-/* The process numbers on the board are valid: the host has added them, and none was reaped yet. */
+/* The PIDs on the board are valid: the host has added them, and board_check_all_gone() was not called yet. */
 static void kill_what_is_left(void)
 {
 	for (int i = 0; i < atomic_load(&board->num_pids); i++) {

@@ -133,7 +133,7 @@ static void test_an_idle_worker_beside_a_busy_batch_wakes_nobody(void **state)
 	struct pool_rig *rig = *state;
 	pool_rig_open(rig, &ops);
 	pid_t busy = pool_rig_pid(rig, 0, 0);
-	/* While stopped; it finds all five at once when it continues. */
+	/* The stopped worker finds all five at once when it continues. */
 	assert_int_equal(kill(busy, SIGSTOP), 0);
 	pool_rig_submit_many(rig, 5);
 	assert_int_equal(kill(busy, SIGCONT), 0);

@@ -211,7 +211,7 @@ static void test_lines_of_an_attempt_are_read_as_its_life(void **state)
 	assert_int_equal(end(c, 3, OUTCOME_COMPLETED), 0);
 	assert_int_equal(coordinator_journal_sync(c, &err), 0);
 	assert_true(read_job(c)->state == JOB_COMPLETED && job->hooks_due == 1 && job->attempts->duration_ms == 7);
-	/* A hook without a keeper: the next runner runs it. */
+	/* A hook without a keeper: the process that runs the queue runs it. */
 	assert_null(coordinator_journal_jobs(c)->hooks->keeper);
 	coordinator_journal_close(c);
 }
