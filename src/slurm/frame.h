@@ -28,7 +28,7 @@
 #define FRAME_VERSION 1
 
 #define FRAME_NAME_ROOM  64  /* a pilot's or node's name with its NUL */
-#define FRAME_WORDS_ROOM 160 /* a reason in words with its NUL */
+#define FRAME_WORDS_ROOM 160 /* a message with its NUL */
 #define FRAME_MAX_GPUS   64  /* per node */
 
 enum frame_kind {

@@ -23,7 +23,7 @@ struct frame_arrays {
 };
 void frame_arrays_finish(struct frame_arrays *a);
 
-/* 0, -EBADMSG or -ENOMEM. What ret points to belongs to `arrays`, or is part of data. */
+/* 0, -EBADMSG or -ENOMEM. Pointers in ret refer to `arrays` or into data. */
 int frame_decode(const void *data, size_t size, struct frame_arrays *arrays, struct frame *ret);
 
 #endif

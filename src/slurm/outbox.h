@@ -38,7 +38,7 @@ int outbox_append(struct pilot_outbox *o, const char *line, size_t size);
 typedef int outbox_fn(void *context, const char *line, size_t size);
 
 /*
- * Reads all lines of a pilot that is dead, or of a live one up to now. 0 only if the first line and all behind it are
+ * Reads all lines of a pilot that is dead, or of a live one up to now. 0 only if the first line and all after it are
  * intact; an incomplete last line was never synced and is ignored.
  *
  * Any other result proves nothing, and the coordinator waits: -ENOENT (the file or its directory does not exist),

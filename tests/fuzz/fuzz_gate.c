@@ -16,7 +16,7 @@
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
 
-/* An independent implementation of the rules: a name, a dot behind it unless in brackets, a colon and digits. */
+/* An independent implementation of the rules: a name, a dot after it unless in brackets, a colon and digits. */
 static int names_us(const char *host)
 {
 	static const char *const names[] = {"localhost", "127.0.0.1", "[::1]", "box.example"};

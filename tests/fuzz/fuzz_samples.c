@@ -36,7 +36,7 @@ static int take(void *context, const struct sample *s)
 	return 0;
 }
 
-/* Two directories in memory where there is one; made once. */
+/* Creates a directory, in memory if possible; called once for each of two. */
 static int open_dir(const char *name)
 {
 	static char base[64];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any words as a command with {words}: template_fill() succeeds exactly where template_check() finds no mistake, keeps
+ * Any words as a command with {words}: template_fill() succeeds exactly if template_check() finds no error, keeps
  * the number of arguments, leaves arguments without braces as they are, and puts a name with a blank into no
  * argument that looks like a script.
  *

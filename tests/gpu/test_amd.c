@@ -161,7 +161,7 @@ static void test_amd_cards_are_numbered_after_nvidia_ones(void **state)
 	assert_string_equal(changes[3].value, "0");
 	free(changes);
 	gd_gpu_list_free(list);
-	setenv("CUDA_VISIBLE_DEVICES", "0", 1); /* means the NVIDIA cards, where there are any */
+	setenv("CUDA_VISIBLE_DEVICES", "0", 1); /* refers to the NVIDIA cards, if there are any */
 	assert_int_equal(gd_gpu_count("auto", NULL), 2);
 }
 

@@ -199,7 +199,7 @@ static void test_lines_of_version_1_have_no_checksum(void **state)
 	write_one("new.wav");
 	assert_read(2, 0);
 	FILE *f = fopen("launch.jsonl", "ae");
-	fputs(OLD_FILE("forged.wav", "done"), f); /* where all others have one */
+	fputs(OLD_FILE("forged.wav", "done"), f); /* without a checksum, which all others have */
 	fclose(f);
 	assert_read(2, 1);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The summary and the lines of progress that gpuq launch prints, for programs that launch themselves. */
+/* The summary and the lines of progress that gpuq launch prints, for programs that use the launch API. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

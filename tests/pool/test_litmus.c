@@ -222,7 +222,7 @@ static void publish_without_fence(struct litmus *l)
 	l->seen[0] = atomic_load_explicit(&l->ours.out->sleeping, memory_order_relaxed) != 0;
 }
 
-/* What channel_sleep() does, up to the futex. */
+/* Like channel_sleep(), up to the futex. */
 static void announce_sleep(struct litmus *l)
 {
 	channel_announce_sleep(&l->theirs);

@@ -205,7 +205,7 @@ static void test_setup_once_then_tasks_then_cleanup_once(void **state)
 		assert_int_equal(board->words[slot], 1);
 		assert_int_equal(board->words[10 + slot], 1);
 	}
-	/* State lives from task to task: each worker counted its own, together all. */
+	/* State is kept from task to task: each worker counted its own tasks, together all. */
 	assert_int_equal(board->words[20], 500);
 }
 

@@ -290,7 +290,7 @@ static void test_last_hook_that_hangs_is_ended_and_the_failed_setup_reported(voi
 
 /* ---- Turns -------------------------------------------------------------- */
 
-/* Waits at the gate; keeps the largest number of those that are in here at the same time. */
+/* Waits at the gate; records the largest number of concurrent setups. */
 static int wait_at_gate(struct gd_worker *w, void **ret_state)
 {
 	(void)w;
@@ -330,7 +330,7 @@ static void test_only_so_many_setups_run_at_the_same_time(void **state)
 	for (int n = 1; n <= 4; n++) {
 		setups_due = n;
 		pool_rig_await(rig, setups_have_begun);
-		/* Those that wait have no process. */
+		/* Waiting workers have no process. */
 		assert_true(count_processes(rig, 4) <= n);
 		board_open_gate(0);
 	}

@@ -143,7 +143,7 @@ static int wait_as_told(struct gd_worker *w, void *state, const struct gd_bytes 
 	return recorder_echo(w, state, task);
 }
 
-/* All of them timed out, none before its time, and most of them soon after it. */
+/* All of them timed out, none before its limit, and most of them soon after it. */
 static bool timed_out_in_time(const struct recorder *rec, int result)
 {
 	uint64_t limit_ns = (uint64_t)rec->options.task_timeout_ms * MS, last_end = 0;

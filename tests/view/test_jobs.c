@@ -93,7 +93,7 @@ static void test_only_a_change_of_a_job_raises_the_versions(void **state)
 		put(m, id, VIEW_JOB_PENDING);
 	uint64_t version = view_jobs_version(m);
 	assert_int_equal(version, view_find_job(m, 100)->version);
-	put(m, 50, VIEW_JOB_PENDING); /* as it was */
+	put(m, 50, VIEW_JOB_PENDING); /* unchanged */
 	assert_int_equal(view_put_work(m, &(struct view_work){.title = "gpuq", .total = 100}), 0);
 	assert_true(view_version(m) > version);
 	assert_int_equal(view_jobs_version(m), version);

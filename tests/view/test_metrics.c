@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What Prometheus reads. */
+/* The metrics for Prometheus. */
 #include <string.h>
 
 #include "model_rig.h"

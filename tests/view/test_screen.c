@@ -29,7 +29,7 @@ static void test_marks_go_with_their_character(void **state)
 	assert_int_equal(screen_begin(&l->screen, 1, 4), 0);
 	assert_int_equal(screen_put(&l->screen, 0, 0, 4, 0, "e\u0301x"), 2);
 	assert_string_equal(top_rig_row(l, 0), "e\u0301x");
-	/* More of them than a cell can hold are left out. */
+	/* Marks beyond the capacity of a cell are dropped. */
 	assert_int_equal(screen_put(&l->screen, 0, 0, 4, 0,
 				 "a\u0301\u0301\u0301\u0301\u0301\u0301\u0301\u0301\u0301\u0301\u0301\u0301"),
 		1);

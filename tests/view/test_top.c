@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What gpuq top shows: the queue, its GPUs and its jobs, on a screen of any size. */
+/* The content of gpuq top: the queue, its GPUs and its jobs, on a screen of any size. */
 #include <stdio.h>
 
 #include "top_rig.h"
