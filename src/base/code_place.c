@@ -56,6 +56,12 @@ bool place_is_plain(const char *text, size_t size)
 	return true;
 }
 
+bool place_may_begin(const char *name, size_t size)
+{
+	size_t length = utf8_sequence(name, size);
+	return length > 0 && place_is_plain(name, length) && !strchr(",:=@%+-", name[0]);
+}
+
 /* ---- Code ----------------------------------------------------------------- */
 
 /*
@@ -101,12 +107,13 @@ static bool is_code_option(const char *word, bool attached)
 
 /*
  * Programs that give their arguments to a shell, also one of another machine, or execute them themselves. Perl's <>
- * executes a name that ends in '|'.
+ * executes a name that ends in '|', Ruby's open() one that begins with it, and sox gives "http:…" to a shell.
  */
 static bool executes_arguments(const char *program)
 {
 	static const char *const names[] = {"ssh", "scp", "rsync", "rsh", "pdsh", "clush", "su", "bsub", "make",
-		"gmake", "watch", "parallel", "tmux", "screen", "eval", "perl", "sed", "awk", "gawk", "mawk", "m4"};
+		"gmake", "watch", "parallel", "tmux", "screen", "eval", "perl", "sed", "awk", "gawk", "mawk", "m4",
+		"ruby", "sox", "soxi", "play", "rec"};
 	const char *slash = strrchr(program, '/');
 	const char *name = slash ? slash + 1 : program;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)

@@ -201,21 +201,22 @@ static void append_word(struct text *t, enum word word, const struct template_va
 
 /* How the names of the file affect an argument. */
 struct names {
-	enum word word;  /* the first name that is not plain or begins with '-' */
+	enum word word;  /* the first name that is not plain or begins with a sign */
 	bool special;    /* a name is not plain */
-	bool first_dash; /* the argument begins with a name that begins with '-' */
-	bool dash;       /* a name begins with '-' */
+	bool first_sign; /* the argument begins with a name that begins with a sign */
+	char sign;       /* a name begins with this, such as '-', '@' or '|'; 0: no name does */
 	bool in_script;  /* the text around the names is not plain */
 };
 
 static void note_name(struct names *n, enum word word, const char *name, size_t size, bool is_first)
 {
-	bool special = !place_is_plain(name, size), dash = name[0] == '-';
-	if ((special || dash) && !n->special && !n->dash)
+	bool special = !place_is_plain(name, size), sign = !place_may_begin(name, size);
+	if ((special || sign) && !n->special && !n->sign)
 		n->word = word;
 	n->special |= special;
-	n->dash |= dash;
-	n->first_dash |= dash && is_first;
+	n->first_sign |= sign && is_first;
+	if (sign && !n->sign)
+		n->sign = name[0];
 }
 
 static int append_token(
@@ -263,11 +264,15 @@ static int check_names(const char *const *argv, size_t i, const struct names *n,
 		return error_set(err, -EPERM,
 			"its path has special characters, which the command could execute: make {%s} a word of its own, or let the command use \"$%s\"",
 			word, variable);
-	if (n->first_dash || (n->dash && n->in_script))
+	if (!n->first_sign && !(n->sign && n->in_script))
+		return 0;
+	if (n->sign == '-')
 		return error_set(err, -EPERM,
-			"its name begins with '-', which the command could take for an option: use {file}, or let the command use \"$%s\"",
-			variable);
-	return 0;
+			"its name begins with '-', which the command could take for an option: use {file} or ./{%s}, or let the command use \"$%s\"",
+			word, variable);
+	return error_set(err, -EPERM,
+		"its name begins with a special character, which the command could give a meaning to: use {file} or ./{%s}, or let the command use \"$%s\"",
+		word, variable);
 }
 
 int template_set_variables(const struct template_values *values)

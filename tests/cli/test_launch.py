@@ -149,6 +149,20 @@ def test_dry_run_needs_no_worker(launch):
     assert "1 file to do" in out
 
 
+def test_name_that_gives_an_argument_a_meaning_does_not_begin_it(launch):
+    """The tool executes '|command', like sox."""
+    tool = launch.directory / "tool"
+    tool.write_text(f"#!/bin/sh\ncd '{launch.directory}'\ncase $1 in '|'*) eval \"${{1#|}}\" ;; esac\n")
+    tool.chmod(0o755)
+    launch.put("|touch made;.wav", "@x.wav", "a.wav")
+    summary, _ = launch.summary("--", str(tool), "{name}", code=1)
+    assert {failure["file"] for failure in summary["failures"]} == {"@x.wav", "|touch made;.wav"}
+    assert all("begins with a special character" in failure["error"] and "./{name}" in failure["error"] for failure in summary["failures"])
+    summary, _ = launch.summary("--", str(tool), "./{name}")
+    assert summary["files_done"] == 3
+    assert not (launch.directory / "made").exists()
+
+
 NAMES = ["a b.wav", "-n.wav", "--force.wav", 'quote".wav', "it's.wav", "new\nline.wav", "{file}.wav", "$(touch x).wav",
          "back\\slash.wav", b"\xff\xfe.wav", "ünï.wav", "*.wav", "tab\t.wav", "dir with blank/ x .wav", "\x1b[31m.wav"]
 

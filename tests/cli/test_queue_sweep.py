@@ -109,6 +109,19 @@ def test_values_with_special_characters_are_refused_where_they_could_become_code
     lab.gpuq("add", "--no-start", "--param", "v=plain,0.1,a/b.c", "--", *command)
 
 
+@pytest.mark.parametrize("value", ["@options", "|touch broken"])
+def test_values_that_give_an_argument_a_meaning_do_not_begin_it(lab, value):
+    (lab.directory / "v.csv").write_text(f"v\nplain\n{value}\n")
+    for words in (["{v}"], ["{v}.c"]):
+        result = lab.result("add", "--no-start", "--param-file", "v.csv", "--", "gcc", *words)
+        assert result.returncode == 2 and f"value '{value}' of 'v' begins with '{value[0]}'" in result.stderr, result
+    result = lab.result("add", "--no-start", "--param", "v=@x", "gcc {v}")
+    assert result.returncode == 2 and "value '@x' of 'v' begins with '@'" in result.stderr, result
+    assert not lab.journal.exists()
+    lab.gpuq("add", "--no-start", "--param-file", "v.csv", "--", "gcc", "./{v}", "--v={v}")
+    lab.gpuq("add", "--no-start", "--param", "v=-1,+2,[x],/x", "--", "gcc", "{v}")
+
+
 def test_only_known_names_in_braces_are_replaced(lab):
     assert dry(lab, "--param", "a=1", "echo {a} {b} ${a} {} {{a}} {a,b}") == ["echo 1 {b} ${a} {} {1} {a,b}"]
 

@@ -14,7 +14,8 @@
 #include "launch/template.h"
 
 static const struct gd_setting settings[] = {{.key = "model_size", .value = "base"}, {.key = "language", .value = "en"},
-	{.key = "beam", .value = "5"}, {.key = "beam", .value = "7"}, {.key = "odd", .value = "{file} $x 'y'"}};
+	{.key = "beam", .value = "5"}, {.key = "beam", .value = "7"}, {.key = "none", .value = ""},
+	{.key = "odd", .value = "{file} $x 'y'"}};
 #define NUM_SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
 static char **fill(const char *const *argv, const struct gd_file *file)
@@ -187,6 +188,9 @@ static void test_special_names_are_put_into_no_code(void **state)
 		{"make", "FILE={file}"},
 		{"sed", "s,INPUT,{file},"},
 		{"awk", "/{stem}/", "x"},
+		{"sox", "{name}", "{output}/x.wav"},
+		{"nice", "/usr/bin/play", "./{name}"},
+		{"ruby", "x.rb", "--in={name}"},
 		{"tool", "--title=my {stem}"},
 		{"tool", "{odd}{stem}"},
 		{"tool", "{{{stem}}}"},
@@ -231,6 +235,29 @@ static void test_name_that_begins_with_a_dash_becomes_no_option(void **state)
 		fills(0, fine[i], "-rf");
 }
 
+static void test_name_that_begins_with_a_sign_begins_no_argument(void **state)
+{
+	(void)state;
+	static const char *const signs[] = {"@x", "|sh evil;", "+x", "=x", ":x", "%x", ",x", "~x", "!x", "<x", ">x",
+		"&x", "#x", "$x", "[x", "{x", "(x", "^x", " x", "\"x", "'x", "\xff", "\xe2\x80\x9cx", "\xc2\xa0x"};
+	static const char *const letters[] = {"x@", "7@", "_@", ".@", "\xc3\xa4@", "\xe9\x9f\xb3@"};
+	static const command refused[] = {{"gcc", "{name}"}, {"tool", "{stem}.txt"}, {"tool", "{none}{name}"}};
+	static const command fine[] = {
+		{"gcc", "./{name}"}, {"tool", "{file}", "{output}/{stem}"}, {"tool", "--in={name}"}};
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+		for (size_t k = 0; k < sizeof(signs) / sizeof(signs[0]); k++)
+			fills(-EPERM, refused[i], signs[k]);
+		for (size_t k = 0; k < sizeof(letters) / sizeof(letters[0]); k++)
+			fills(0, refused[i], letters[k]);
+	}
+	for (size_t i = 0; i < sizeof(fine) / sizeof(fine[0]); i++)
+		for (size_t k = 0; k < sizeof(signs) / sizeof(signs[0]); k++)
+			fills(0, fine[i], signs[k]);
+	static const command script = {"sh", "-c", "gcc {name}"};
+	fills(-EPERM, script, "@x");
+	fills(0, script, "x@");
+}
+
 static void test_refusal_says_what_to_write_instead(void **state)
 {
 	(void)state;
@@ -241,7 +268,10 @@ static void test_refusal_says_what_to_write_instead(void **state)
 		"its path has special characters, which the command could execute: make {output} a word of its own, or let the command use \"$GPUQ_OUTPUT\"");
 	assert_int_equal(fill_name(option, "-n", &why), -EPERM);
 	assert_string_equal(why.message,
-		"its name begins with '-', which the command could take for an option: use {file}, or let the command use \"$GPUQ_STEM\"");
+		"its name begins with '-', which the command could take for an option: use {file} or ./{stem}, or let the command use \"$GPUQ_STEM\"");
+	assert_int_equal(fill_name(option, "@n", &why), -EPERM);
+	assert_string_equal(why.message,
+		"its name begins with a special character, which the command could give a meaning to: use {file} or ./{stem}, or let the command use \"$GPUQ_STEM\"");
 }
 
 static void test_every_name_is_in_the_environment(void **state)
@@ -268,6 +298,7 @@ int main(void)
 		cmocka_unit_test(test_special_names_are_put_into_no_code),
 		cmocka_unit_test(test_any_name_goes_into_arguments_that_are_no_code),
 		cmocka_unit_test(test_name_that_begins_with_a_dash_becomes_no_option),
+		cmocka_unit_test(test_name_that_begins_with_a_sign_begins_no_argument),
 		cmocka_unit_test(test_refusal_says_what_to_write_instead),
 		cmocka_unit_test(test_every_name_is_in_the_environment),
 	};

@@ -86,6 +86,41 @@ static int check_values(const struct sweep_piece *piece, struct gd_error *err)
 	return 0;
 }
 
+/* Values may begin with more characters than names of files may: "-1", "[1,2]". */
+static int check_first(const struct sweep_piece *piece, struct gd_error *err)
+{
+	const struct sweep_axis *a = piece->axis;
+	char quote[DISPLAY_QUOTE_ROOM];
+	for (size_t row = 0; row < a->num_rows; row++) {
+		const char *value = a->values[row * a->num_names + piece->column];
+		if (*value == '|' || *value == '@')
+			return error_set(err, -EINVAL,
+				"value '%s' of '%s' begins with '%c', which programs can take for a command or a file of options; "
+				"put text before it, such as ./{%s} or --%s={%s}",
+				display_quote(value, quote), a->names[piece->column], *value, a->names[piece->column],
+				a->names[piece->column], a->names[piece->column]);
+	}
+	return 0;
+}
+
+static int check_word(const struct sweep *s, char **words, size_t i, struct gd_error *err)
+{
+	const struct sweep_word *w = &s->words[i];
+	bool is_code = may_be_code(s, words, i), is_first = true;
+	int r = 0;
+	for (size_t k = 0; r == 0 && k < w->count; k++) {
+		/* Also of a word in a script: after a blank or a quote. Values before it may be empty. */
+		const struct sweep_piece *before = k > 0 ? &w->pieces[k - 1] : NULL;
+		if (before && !before->axis)
+			is_first = !shell_is_plain(before->text + before->size - 1, 1);
+		if (w->pieces[k].axis && is_code)
+			r = check_values(&w->pieces[k], err);
+		if (r == 0 && w->pieces[k].axis && is_first)
+			r = check_first(&w->pieces[k], err);
+	}
+	return r;
+}
+
 static bool is_used(const struct sweep *s, const struct sweep_axis *a, size_t column)
 {
 	for (size_t i = 0; i < s->num_words; i++)
@@ -116,8 +151,6 @@ int sweep_compile(struct sweep *s, char **words, size_t num_words, struct gd_err
 			return error_set(err, -ENOMEM, "out of memory");
 	int r = check_use(s, err);
 	for (size_t i = 0; r == 0 && i < num_words; i++)
-		for (size_t k = 0; r == 0 && k < s->words[i].count; k++)
-			if (s->words[i].pieces[k].axis && may_be_code(s, words, i))
-				r = check_values(&s->words[i].pieces[k], err);
+		r = check_word(s, words, i, err);
 	return r;
 }

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/code_place.h"
+
+static void test_argument_begins_with_a_letter_a_digit_or_a_path(void **state)
+{
+	(void)state;
+	static const char *const fine[] = {"a|", "Z", "0", "_x", ".x", "/x", "\xc3\xa4", "\xe9\x9f\xb3"};
+	for (size_t i = 0; i < sizeof(fine) / sizeof(fine[0]); i++)
+		if (!place_may_begin(fine[i], strlen(fine[i])))
+			fail_msg("'%s' may not begin an argument", fine[i]);
+}
+
+static void test_argument_begins_with_no_sign(void **state)
+{
+	(void)state;
+	static const char signs[] = "-@|+=:%,~!<>&#$[]{}()^*?;'\"`\\ \t\n\x7f\xff";
+	for (size_t i = 0; signs[i]; i++)
+		if (place_may_begin((char[]){signs[i], 'x', '\0'}, 2))
+			fail_msg("'%c' begins an argument", signs[i]);
+	assert_false(place_may_begin("\xe2\x80\x9cx", 4));
+	assert_false(place_may_begin("\xc2\xa0x", 3));
+	assert_false(place_may_begin("", 0));
+}
+
+static void test_arguments_of_programs_that_execute_them_are_code(void **state)
+{
+	(void)state;
+	static const char *const programs[] = {"sox", "soxi", "play", "/usr/bin/rec", "ruby", "ssh"};
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
+		assert_true(place_is_code((const char *const[]){"nice", programs[i], "x", "y", NULL}, 3));
+	assert_false(place_is_code((const char *const[]){"nice", "soxy", "x", "y", NULL}, 3));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_argument_begins_with_a_letter_a_digit_or_a_path),
+		cmocka_unit_test(test_argument_begins_with_no_sign),
+		cmocka_unit_test(test_arguments_of_programs_that_execute_them_are_code),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
