@@ -78,6 +78,11 @@ static void on_interrupt(int signal)
 	interrupted = 1;
 }
 
+bool slurm_check_is_interrupted(void)
+{
+	return interrupted;
+}
+
 int slurm_check_main(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
@@ -85,7 +90,8 @@ int slurm_check_main(int argc, char **argv)
 		"Runs a tiny job on the cluster, with the options that 'gpuq run --slurm' would use, and says what is wrong with "
 		"this cluster and what to ask its administrator for. Exits with 1 if there are problems.",
 		children, NULL, NULL};
-	struct slurm_check c = {.wait_ms = WAIT_MS, .dir_fd = -1, .lock_fd = -1, .peer_fd = -1, .address = {.fd = -1}};
+	struct slurm_check c = {
+		.wait_ms = WAIT_MS, .parent_fd = -1, .dir_fd = -1, .lock_fd = -1, .peer_fd = -1, .address = {.fd = -1}};
 	struct doctor *d = &c.doctor;
 	command_parse(&argp, argc, argv, &c);
 	d->queue.creates_here = true;

@@ -21,6 +21,7 @@ struct slurm_check {
 	struct doctor doctor; /* the queue, the settings and the findings */
 	uint64_t wait_ms;     /* how long to wait until the job runs */
 	char dir[PATH_MAX];   /* directory of this check, beside the journal; "": none */
+	int parent_fd;        /* the directory of the journal */
 	int dir_fd, lock_fd;
 	struct listener_address address; /* fd -1: not listening */
 	char token[33];
@@ -30,8 +31,12 @@ struct slurm_check {
 	char report[NODE_CHECK_ROOM]; /* "": no report */
 	bool by_tcp;                  /* the report arrived through the connection */
 	int64_t received_ms;          /* when it arrived, by the clock of this host */
+	uint64_t file_ns;             /* when it was first seen as a file; 0: not yet */
 	int peer_fd;                  /* -1: not connected */
 };
+
+/* slurm_check.c: whether SIGINT or SIGTERM has arrived. */
+bool slurm_check_is_interrupted(void);
 
 /* slurm_check_login.c. False: nothing more can be checked. */
 bool slurm_check_commands(struct slurm_check *c);

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -18,6 +17,7 @@
 #include "base/file.h"
 #include "base/shell_words.h"
 #include "cli/slurm_check.h"
+#include "slurm/check_peers.h"
 #include "slurm/listing_text.h"
 #include "slurm/slurm_ask.h"
 
@@ -38,28 +38,32 @@ static void put_word(struct text *t, const char *before, const char *word)
 	text_append(t, word, strlen(word) + 1);
 }
 
-static int write_script(const struct slurm_check *c, struct text *t)
+/* In a file, not in arguments of sbatch, which other users can see. */
+static int write_script(const struct slurm_check *c)
 {
+	cleanup_(text_finish) struct text t = {0};
 	char program[PATH_MAX] = "";
 	if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
 		return -errno;
-	text_append_string(t, "exec ");
-	shell_quote(t, program, strlen(program));
-	text_append_string(t, " node-check ");
-	shell_quote(t, c->dir, strlen(c->dir));
-	text_appendf(t, " %s %u %s", c->address.host, c->address.port, c->token);
-	return text_error(t);
+	text_appendf(&t, "#!/bin/sh\nexport " NODE_CHECK_TOKEN "=%s\nexec ", c->token);
+	shell_quote(&t, program, strlen(program));
+	text_append_string(&t, " node-check ");
+	shell_quote(&t, c->dir, strlen(c->dir));
+	text_appendf(&t, " %s %u\n", c->address.host, c->address.port);
+	if (text_error(&t))
+		return text_error(&t);
+	cleanup_(closep) int fd = node_check_create(c->dir_fd, NODE_CHECK_SCRIPT);
+	return fd < 0 ? fd : file_write_all(fd, t.data, t.length);
 }
 
 static int write_words(const struct slurm_check *c, struct text *t)
 {
 	const char *options = c->doctor.queue.config.slurm;
-	cleanup_(text_finish) struct text script = {0};
 	put_word(t, "", "sbatch");
 	/* If there are several kinds, use the first. */
 	cleanup_(freep) char *first = options ? strndup(options, strcspn(options, "\n")) : NULL;
 	int n = first ? shell_split(first, t) : options ? -ENOMEM : 0;
-	int r = n < 0 ? n : write_script(c, &script);
+	int r = n < 0 ? n : write_script(c);
 	put_word(t, "", "--parsable");
 	put_word(t, "", "--no-requeue");
 	put_word(t, "", "--nodes=1");
@@ -67,7 +71,8 @@ static int write_words(const struct slurm_check *c, struct text *t)
 	put_word(t, "", "--job-name=gpuq-check");
 	/* Not into our directory, which may not exist on the node. */
 	put_word(t, "", "--output=/dev/null");
-	put_word(t, "--wrap=", text_string(&script));
+	text_appendf(t, "%s/" NODE_CHECK_SCRIPT, c->dir);
+	text_append(t, "", 1);
 	return r < 0 ? r : text_error(t);
 }
 
@@ -138,54 +143,42 @@ static bool is_over(const struct slurm_check *c)
 	       strcmp(c->state, "RUNNING") != 0 && strcmp(c->state, "COMPLETING") != 0;
 }
 
-static bool is_ours(const struct slurm_check *c, const char *report)
-{
-	size_t n = strlen(c->token);
-	return strncmp(report, "token ", 6) == 0 && strncmp(report + 6, c->token, n) == 0 && report[6 + n] == '\n';
-}
-
+/* A node that could connect has sent its report before it writes the file: that report may be on its way. */
 static void read_file(struct slurm_check *c)
 {
 	char report[NODE_CHECK_ROOM];
-	if (!*c->report && file_read_small(c->dir_fd, NODE_CHECK_ANSWER, report, sizeof(report)) > 0 &&
-		is_ours(c, report)) {
-		memcpy(c->report, report, sizeof(report));
+	uint64_t now = clock_now_ns();
+	if (*c->report || node_check_read(c->dir_fd, NODE_CHECK_ANSWER, report, sizeof(report)) <= 0 ||
+		!node_check_is_ours(report, c->token))
+		return;
+	if (!c->file_ns) {
+		c->file_ns = now;
 		c->received_ms = date_now_ms();
 	}
+	if (!strstr(report, "\ntcp 0\n") || now >= c->file_ns + CHECK_PEERS_MS * NS_PER_MS)
+		memcpy(c->report, report, sizeof(report));
 }
 
-/* Others may also connect: only a report with the token counts. */
-static void read_peer(struct slurm_check *c)
+static void take_report(struct slurm_check *c, const struct check_peer *peer)
 {
-	char report[NODE_CHECK_ROOM] = "";
-	size_t have = 0;
-	ssize_t n;
-	cleanup_(closep) int fd = accept4(c->address.fd, NULL, NULL, SOCK_CLOEXEC);
-	struct timeval patience = {.tv_sec = 2};
-	if (fd < 0)
-		return;
-	int64_t received = date_now_ms();
-	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	while (have < sizeof(report) - 1 && (n = read(fd, report + have, sizeof(report) - 1 - have)) > 0)
-		have += (size_t)n;
-	if (!is_ours(c, report))
-		return;
-	memcpy(c->report, report, sizeof(report));
-	c->received_ms = received;
+	memcpy(c->report, peer->report, sizeof(peer->report));
+	c->received_ms = peer->since_ms;
 	c->by_tcp = true;
-	c->peer_fd = take_fd(&fd);
+	c->peer_fd = peer->fd;
 }
 
 void slurm_check_wait(struct slurm_check *c)
 {
 	uint64_t begin = clock_now_ns(), deadline = begin + c->wait_ms * NS_PER_MS, next_ask = 0, over_ns = 0;
-	while (!*c->report && clock_now_ns() < deadline) {
-		struct pollfd p = {c->address.fd, POLLIN, 0};
-		int n = poll(&p, 1, LOOK_MS);
+	struct check_peers peers;
+	struct check_peer peer;
+	check_peers_init(&peers, c->address.fd, c->token);
+	while (!*c->report && clock_now_ns() < deadline && !slurm_check_is_interrupted()) {
+		int n = check_peers_wait(&peers, LOOK_MS, &peer);
 		if (n < 0)
-			break; /* Ctrl-C */
+			break;
 		if (n > 0)
-			read_peer(c);
+			take_report(c, &peer);
 		read_file(c);
 		uint64_t now = clock_now_ns();
 		if (!*c->report && now >= next_ask) {
@@ -197,6 +190,12 @@ void slurm_check_wait(struct slurm_check *c)
 		if (over_ns && now >= over_ns + LATE_MS * NS_PER_MS)
 			break;
 	}
+	/* No time is left to wait for the other one. */
+	if (!*c->report && c->file_ns) {
+		c->file_ns = 1;
+		read_file(c);
+	}
+	check_peers_finish(&peers);
 }
 
 /* ---- The end ---------------------------------------------------------------------------- */
@@ -204,11 +203,11 @@ void slurm_check_wait(struct slurm_check *c)
 static void remove_directory(struct slurm_check *c)
 {
 	static const char *const names[] = {NODE_CHECK_GREETING, NODE_CHECK_LOGIN_LOCK, NODE_CHECK_NODE_LOCK,
-		NODE_CHECK_ANSWER, NODE_CHECK_ANSWER ".new", NODE_CHECK_DONE};
+		NODE_CHECK_ANSWER, NODE_CHECK_ANSWER ".new", NODE_CHECK_DONE, NODE_CHECK_SCRIPT};
 	for (size_t i = 0; c->dir_fd >= 0 && i < sizeof(names) / sizeof(names[0]); i++)
 		(void)unlinkat(c->dir_fd, names[i], 0);
 	if (*c->dir)
-		(void)rmdir(c->dir);
+		(void)unlinkat(c->parent_fd, strrchr(c->dir, '/') + 1, AT_REMOVEDIR);
 }
 
 static void end_job(struct slurm_check *c)
@@ -217,7 +216,7 @@ static void end_job(struct slurm_check *c)
 	struct slurm_answer a = {0};
 	uint64_t deadline = clock_now_ns() + LEAVE_MS * NS_PER_MS;
 	closep(&c->peer_fd);
-	close(openat(c->dir_fd, NODE_CHECK_DONE, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	cleanup_(closep) int done_fd = node_check_create(c->dir_fd, NODE_CHECK_DONE);
 	for (ask_state(c); *c->report && !is_over(c) && clock_now_ns() < deadline; ask_state(c))
 		poll(NULL, 0, LOOK_MS);
 	if (is_over(c))
@@ -234,5 +233,6 @@ void slurm_check_end(struct slurm_check *c)
 	remove_directory(c);
 	closep(&c->lock_fd);
 	closep(&c->dir_fd);
+	closep(&c->parent_fd);
 	closep(&c->address.fd);
 }

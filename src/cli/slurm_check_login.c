@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/trust.h"
 #include "base/units.h"
 #include "cli/slurm_check.h"
 #include "queue/journal/follow.h"
@@ -149,38 +150,64 @@ static int make_files(struct slurm_check *c)
 		return -EIO;
 	for (size_t i = 0; i < sizeof(random); i++)
 		snprintf(c->token + 2 * i, 3, "%02x", random[i]);
-	c->dir_fd = open(c->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (c->dir_fd < 0)
-		return -errno;
-	cleanup_(closep) int fd = openat(c->dir_fd, NODE_CHECK_GREETING, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	int r = fd < 0 ? -errno : file_write_all(fd, c->token, strlen(c->token));
+	cleanup_(closep) int fd = node_check_create(c->dir_fd, NODE_CHECK_GREETING);
+	int r = fd < 0 ? fd : file_write_all(fd, c->token, strlen(c->token));
 	if (r == 0 && fsync(fd) < 0)
 		r = -errno;
 	return r;
 }
 
+/* The node opens the directory of the check by its path: nobody else may be able to replace it. */
+static int open_parent(struct slurm_check *c, const char *path, struct gd_error *err)
+{
+	if (c->doctor.queue.trust) {
+		c->parent_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		return c->parent_fd < 0 ? error_set(err, -errno, "'%s': %s", path, error_words(errno)) : 0;
+	}
+	int r = trust_open_directory(path, true, &c->parent_fd, err);
+	return r < 0 ? r : trust_check_way(c->parent_fd, err);
+}
+
+static int make_in(struct slurm_check *c, const char *parent, struct gd_error *err)
+{
+	uint64_t number;
+	int r = open_parent(c, parent, err);
+	if (r < 0)
+		return r;
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+		return error_set(err, -EIO, "no random numbers");
+	int at = snprintf(c->dir, sizeof(c->dir), "%s/.gpuq-check-%016" PRIx64, parent, number);
+	if (at >= (int)sizeof(c->dir) - 16 || mkdirat(c->parent_fd, strrchr(c->dir, '/') + 1, 0700) < 0) {
+		r = at >= (int)sizeof(c->dir) - 16 ? -ENAMETOOLONG : -errno;
+		*c->dir = '\0';
+		return error_set(err, r, "nothing can be written in '%s': %s", parent, error_words(r));
+	}
+	r = node_check_open(c->parent_fd, strrchr(c->dir, '/') + 1, &c->dir_fd);
+	if (r == 0)
+		r = make_files(c);
+	return r < 0 ? error_set(err, r, "'%s': %s", c->dir, error_words(r)) : 0;
+}
+
 static bool make_directory(struct slurm_check *c)
 {
 	const char *journal = c->doctor.queue.journal_path, *slash = strrchr(journal, '/');
-	if (snprintf(c->dir, sizeof(c->dir), "%.*s/.gpuq-check-XXXXXX", slash ? (int)(slash - journal) : 1,
-		    slash ? journal : ".") >= (int)sizeof(c->dir) ||
-		!mkdtemp(c->dir)) {
-		doctor_add(&c->doctor, DOCTOR_PROBLEM, "directory", "choose another place for the queue: --jobs-file",
-			"nothing can be written beside the journal '%s': %s", journal, error_words(errno));
-		*c->dir = '\0';
-		return false;
-	}
-	int r = make_files(c);
+	cleanup_(freep) char *parent =
+		slash ? strndup(journal, (size_t)(slash - journal) + (slash == journal)) : strdup(".");
+	struct gd_error err = {0};
+	int r = parent ? make_in(c, parent, &err) : error_set(&err, -ENOMEM, "out of memory");
 	if (r < 0)
-		doctor_add(&c->doctor, DOCTOR_PROBLEM, "directory", "choose another place for the queue: --jobs-file",
-			"'%s': %s", c->dir, error_words(r));
+		doctor_add(&c->doctor, DOCTOR_PROBLEM, "directory",
+			r == -EPERM
+				? "name a file in a directory of your own with --jobs-file, change the permissions, or use --trust if you trust these people"
+				: "choose another place for the queue: --jobs-file",
+			"%s", err.message);
 	return r == 0;
 }
 
 static bool take_lock(struct slurm_check *c)
 {
-	c->lock_fd = openat(c->dir_fd, NODE_CHECK_LOGIN_LOCK, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	int r = c->lock_fd < 0 ? -errno : lock_try(c->lock_fd);
+	c->lock_fd = node_check_create(c->dir_fd, NODE_CHECK_LOGIN_LOCK);
+	int r = c->lock_fd < 0 ? c->lock_fd : lock_try(c->lock_fd);
 	if (r < 0)
 		doctor_add(&c->doctor, DOCTOR_PROBLEM, "locks",
 			"ask for a file system with POSIX locks (NFS: lockd and statd, or NFS 4; Lustre: mount option flock)",

@@ -90,7 +90,8 @@ static void check_network(struct slurm_check *c)
 		doctor_add(&c->doctor, DOCTOR_PROBLEM, "TCP",
 			"ask for TCP connections from compute nodes to ports above 1024 of this host, or name another of its addresses with --slurm-address",
 			"the node cannot connect to %s port %u: %s", c->address.host, c->address.port,
-			find_number(c, "tcp", &code) ? error_words((int)code) : "no report of it");
+			find_number(c, "tcp", &code) && code < 0 ? error_words((int)code)
+								 : "its report did not arrive");
 }
 
 static void check_clock(struct slurm_check *c)

@@ -225,9 +225,10 @@ int main(int argc, char **argv)
 		return subprogram_enter("gpuq run --slurm") ? EXIT_USAGE : run_slurm_main(argc, argv);
 	if (argc >= 1 && strcmp(argv[0], "gpuq slurm") == 0)
 		return subprogram_enter("gpuq slurm check") ? EXIT_USAGE : slurm_check_main(argc, argv);
-	/* gpuq-slurm node-check DIRECTORY HOST PORT TOKEN */
-	if (argc == 6 && strcmp(argv[1], "node-check") == 0)
-		return node_check_main(argv[2], argv[3], (uint16_t)strtoul(argv[4], NULL, 10), argv[5]);
+	/* gpuq-slurm node-check DIRECTORY HOST PORT */
+	const char *token = getenv(NODE_CHECK_TOKEN);
+	if (argc == 5 && strcmp(argv[1], "node-check") == 0 && token && *token)
+		return node_check_main(argv[2], argv[3], (uint16_t)strtoul(argv[4], NULL, 10), token);
 	bool pilot = argc >= 2 && strcmp(argv[1], "pilot") == 0;
 	if (!pilot && (argc < 2 || strcmp(argv[1], "coordinator") != 0)) {
 		say("this program is a part of gpuq, which executes it");

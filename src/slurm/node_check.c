@@ -5,11 +5,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/lock.h"
 #include "base/text.h"
+#include "base/trust.h"
 #include "gpu_dispatch.h"
 #include "queue/runner/allocation_end.h"
 #include "slurm/link.h"
@@ -42,14 +43,43 @@ static void put(struct node_checker *c, const char *key, int64_t value)
 
 /* ---- The directory ---------------------------------------------------------------------- */
 
+int node_check_open(int dir_fd, const char *name, int *ret_fd)
+{
+	struct stat st;
+	cleanup_(closep) int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!trust_is_user(st.st_uid) || (st.st_mode & 0777) != 0700)
+		return -EPERM;
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+int node_check_create(int dir_fd, const char *name)
+{
+	int fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	return fd < 0 ? -errno : fd;
+}
+
+int node_check_read(int dir_fd, const char *name, char *buf, size_t size)
+{
+	cleanup_(closep) int fd = file_open_regular(dir_fd, name, O_NOFOLLOW);
+	if (fd < 0)
+		return fd;
+	ssize_t n = file_read_full(fd, buf, size);
+	if (n < 0 || (size_t)n == size)
+		return n < 0 ? (int)n : -EFBIG;
+	buf[n] = '\0';
+	return (int)n;
+}
+
 static int read_greeting(struct node_checker *c, const char *directory)
 {
 	char text[128] = "";
-	closep(&c->dir_fd);
-	c->dir_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (c->dir_fd < 0)
-		return -errno;
-	int r = file_read_small(c->dir_fd, NODE_CHECK_GREETING, text, sizeof(text));
+	close_fd(&c->dir_fd);
+	int r = node_check_open(AT_FDCWD, directory, &c->dir_fd);
+	if (r == 0)
+		r = node_check_read(c->dir_fd, NODE_CHECK_GREETING, text, sizeof(text));
 	return r < 0 ? r : strcmp(text, c->token) == 0 ? 0 : -ESTALE;
 }
 
@@ -57,16 +87,19 @@ static void check_directory(struct node_checker *c, const char *directory)
 {
 	uint64_t deadline = clock_now_ns() + VISIBLE_MS * NS_PER_MS;
 	int r;
-	while ((r = read_greeting(c, directory)) < 0 && clock_now_ns() < deadline)
+	while ((r = read_greeting(c, directory)) < 0 && r != -EPERM && r != -ENOTDIR && clock_now_ns() < deadline)
 		poll(NULL, 0, LOOK_MS);
 	put(c, "folder", r);
-	if (r < 0)
+	if (r < 0) {
+		/* Nothing is written into a directory that is not the one of this check. */
+		close_fd(&c->dir_fd);
 		return;
+	}
 	pid_t holder = 0;
 	r = lock_holder_at(c->dir_fd, NODE_CHECK_LOGIN_LOCK, &holder);
 	put(c, "lock", r < 0 ? r : holder != 0);
-	c->lock_fd = openat(c->dir_fd, NODE_CHECK_NODE_LOCK, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	put(c, "own_lock", c->lock_fd < 0 ? -errno : lock_try(c->lock_fd));
+	c->lock_fd = node_check_create(c->dir_fd, NODE_CHECK_NODE_LOCK);
+	put(c, "own_lock", c->lock_fd < 0 ? c->lock_fd : lock_try(c->lock_fd));
 }
 
 /* ---- GPUs and time ---------------------------------------------------------------------- */
@@ -106,6 +139,14 @@ static void check_time(struct node_checker *c)
 	put(c, "left", end ? end - date_now_ms() : -1);
 }
 
+/* ---- The report ------------------------------------------------------------------------- */
+
+bool node_check_is_ours(const char *report, const char *token)
+{
+	size_t n = strlen(token);
+	return strncmp(report, "token ", 6) == 0 && strncmp(report + 6, token, n) == 0 && report[6 + n] == '\n';
+}
+
 /* ---- Reporting -------------------------------------------------------------------------- */
 
 static int connect_to(struct node_checker *c, const char *host, uint16_t port)
@@ -128,9 +169,8 @@ static int write_answer(const struct node_checker *c)
 {
 	if (c->dir_fd < 0)
 		return -EBADF;
-	cleanup_(closep) int fd =
-		openat(c->dir_fd, NODE_CHECK_ANSWER ".new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	int r = fd < 0 ? -errno : file_write_all(fd, c->report.data, c->report.length);
+	cleanup_(closep) int fd = node_check_create(c->dir_fd, NODE_CHECK_ANSWER ".new");
+	int r = fd < 0 ? fd : file_write_all(fd, c->report.data, c->report.length);
 	if (r == 0 &&
 		(fsync(fd) < 0 || renameat(c->dir_fd, NODE_CHECK_ANSWER ".new", c->dir_fd, NODE_CHECK_ANSWER) < 0))
 		r = -errno;

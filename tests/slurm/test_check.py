@@ -27,11 +27,14 @@ class Checker:
         return {"PATH": f"{place}:{self.lab.cluster.environment['PATH']}"}
 
     def broken_job(self, find, put):
-        """An sbatch that replaces a part of the script of the job."""
+        """An sbatch that replaces a part of the script of the job, the last argument."""
         return self.program("sbatch", f"""#!/usr/bin/env python3
-import os, re, sys
-words = [re.sub({find!r}, lambda m: {put!r}, word) if word.startswith("--wrap=") else word for word in sys.argv]
-os.execv("/usr/bin/sbatch", words)
+import os, pathlib, re, sys
+script = pathlib.Path(sys.argv[-1])
+text, count = re.subn({find!r}, lambda m: {put!r}, script.read_text())
+assert count == 1
+script.write_text(text)
+os.execv("/usr/bin/sbatch", sys.argv)
 """)
 
     def check(self, *words, code=1, env=None):
@@ -95,7 +98,7 @@ def test_with_cgroup_there_is_no_note(checker):
 
 def test_no_tcp_from_the_node(checker):
     # No process listens on port 1.
-    told = checker.problem("TCP", *GPU, env=checker.broken_job(r" 127\.0\.0\.1 \d+ ", " 127.0.0.1 1 "))
+    told = checker.problem("TCP", *GPU, env=checker.broken_job(r" 127\.0\.0\.1 \d+\n", " 127.0.0.1 1\n"))
     assert "the node cannot connect to 127.0.0.1" in told and "Connection refused" in told and "--slurm-address" in told
 
 
@@ -110,7 +113,7 @@ def test_neither_network_nor_files(checker):
 
 
 def test_locks_that_do_not_work_between_hosts(checker):
-    env = checker.broken_job("=exec", f"=LD_PRELOAD={BUILD}/tests/slurm/libno_locks.so exec")
+    env = checker.broken_job("\nexec", f"\nLD_PRELOAD={BUILD}/tests/slurm/libno_locks.so exec")
     told = checker.problem("locks", *GPU, env=env)
     assert "the node does not see a lock of this host" in told and "local_lock" in told
 
@@ -118,8 +121,8 @@ def test_locks_that_do_not_work_between_hosts(checker):
 @pytest.mark.parametrize("seconds, word", [(3600, "ahead"), (-60, "behind")])
 def test_clock_of_the_node_is_wrong(checker, seconds, word):
     (checker.lab.directory / "wrong").write_bytes(struct.pack("<q", seconds))
-    preload = f"=CLOCK_FILE={checker.lab.directory}/wrong LD_PRELOAD={BUILD}/tests/cli/libclock.so exec"
-    told = checker.problem("clock", *GPU, env=checker.broken_job("=exec", preload))
+    preload = f"\nCLOCK_FILE={checker.lab.directory}/wrong LD_PRELOAD={BUILD}/tests/cli/libclock.so exec"
+    told = checker.problem("clock", *GPU, env=checker.broken_job("\nexec", preload))
     assert word in told and "NTP" in told
 
 
@@ -127,7 +130,7 @@ def test_driver_and_grant_disagree(checker):
     (checker.lab.directory / "nvml").write_text("card\nuuid=GPU-00000000-0000-0000-0000-000000000000\nname=Card\npci=0:1:0\n"
                                                 f"memory={80 << 30} {60 << 30} {20 << 30} 0\nmode=0\n", encoding="utf-8")
     env = checker.broken_job(
-        "=exec", f"=GPUQ_NVML_LIBRARY={BUILD}/tests/gpu/libnvidia-ml.so.1 FAKE_NVML={checker.lab.directory}/nvml exec")
+        "\nexec", f"\nGPUQ_NVML_LIBRARY={BUILD}/tests/gpu/libnvidia-ml.so.1 FAKE_NVML={checker.lab.directory}/nvml exec")
     told = checker.problem("GPUs", "--slurm", "--gres=gpu:2 --time=10", env=env)
     assert "Slurm has granted 2, but the driver shows 1 of them" in told and "gres.conf" in told
 
@@ -174,3 +177,78 @@ def test_interrupted_check_leaves_nothing(checker):
     assert process.wait(LIMIT) == 130
     assert not checker.lab.slurm("squeue", "-h", "-n", "gpuq-check", "-t", "PD,R")
     assert not list(checker.lab.directory.glob(".gpuq-check*"))
+
+
+def test_directory_that_others_can_write_is_refused(checker):
+    checker.lab.directory.chmod(0o777)
+    try:
+        told = checker.problem("directory", *GPU)
+        assert "can be written by everybody" in told and "--trust" in told and "--jobs-file" in told
+        assert checker.check(*GPU, "--trust", code=0)["shared"]["level"] == "ok"
+    finally:
+        checker.lab.directory.chmod(0o700)
+
+
+def test_swapped_directory_is_not_written(checker):
+    """With --trust others can replace the directory: here by one that others can enter, with a link to a file of the user."""
+    checker.lab.directory.chmod(0o777)
+    (checker.lab.directory / "mine").write_text("precious", encoding="utf-8")
+    env = checker.program("sbatch", """#!/usr/bin/env python3
+import os, pathlib, subprocess, sys
+made = pathlib.Path(sys.argv[-1]).parent
+code = subprocess.run(["/usr/bin/sbatch", "--hold", *sys.argv[1:]], stdout=subprocess.PIPE, text=True)
+token = (made / "greeting").read_text()
+made.rename(made.with_name("moved"))
+made.mkdir()
+made.chmod(0o755)
+(made / "greeting").write_text(token)
+for name in ("answer.new", "node.lock"):
+    (made / name).symlink_to(made.with_name("mine"))
+subprocess.run(["scontrol", "release", code.stdout.strip()], check=True)
+print(code.stdout, end="")
+""")
+    try:
+        found = json.loads(checker.lab.gpuq("slurm", "check", "--json", "--trust", *GPU, code=1, env=env))["findings"]
+    finally:
+        checker.lab.directory.chmod(0o700)
+    assert "Operation not permitted" in [one["words"] for one in found if one["name"] == "shared"][0], found
+    assert (checker.lab.directory / "mine").read_text(encoding="utf-8") == "precious"
+
+
+def test_token_is_in_no_arguments(checker):
+    """All users of a host can read the arguments of processes: of sbatch here, of node-check on the node."""
+    env = checker.program("sbatch", """#!/usr/bin/env python3
+import json, os, pathlib, sys
+script = pathlib.Path(sys.argv[-1])
+with open("seen", "w") as file:
+    json.dump([(script.parent / "greeting").read_text(), script.stat().st_mode & 0o777, script.read_text(), sys.argv], file)
+os.execv("/usr/bin/sbatch", sys.argv)
+""")
+    checker.check(*GPU, code=0, env=env)
+    token, mode, script, words = json.loads((checker.lab.directory / "seen").read_text(encoding="utf-8"))
+    commands = [row for row in script.splitlines() if row.startswith("exec ")]
+    assert len(token) == 32 and mode == 0o600 and len(commands) == 1
+    assert token in script and token not in commands[0] and token not in " ".join(words)
+
+
+def test_strangers_who_connect_do_not_disturb(checker):
+    """One connection sends nothing, another a byte now and then, the third a report without the token."""
+    env = checker.program("sbatch", """#!/usr/bin/env python3
+import os, pathlib, re, socket, sys, time
+host, port = re.search(r" (\\S+) (\\d+)\\n$", pathlib.Path(sys.argv[-1]).read_text()).groups()
+silent, slow, wrong = (socket.create_connection((host, int(port))) for _ in range(3))
+wrong.sendall(b"token x\\nnode evil\\nfolder 0\\n")
+wrong.close()
+if os.fork() == 0:
+    for fd in (0, 1, 2):
+        os.close(fd)
+    try:
+        while True:
+            slow.sendall(b"t")
+            time.sleep(0.2)
+    finally:
+        os._exit(0)
+os.execv("/usr/bin/sbatch", sys.argv)
+""")
+    found = checker.check(*GPU, code=0, env=env)
+    assert found["TCP"]["level"] == "ok" and "evil" not in json.dumps(found)
