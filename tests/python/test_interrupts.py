@@ -79,6 +79,9 @@ class Worker(BaseWorker):
         mark(f"cleaned-{self.gpu_id}")
 
 def items():
+    if how == "cleanup":  # a setup that still runs when the items end would be interrupted, and not cleaned up
+        wait_for("ready-0")
+        wait_for("ready-1")
     for number in range(10**9 if how in ("callback", "generator") else 4):
         if how == "generator" and number >= 10 and both_work():
             mark("waits")
