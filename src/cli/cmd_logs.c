@@ -18,6 +18,8 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/job_log.h"
+#include "cli/log_dir.h"
 #include "cli/log_hole.h"
 #include "cli/log_tail.h"
 #include "cli/queue_choice.h"
@@ -28,6 +30,9 @@
 enum { OPTION_RAW = 0x200, OPTION_ATTEMPT };
 
 #define ALL_LINES (-1)
+
+/* With several jobs, a longer line is printed in pieces, each as a line: other users may have written the log. */
+#define MAX_LINE_BYTES ((size_t)1 << 20)
 
 struct log {
 	uint64_t id;
@@ -142,7 +147,9 @@ static void put_lines(struct logs *l, struct log *log, const char *data, size_t 
 		const char *newline = memchr(data, '\n', size);
 		size_t n = newline ? (size_t)(newline - data) + 1 : size;
 		text_append(&log->line, data, n);
-		if (newline)
+		if (!newline && log->line.length >= MAX_LINE_BYTES)
+			text_append_char(&log->line, '\n');
+		if (newline || log->line.length >= MAX_LINE_BYTES)
 			put_line(l, log);
 		data += n;
 		size -= n;
@@ -252,26 +259,52 @@ static int open_no_foreign_link(const char *path)
 	return st.st_dev == seen.st_dev && st.st_ino == seen.st_ino ? take_fd(&fd) : -EPERM;
 }
 
-static int open_log(struct logs *l, struct log *log, const struct job_attempt *a, int watch_fd)
+/* Others can have written the journal: it must not choose which file of this account is printed. */
+static int open_foreign_log(struct logs *l, struct log *log, const char *path, const struct follow *f)
+{
+	cleanup_(freep) char *log_dir = log_dir_find(&l->queue.config, f->path);
+	int fd = -1;
+	if (!log_dir)
+		return error_set(&l->err, -ENOMEM, "opening log '%s': out of memory", path);
+	const struct job_log_source source = {.log_dir = log_dir,
+		.is_named = config_has(&l->queue.config, CONFIG_LOG_DIR),
+		.journal_fd = f->reader.fd};
+	int r = job_log_open(path, log->id, &source, &fd, &l->err);
+	if (r == -EPERM)
+		return error_set(&l->err, r,
+			"opening log '%s': other users can have written the journal, and this is not a log of the journal's owner in the folder for logs; use --trust to print it",
+			path);
+	return r < 0 ? r : fd;
+}
+
+static int open_file(struct logs *l, struct log *log, const char *path, const struct follow *f)
+{
+	if (!l->queue.trust && f->reader.fd >= 0 && trust_objection(f->reader.fd))
+		return open_foreign_log(l, log, path, f);
+	int fd = open_no_foreign_link(path);
+	if (fd == -EPERM)
+		return error_set(&l->err, fd, "opening log '%s': a symbolic link of another user leads to it", path);
+	if (fd == -EINVAL)
+		return error_set(&l->err, fd, "opening log '%s': it is not a regular file", path);
+	return fd < 0 ? error_set(&l->err, fd, "opening log '%s': %s", path, error_words(fd)) : fd;
+}
+
+static int open_log(struct logs *l, struct log *log, const struct job_attempt *a, const struct follow *f)
 {
 	if (!a || a->attempt == log->attempt || !a->log)
 		return 0;
 	close_fd(&log->fd);
-	int fd = open_no_foreign_link(a->log);
-	if (fd == -EPERM)
-		return error_set(&l->err, fd, "opening log '%s': a symbolic link of another user leads to it", a->log);
-	if (fd == -EINVAL)
-		return error_set(&l->err, fd, "opening log '%s': it is not a regular file", a->log);
+	int fd = open_file(l, log, a->log, f);
 	if (fd < 0)
-		return error_set(&l->err, fd, "opening log '%s': %s", a->log, error_words(fd));
+		return fd;
 	log->fd = fd;
 	/* When following, all lines of a later attempt are new. */
 	int r = l->lines == ALL_LINES || log->attempt ? 0 : log_tail_seek(fd, (uint64_t)l->lines);
 	if (r < 0)
 		return error_set(&l->err, r, "reading log '%s': %s", a->log, error_words(r));
 	log->attempt = a->attempt;
-	if (watch_fd >= 0)
-		inotify_add_watch(watch_fd, a->log, IN_MODIFY);
+	if (f->watch_fd >= 0)
+		inotify_add_watch(f->watch_fd, a->log, IN_MODIFY);
 	return 0;
 }
 
@@ -308,7 +341,7 @@ static int step(struct logs *l, struct follow *f, bool *ret_all_over)
 		if (r == 0 && job)
 			r = find_attempt(l, job, &a);
 		if (r == 0 && job)
-			r = open_log(l, log, a, f->watch_fd);
+			r = open_log(l, log, a, f);
 		if (r == 0)
 			r = copy(l, log);
 		bool over = !job || job_is_final(job) || lost || (l->attempt && a && a->state != JOB_RUNNING);

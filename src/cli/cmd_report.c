@@ -200,15 +200,15 @@ static int put_sample(void *context, const struct sample *s)
 	return r;
 }
 
-/* A journal without a folder, or a folder without samples, is fine. */
+/* A journal without a folder, or a folder without samples, is fine. A link is not the folder: gpuq makes none. */
 static int read_samples(struct report_command *c, struct view_model *m)
 {
 	cleanup_(freep) char *folder = NULL;
 	if (asprintf(&folder, "%s.d", c->queue.journal_path) < 0)
 		return error_set(&c->err, -ENOMEM, "reading samples: out of memory");
-	cleanup_(closep) int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_(closep) int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	int r = fd < 0 ? -errno : samples_read(fd, put_sample, m);
-	if (r < 0 && r != -ENOENT)
+	if (r < 0 && r != -ENOENT && r != -ENOTDIR)
 		return error_set(&c->err, r, "reading samples in '%s': %s", folder, error_words(r));
 	return 0;
 }

@@ -243,6 +243,8 @@ int queue_choice_follow(const struct queue_choice *q, bool watch, struct follow 
 {
 	if (is_missing(q))
 		return refuse_missing(q, err);
+	if (q->objection && !q->trust)
+		return trust_refuse(q->given_path, q->objection, err);
 	return follow_open(q->journal_path, watch, ret, err);
 }
 

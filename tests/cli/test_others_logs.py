@@ -5,8 +5,9 @@ import os
 import stat
 
 import pytest
+import sealing
 
-from users import GROUP, LIMIT, STICKY, hold_pipe, job, plant, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
+from users import GROUP, JOURNAL, LIMIT, STICKY, hold_pipe, job, plant, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
 
 pytestmark = needs_users
 
@@ -112,6 +113,29 @@ def test_log_that_is_one_hole_is_not_printed(machine, owner, other):
     result = owner.gpuq("logs", "1", cwd=shared)
     assert result.stdout.startswith("hello\n") and len(result.stdout) < 100000, len(result.stdout)
     assert "[gpuq: gap of 6" in result.stdout
+
+
+def test_journal_of_another_user_does_not_choose_which_file_is_printed(machine, owner, other):
+    shared = machine.directory(STICKY)
+    plant(owner, owner.home / "secret", "private\n", 0o600)
+    start = {"event": "start", "id": 1, "attempt": 1, "time": "2026-11-15T21:42:20.599Z", "gpus": [0], "log": str(owner.home / "secret")}
+    plant(other, shared / "jobs.jsonl", JOURNAL + job("true") + sealing.seal(start, 3).decode())
+    result = owner.gpuq("logs", "1", cwd=shared)
+    assert result.returncode != 0 and result.stdout == "", result
+    assert "other users can have written the journal" in result.stderr
+    assert owner.gpuq("logs", "--trust", "1", cwd=shared).stdout == "private\n"
+
+
+def test_line_without_end_is_printed_in_pieces(machine, owner):
+    """Each piece has the id of its job, and little memory is enough."""
+    project = machine.project(owner)
+    for command in ("head -c 300000000 /dev/zero | tr '\\0' x", "echo second"):
+        assert owner.gpuq("add", "--no-start", command, cwd=project).returncode == 0
+    assert owner.gpuq("run", "--max-log-size", "0", cwd=project).returncode == 0
+    count = owner.run("sh", "-c", f"prlimit --as={200 << 20} gpuq logs 1 2 | tr -cd x | wc -c", cwd=project)
+    assert count.stdout.strip() == "300000000", count
+    lines = owner.run("sh", "-c", "gpuq logs 1 2 | cut -c 1-8 | sort | uniq -c | awk '{print $2, $3}'", cwd=project)
+    assert lines.stdout.split("\n")[:-1] == ["1: xxxxx", "2: secon"], lines
 
 
 # ---- A report ---------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def has_open(pid, path):
 TERABYTE = 1 << 40
 
 
-LOOKING = [("status",), ("logs", "1"), ("why", "1"), ("report", "-o", "-"), ("wait", "1"), ("verify",)]
+LOOKING = [("status",), ("logs", "1"), ("why", "1"), ("report", "-o", "-"), ("wait", "--jobs-file", "jobs.jsonl", "1"), ("verify",)]
 
 
 def look_with_little_memory(user, words, place):
@@ -330,6 +330,58 @@ def test_link_of_another_user_to_a_directory_leads_to_no_report(machine, owner, 
     owner.sh(f"ln -s '{owner.home}/docs' own", shared)
     assert owner.gpuq("report", "-o", shared / "own/report.html", cwd=owner.home).returncode == 0
     assert "</html>" in (owner.home / "docs/report.html").read_text()
+
+
+@pytest.mark.parametrize("words", [("report",), ("status",), ("info", "1"), ("logs", "1"), ("why", "1"), ("wait", "1"), ("verify",)])
+@pytest.mark.parametrize("kind", ["file", "directory"])
+def test_link_of_another_user_to_a_journal_is_not_read(machine, owner, other, words, kind):
+    """Otherwise a report would publish a private journal in a directory that the attacker chose."""
+    shared = machine.directory(STICKY)
+    owner.sh("rm -rf private; mkdir -m 700 private", owner.home)
+    private = owner.home / "private"
+    assert owner.gpuq("add", "--no-start", "echo password", cwd=private).returncode == 0
+    other.sh(f"ln -s '{private}/jobs.jsonl' jobs.jsonl" if kind == "file" else f"ln -s '{private}' dir", shared)
+    journal = "jobs.jsonl" if kind == "file" else "dir/jobs.jsonl"
+    for env, named in (({"GPUQ_JOBS_FILE": journal}, ()), ({}, ("--jobs-file", journal))):
+        result = owner.gpuq(words[0], *named, *words[1:], cwd=shared, env=env)
+        assert result.returncode == (125 if words[0] == "wait" else 2), result
+        assert "a symbolic link of another user" in result.stderr and "--trust" in result.stderr, result
+        assert "password" not in result.stdout
+        assert not (shared / "report.html").exists()
+    if words[0] == "report":
+        assert owner.gpuq("report", "--trust", "--jobs-file", journal, "-o", "-", cwd=shared).returncode == 0
+        assert owner.gpuq("report", "--jobs-file", journal, "-o", "-", cwd=shared, env={"GPUQ_TRUST": "1"}).returncode == 0
+
+
+def test_link_of_another_user_to_a_folder_of_samples_is_not_read(machine, owner, other):
+    shared = machine.directory(STICKY)
+    owner.sh("rm -rf private; mkdir -m 700 private", owner.home)
+    sample = {"time": 1794778939599, "gpus": [{"gpu": 7, "mem_used_mb": 4321, "mem_total_mb": 87654, "util": 5}]}
+    plant(owner, owner.home / "private/samples.jsonl", json.dumps(sample) + "\n", 0o600)
+    plant(owner, shared / "jobs.jsonl", JOURNAL + job("true"))
+    other.sh(f"ln -s '{owner.home}/private' jobs.jsonl.d", shared)
+    result = owner.gpuq("report", "-o", "-", cwd=shared)
+    assert result.returncode == 0 and "GPU 7" not in result.stdout, result
+
+
+def test_wait_does_not_read_a_journal_before_it_refuses_it(machine, owner, other):
+    """A journal beyond the limits gets the refusal for its owner, not the one for its size."""
+    shared = machine.directory(STICKY)
+    plant(other, shared / "jobs.jsonl", JOURNAL + job("true"))
+    os.truncate(shared / "jobs.jsonl", TERABYTE)
+    result = owner.gpuq("wait", "1", cwd=shared)
+    assert result.returncode == 125 and "it belongs to another user, who could" in result.stderr, result
+
+
+def test_directory_that_becomes_a_link_of_another_user_is_not_listed(machine, owner, other):
+    """The list of queues has the path from the time when the directory was real."""
+    shared = machine.directory(0o777)
+    owner.sh(f"rm -rf private; mkdir -m 700 private; mkdir -m 755 '{shared}/dir'", owner.home)
+    for place in (owner.home / "private", shared / "dir"):
+        assert owner.gpuq("add", "--trust", "--no-start", f"echo {place.name}", cwd=place).returncode == 0
+    assert "echo dir" in owner.gpuq("status", "--all", cwd="/").stdout
+    other.sh(f"mv dir kept; ln -s '{owner.home}/private' dir", shared)
+    assert owner.gpuq("status", "--all", cwd="/").stdout.count("echo private") == 1
 
 
 def test_wait_believes_no_journal_that_another_user_puts_in_place(machine, owner, other):

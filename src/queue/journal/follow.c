@@ -12,7 +12,9 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/trust.h"
 #include "queue/journal/damage.h"
+#include "queue/journal/trust.h"
 
 /* Reads the whole journal, unless creating the reader failed (r). */
 static int begin(struct follow *f, int r, const char *path, struct follow *ret, struct gd_error *err)
@@ -32,10 +34,15 @@ int follow_open(const char *path, bool watch, struct follow *ret, struct gd_erro
 {
 	struct follow f = {.watch_fd = -1, .dir_fd = -1};
 	cleanup_(freep) char *dir = NULL;
+	const char *objection = NULL;
 	jobs_init(&f.jobs);
-	int r = journal_resolve(path, &f.path, NULL, err);
-	if (r < 0)
+	int r = journal_resolve(path, &f.path, &objection, err);
+	if (r == 0 && objection && !trust_is_off())
+		r = trust_refuse(path, objection, err);
+	if (r < 0) {
+		free(f.path);
 		return r;
+	}
 	r = journal_reader_init(&f.reader, f.path);
 	if (r == 0 && watch)
 		f.watch_fd = journal_watch(f.path);

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/trust.h"
 #include "queue/journal/record.h"
 #include "queue/journal/seal.h"
 #include "queue/journal/trust.h"
@@ -102,9 +103,22 @@ static int check_trust(struct journal_reader *r, int fd)
 	return dir_fd < 0 ? -errno : trust_check_journal_directory(dir_fd, r->path, &r->refusal);
 }
 
+/* The path had no links of other users when it was resolved; a directory may have been replaced with one since. */
+static int open_path(struct journal_reader *r)
+{
+	cleanup_(freep) char *name = NULL;
+	cleanup_(closep) int dir_fd = -1;
+	if (r->journal || trust_is_off())
+		return file_open_regular(reader_dir(r), reader_name(r), O_NOFOLLOW);
+	int e = trust_open_parent(r->path, false, &dir_fd, &name, NULL);
+	if (e == -EPERM)
+		return trust_refuse(r->path, TRUST_FOREIGN_WAY, &r->refusal);
+	return e < 0 ? e : file_open_regular(dir_fd, name, O_NOFOLLOW);
+}
+
 static int reader_open(struct journal_reader *r)
 {
-	cleanup_(closep) int fd = file_open_regular(reader_dir(r), reader_name(r), O_NOFOLLOW);
+	cleanup_(closep) int fd = open_path(r);
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
 	struct stat st;
