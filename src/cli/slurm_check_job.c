@@ -216,7 +216,8 @@ static void end_job(struct slurm_check *c)
 	struct slurm_answer a = {0};
 	uint64_t deadline = clock_now_ns() + LEAVE_MS * NS_PER_MS;
 	closep(&c->peer_fd);
-	cleanup_(closep) int done_fd = node_check_create(c->dir_fd, NODE_CHECK_DONE);
+	int done_fd = node_check_create(c->dir_fd, NODE_CHECK_DONE);
+	closep(&done_fd);
 	for (ask_state(c); *c->report && !is_over(c) && clock_now_ns() < deadline; ask_state(c))
 		poll(NULL, 0, LOOK_MS);
 	if (is_over(c))
