@@ -25,7 +25,7 @@ enum colour {
 	COLOUR_YELLOW,
 };
 
-/* Appends the words in a color, or plain without color support. */
+/* Appends the words, in a color if `coloured`. */
 void terminal_paint(struct text *out, bool coloured, enum colour colour, const char *words);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Deliberate defects that test the tests: the simulator must catch each of them.
+ * Deliberate defects that test the tests: the simulator and the chaos tests must catch each of them.
  *
  * They exist only in programs that are compiled with -DSLURM_MUTANTS; everywhere else slurm_mutant_is() is a constant.
  */

@@ -192,7 +192,7 @@ void pilot_supply_need(struct pilot_supply *s, const struct placement_need *need
 		i++;
 	if (i == s->num_kinds) {
 		if (s->num_vain == 0 && s->num_kinds && !pilot_kind_takes(&s->kinds[0].kind, need, words))
-			snprintf(s->vain_words, sizeof(s->vain_words), "%zu %s no pilot takes: %.100s", num_jobs,
+			snprintf(s->vain_words, sizeof(s->vain_words), "no pilot can run %zu %s: %.100s", num_jobs,
 				num_jobs == 1 ? "job" : "jobs", words);
 		s->num_vain += num_jobs;
 		return;
