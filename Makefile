@@ -1,22 +1,22 @@
-# Everything is built by Meson; this is how people expect to call it.
+# Shortcuts; Meson does the work.
 #
 #   make            build                        make install PREFIX=/usr/local
 #   make demo       see it work                  make clean
-#   make test       the tests, light             make format
-#   make test-all   the heavy real parts, too    make bench
-#   make test-heavy those alone
-#   make test-slurm the tests on a real Slurm, which it installs (SEEDS='1 2 3': chaos on eight nodes, whole runs)
-#   make bench-slurm  the queue on eight nodes beside one machine and srun
+#   make test       the light tests              make format
+#   make test-all   light and heavy tests        make bench
+#   make test-heavy only the heavy tests
+#   make test-slurm the tests on a real Slurm, which it installs (SEEDS='1 2 3': seeds of complete chaos runs on eight nodes)
+#   make bench-slurm  the queue on eight nodes, compared with one machine and srun
 #   make fuzz       an hour for each fuzzer (FUZZ_SECONDS)
-#   make campaign everything that is driven by seeds, for an hour (CAMPAIGN_SECONDS, CAMPAIGN_SEED)
-#   make faults     every call of add, run, keeper and prune fails once, with every error (about half an hour)
-#   make wheel      the Python package for other machines
+#   make campaign   all tests that take a seed, with new seeds, for an hour (CAMPAIGN_SECONDS, CAMPAIGN_SEED)
+#   make faults     lets each system call of add, run, keeper and prune fail once with each error (about half an hour)
+#   make wheel      a Python wheel for other machines
 #   make dist       the source archive of the last commit
 #   make docs       the manual as HTML
 #   make deb        Debian packages of the last commit
-#   make test-python  the Python package with each Python that is found
+#   make test-python  tests the Python package with each Python version that is installed
 #
-# What is missing on a Debian system can be installed first: tools/deps says what, and asks before it runs sudo.
+# tools/deps lists missing Debian packages and installs them; it asks before it runs sudo.
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -30,7 +30,7 @@ all:
 	@$(configure)
 	@$(compile)
 
-# What tools/demo runs, and nothing else.
+# Builds only what tools/demo runs.
 demo:
 	@tools/deps demo
 	@$(configure) demo

@@ -73,7 +73,7 @@ static void bare_start(struct bare *b)
 {
 	int in_fd, out_fd;
 	if (channel_create(&in_fd, &out_fd) < 0 || channel_map(&b->ours, in_fd, out_fd, true) < 0)
-		errx(1, "no memory for a channel");
+		errx(1, "not enough memory for a channel");
 	ring_init(&b->in, inbox_descs(b->ours.in), inbox_arena(b->ours.in), CHANNEL_ARENA);
 	b->pid = fork();
 	if (b->pid < 0)
@@ -122,7 +122,7 @@ double bare_rings(int workers, size_t payload, uint64_t tasks)
 	struct bare *all = calloc((size_t)workers, sizeof(*all));
 	char *bytes = calloc(1, payload + 1);
 	if (!all || !bytes)
-		errx(1, "no memory");
+		errx(1, "out of memory");
 	for (int i = 0; i < workers; i++)
 		bare_start(&all[i]);
 	uint64_t sent = 0, done = 0, start = clock_now_ns();
@@ -203,7 +203,7 @@ void bare_futex(int rounds, double *ret_p50, double *ret_p99)
 	_Atomic uint32_t *words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	double *took = calloc((size_t)rounds, sizeof(*took));
 	if (words == MAP_FAILED || !took)
-		errx(1, "no memory");
+		errx(1, "out of memory");
 	_Atomic uint32_t *there = words, *back = words + 64;
 	pin(0);
 	pid_t pid = fork();
@@ -238,7 +238,7 @@ double bare_memcpy(size_t block)
 	size_t size = block > ((size_t)64 << 20) ? block : (size_t)64 << 20;
 	char *from = malloc(size), *to = malloc(size);
 	if (!from || !to)
-		errx(1, "no memory");
+		errx(1, "out of memory");
 	memset(from, 1, size);
 	memset(to, 2, size);
 	uint64_t start = clock_now_ns(), copied = 0;

@@ -144,7 +144,7 @@ static void latency(struct bench *b, double *ret_p50, double *ret_p99)
 		errx(1, "%s", err.message);
 	double *took = calloc(ROUNDS, sizeof(*took));
 	if (!took)
-		errx(1, "no memory");
+		errx(1, "out of memory");
 	for (int i = -WARM_UP; i < ROUNDS; i++) {
 		uint64_t start = clock_now_ns();
 		if (gd_pool_submit(p, b->bytes, b->payload, NULL, NULL, NULL) < 0)
@@ -260,7 +260,7 @@ int main(int argc, char **argv)
 	parse(&b, argc, argv);
 	b.bytes = calloc(1, b.payload + 1);
 	if (!b.bytes)
-		errx(1, "no memory");
+		errx(1, "out of memory");
 	if (b.compare) {
 		compare_print(&(struct comparison){
 			.payload = b.payload, .tasks = b.tasks, .pairs = 5, .run_pool = run_with, .context = &b});

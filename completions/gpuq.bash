@@ -1,7 +1,7 @@
 # bash completion for gpuq. SPDX-License-Identifier: MIT
 # `gpuq complete` knows the candidates; see src/cli/complete.h for what it prints.
 
-# Anybody may have chosen these names. With "filenames", bash quotes what it inserts. With $plain, the word is text for
+# Other users may have chosen these names. With "filenames", bash quotes what it inserts. With $plain, the word is text for
 # another shell, which would need a second level of quotes: offer only names that need none.
 _gpuq_files()
 {
@@ -17,7 +17,7 @@ _gpuq()
 	local line=${COMP_LINE:0:COMP_POINT} blanks word value typed plain= i at
 	local -a words=() first=()
 
-	# --state=running and tag:night are several words for bash: put together what no blank separates.
+	# bash splits --state=running and tag:night into several words: join words that no blank separates.
 	for ((i = 0; i <= COMP_CWORD; i++)); do
 		blanks=${line%%[![:space:]]*}
 		line=${line:${#blanks}}
@@ -38,7 +38,7 @@ _gpuq()
 	value=$word
 	[[ $word != --*=* ]] || value=${word#*=}
 
-	# bash replaces only what follows the last of these.
+	# bash replaces only the part after the last of these characters.
 	typed=${word%"${word##*[=:]}"}
 	COMPREPLY=()
 	while IFS= read -r line; do
@@ -70,5 +70,5 @@ _gpuq()
 	done < <(gpuq complete -- "${words[@]:1}" 2>/dev/null)
 }
 
-# The order of candidates is that of gpuq: the newest job first.
+# Keep the order of gpuq: the newest job first.
 complete -o nosort -F _gpuq gpuq

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * y = a·x + y on every NVIDIA GPU, one worker each.
+ * Computes y = a·x + y on every NVIDIA GPU, with one worker each.
  *
  *     cuda_saxpy [GPUS]
  *
- * This program itself never calls CUDA: the driver does not survive a fork. Each
- * worker opens its GPU in setup, keeps the buffers, and is fed blocks of x and y.
+ * The main process never calls CUDA, because the driver does not work after a fork. Each
+ * worker opens its GPU in setup, keeps the buffers, and gets blocks of x and y.
  * GPUS is a specification as for `gpuq gpus --gpus`.
  *
- * Exit code: 0 all numbers right, 1 not, 77 no NVIDIA GPU.
+ * Exit code: 0 if all numbers are right, 1 if not, 77 without an NVIDIA GPU.
  */
 #include <cerrno>
 #include <cstdio>
@@ -72,7 +72,7 @@ static int setup(struct gd_worker *w, void **ret_state)
 	return 0;
 }
 
-/* The task's bytes go to the device, and the result comes from it, without a copy in between. */
+/* The task's bytes are written to the device, and the result is read from it, without intermediate copies. */
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	struct device *d = (struct device *)state;

@@ -170,7 +170,7 @@ static int on_success(void *context, const struct gd_event *e)
 	memcpy(&primes, e->result.data, sizeof(primes));
 	demo->primes += primes;
 	demo->done++;
-	/* The block was done a moment before its worker was killed: kill another one. */
+	/* The block was done just before its worker was killed: kill another worker. */
 	if (demo->killed_pid && e->id == demo->killed_block && e->attempt == 1) {
 		demo->killed_pid = 0;
 		demo->replaced = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A worker for gpuq launch, as a plug-in: the model is loaded once per GPU, then files
- * are processed one after the other. This example counts lines.
+ * A plug-in for gpuq launch: it loads its model once per GPU, then processes one file
+ * after the other. This example counts lines.
  *
  *     cc -shared -fPIC file_worker.c -o file_worker.so
  *     gpuq launch --input-dir texts --pattern '*.txt' --worker ./file_worker.so
@@ -16,7 +16,7 @@
 static int setup(struct gd_worker *w, void **ret_state)
 {
 	*ret_state = calloc(1, 1 << 16); /* a real worker keeps its model here */
-	return *ret_state ? 0 : gd_worker_fail(w, -ENOMEM, "no memory for the model on GPU %d", gd_worker_gpu(w));
+	return *ret_state ? 0 : gd_worker_fail(w, -ENOMEM, "out of memory on GPU %d", gd_worker_gpu(w));
 }
 
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
@@ -38,7 +38,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	snprintf(path, sizeof(path), "%s/%s.count", file.output_dir, file.stem);
 	FILE *out = fopen(path, "w");
 	if (!out || fprintf(out, "%ld\n", lines) < 0 || fclose(out) != 0)
-		return gd_worker_fail(w, -errno, "'%s' cannot be written: %s", path, strerror(errno));
+		return gd_worker_fail(w, -errno, "cannot write '%s': %s", path, strerror(errno));
 	return 0; /* for audio: return gd_worker_file_seconds(w, seconds) */
 }
 

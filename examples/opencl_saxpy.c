@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * y = a·x + y on every OpenCL device, one worker each.
+ * Computes y = a·x + y on every OpenCL device, with one worker each.
  *
  *     opencl_saxpy [GPUS]
  *
  * The context, the kernel and the buffers are created once per worker, in setup; each
  * task contains a block of x and y, and its result is the new y. GPUS is a
- * specification as for `gpuq gpus --gpus`; without GPUs it is "sim:2", two workers on
- * whatever OpenCL has, for instance PoCL:
+ * specification as for `gpuq gpus --gpus`. On a machine without GPUs it is "sim:2": two
+ * workers on any OpenCL devices, for example those of PoCL:
  *
  *     POCL_DEVICES="pthread pthread" opencl_saxpy
  *
- * Exit code: 0 all numbers right, 1 some wrong, 77 no OpenCL device.
+ * Exit code: 0 if all numbers are right, 1 if some are wrong, 77 without an OpenCL device.
  */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A pool in the event loop of a server on a Unix socket.
+ * A server on a Unix socket with a pool in its event loop.
  *
  *     poll_server SOCKET [GPUS [LIMIT_MS]]
  *
@@ -12,10 +12,10 @@
  *
  *     printf '7\n8\n' | nc -UN SOCKET
  *
- * One thread with one epoll: the listening socket, the clients, the signals and
+ * One thread waits with epoll for the listening socket, the clients, signals and
  * gd_pool_fd(). While the queue is full, or a client has not read 64 KiB of answers, its
- * further requests stay in its socket. After SIGINT or SIGTERM the server takes no more
- * requests, answers those it has taken and exits with 0; a second signal cancels them.
+ * further requests stay in its socket. After SIGINT or SIGTERM, the server accepts no
+ * more requests, answers the accepted ones and exits with 0; a second signal cancels them.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -37,7 +37,7 @@
 #define MAX_UNSENT   65536
 #define MAX_CLIENTS  500
 #define LIMIT_MS     5000
-#define GOODBYE_MS   2000 /* at the end, for clients that do not read their answers */
+#define GOODBYE_MS   2000 /* how long to wait at the end for clients that do not read their answers */
 #define EVENTS_AHEAD 64
 
 /* A task, from its submission to its callback. */
@@ -53,7 +53,7 @@ struct client {
 	struct request *requests;
 	int fd;       /* -1 once it is closed */
 	bool ended;   /* no more requests will come */
-	bool waiting; /* holds a line that did not fit into the full queue */
+	bool waiting; /* has a line that could not be submitted because the queue is full */
 	uint32_t watched;
 	char in[MAX_LINE];
 	size_t in_length;
@@ -76,7 +76,7 @@ struct server {
 
 /* ---- In each worker ----------------------------------------------------- */
 
-/* Simulates real work. Ends early when the request is out of time or cancelled: the worker survives. */
+/* Simulates real work. Ends early when the request is out of time or cancelled, so the worker is not killed. */
 static void work(struct gd_worker *w, long ms)
 {
 	const struct timespec moment = {.tv_nsec = 1000000};
@@ -107,7 +107,7 @@ static int square(struct gd_worker *w, void *state, const struct gd_bytes *task)
 
 /* ---- Clients ------------------------------------------------------------ */
 
-/* The client no longer reads its answers: cancel its requests. */
+/* Cancels the requests of a client that no longer reads its answers. */
 static void client_hang_up(struct server *s, struct client *c)
 {
 	if (c->fd >= 0) {
@@ -194,7 +194,7 @@ static bool client_submit(struct server *s, struct client *c, size_t length)
 	return true;
 }
 
-/* Submits the available lines, as far as there is space for them and their answers. */
+/* Submits the available lines while there is space for them and their answers. */
 static void client_take_lines(struct server *s, struct client *c)
 {
 	c->waiting = false;
@@ -234,7 +234,7 @@ static void client_read(struct server *s, struct client *c)
 	client_take_lines(s, c);
 }
 
-/* The request has had its callback. */
+/* Removes and releases a request whose callback was called. */
 static void request_finish(struct request *request)
 {
 	*request->link = request->next;
@@ -243,7 +243,7 @@ static void request_finish(struct request *request)
 	free(request);
 }
 
-/* Closes connections that have had all their answers; releases clients that are no longer referenced. */
+/* Closes connections whose requests were all answered; releases clients that are no longer referenced. */
 static void clients_sweep(struct server *s)
 {
 	for (struct client **link = &s->clients; *link;) {
@@ -331,7 +331,7 @@ static void on_event(struct server *s, const struct epoll_event *e)
 		client_read(s, c);
 }
 
-/* One turn: wait, read, hand out, answer. 0 or a negative errno value. */
+/* One iteration of the loop: waits, reads, submits, answers. 0 or a negative errno value. */
 static int turn(struct server *s, int timeout_ms)
 {
 	struct epoll_event events[EVENTS_AHEAD];

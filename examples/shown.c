@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A run with a panel, or plain lines without a terminal. Each worker "renders" frames
- * of a film; some frames fail, and some workers print.
+ * Shows a run in a panel, or as plain lines without a terminal. Each worker "renders"
+ * frames of a film; some frames fail, and some workers print.
  *
  *     shown [FRAMES [MILLISECONDS]]
  *
- * Press Ctrl-C once to finish the running frames only, twice to cancel them.
+ * Press Ctrl-C once to stop after the running frames, twice to cancel them.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Squares of 0…99, one worker process per GPU; four simulated GPUs if there are no real ones. */
+/* Computes the squares of 0…99 with one worker per GPU, or with four simulated GPUs if there are no real ones. */
 #include <gpu_dispatch.h>
 #include <stdio.h>
 

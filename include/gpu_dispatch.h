@@ -2,8 +2,8 @@
 /**
  * gpu_dispatch: keep all GPUs of a machine busy.
  *
- * A stream of tasks goes through persistent worker processes, one per GPU. Each
- * worker loads its model once (setup) and then processes task after task.
+ * The library passes a stream of tasks through persistent worker processes, one per GPU.
+ * Each worker loads its model once (setup) and then processes one task after another.
  *
  * # Calling sequence
  *
@@ -14,8 +14,8 @@
  * gd_dispatcher_run() starts one worker per GPU, calls `setup` in each, calls your
  * generator for one task after another, passes the tasks to the workers, calls your
  * callbacks with the results, ends the workers and returns. Ctrl-C stops it in an
- * orderly way (see gd_dispatcher_run()). On a machine without a GPU set `gpus` to
- * "sim:4" for four simulated GPUs. A complete program except for the includes:
+ * orderly way (see gd_dispatcher_run()). On a machine without a GPU, set `gpus` to
+ * "sim:4" for four simulated GPUs. This is a complete program except for the includes:
  *
  *     static int square(struct gd_worker *w, void *state, const struct gd_bytes *task)
  *     {
@@ -51,16 +51,16 @@
  *             return r < 0;
  *     }
  *
- * Servers, event loops and bindings use the pool below it:
+ * Servers, event loops and bindings use the pool, on which the dispatcher is built:
  *
  *     gd_pool_open() → gd_pool_submit() … gd_pool_poll() … → gd_pool_close()
  *
- * The pool never touches signals, never prints and never exits.
+ * The pool changes no signal handlers, never prints and never exits.
  *
  * # Ownership
  *
  * Bytes that you pass to a function are copied before it returns. Bytes and strings
- * in an event belong to the library and are valid during the callback only
+ * in an event belong to the library and are valid only during the callback
  * (gd_event_hold() keeps a result). Tasks and results are aligned for any type.
  * Options are copied, including strings and arrays; hooks, callbacks and contexts
  * are pointers into your program and must stay valid.
@@ -69,13 +69,13 @@
  *
  * Callbacks are called one at a time, on the thread that called gd_dispatcher_run(),
  * gd_pool_poll(), gd_pool_wait(), gd_pool_wait_ready() or gd_pool_close(). The
- * generator runs in a thread of its own, unless the run sets `inline_generator`: data
+ * generator runs in a thread of its own, unless the run sets `inline_generator`, so data
  * that generator and callbacks share needs a lock. Worker hooks run on the first
  * thread of the worker's process; gd_worker_*() functions may be called only there,
- * during a hook. Functions that may be called by several threads or by signal handlers
- * say so.
+ * during a hook. The comment of a function states whether several threads or signal
+ * handlers may call it.
  *
- * Inside a callback you may submit (which does not wait there), cancel, stop,
+ * Inside a callback, you may submit tasks (which does not wait there), cancel, stop,
  * interrupt and read statistics. Polling and closing fail with -EDEADLK.
  *
  * A child process that your program forks must not use pools or dispatchers of its
@@ -177,7 +177,7 @@ enum gd_gpu_health {
 /** A process that uses a GPU. */
 struct gd_gpu_process {
 	size_t size;
-	int64_t pid; /**< as the driver reports it: in a container this may be the host's */
+	int64_t pid; /**< as the driver reports it: in a container, this may be the PID on the host */
 	uint64_t memory_bytes;
 	uint64_t memory_known; /**< nonzero: memory_bytes is known */
 };
@@ -191,7 +191,7 @@ struct gd_gpu {
 	int index;        /**< as in nvidia-smi; AMD cards follow NVIDIA cards; a MIG instance has its card's index */
 	int vendor_index; /**< number among the cards of its vendor; -1 if no driver could be queried */
 	int mig_index;    /**< number of the MIG instance on its card, or -1 */
-	int mig_enabled;  /**< the card is split: work goes to its instances, which follow it in a survey */
+	int mig_enabled;  /**< the card is split: workers use its instances, which follow it in a survey */
 	int exclusive;    /**< exclusive compute mode: one process at a time */
 	int prohibited;   /**< compute mode "prohibited": no process may use it */
 	int numa_node;
@@ -214,7 +214,7 @@ struct gd_gpu {
 	uint64_t energy_millijoules; /**< used since the driver was loaded; restarts at 0 when the driver is reloaded */
 };
 
-/** GPUs. Release with gd_gpu_list_free(). */
+/** A list of GPUs. Release it with gd_gpu_list_free(). */
 struct gd_gpu_list {
 	size_t size;
 	size_t count;
@@ -225,7 +225,7 @@ struct gd_gpu_list {
 };
 
 /**
- * The GPUs that a specification selects, as they are now.
+ * Returns the GPUs that a specification selects, with their current state.
  *
  * `spec` is one of:
  * - NULL or "auto": $GPUQ_GPUS if that is set, otherwise every usable GPU;
@@ -249,13 +249,13 @@ struct gd_gpu_list {
 GD_API int gd_gpu_list(const char *spec, struct gd_gpu_list **ret, struct gd_error *err);
 GD_API void gd_gpu_list_free(struct gd_gpu_list *list);
 
-/** All GPUs, usable or not, in the order of their index; split cards are followed by their MIG instances. */
+/** Returns all GPUs, usable or not, in the order of their index; MIG instances follow their split card. */
 GD_API int gd_gpu_survey(struct gd_gpu_list **ret, struct gd_error *err);
 
-/** The number of GPUs that `spec` selects. */
+/** Returns the number of GPUs that `spec` selects. */
 GD_API int gd_gpu_count(const char *spec, struct gd_error *err);
 
-/** One GPU of the survey by its index, followed by its MIG instances if it is split; -ENODEV if it does not exist. */
+/** Returns the GPU with this index, followed by its MIG instances if it is split; -ENODEV if it does not exist. */
 GD_API int gd_gpu_get(int index, struct gd_gpu_list **ret, struct gd_error *err);
 
 /**
@@ -282,9 +282,9 @@ struct gd_env_change {
 };
 
 /**
- * The environment that lets a child process see these GPUs and no others; num_gpus
- * 0: no GPU. GPUs of two vendors are -EINVAL. The result is one allocation that ends
- * with an entry whose name is NULL; release it with free().
+ * Computes the changes to the environment with which a child process sees only these
+ * GPUs; with num_gpus 0, no GPU. -EINVAL if the GPUs are of two vendors. The result is one
+ * allocation that ends with an entry whose name is NULL; release it with free().
  */
 GD_API int gd_gpu_bind(
 	const struct gd_gpu *const *gpus, size_t num_gpus, struct gd_env_change **ret, struct gd_error *err);
@@ -294,9 +294,8 @@ GD_API int gd_gpu_bind(
 /** A worker as its hooks see it; exists only in the worker's process. */
 struct gd_worker;
 
-/**
- * Hooks that run inside a worker process. Exactly one of process and process_batch
- * is mandatory.
+/* * Hooks that run inside a worker process. Set exactly one of process and process_batch;
+ * all other hooks are optional.
  *
  * A hook returns 0 or a negative errno value; gd_worker_fail() adds a message. A
  * positive value is also a failure. A hook that crashes or exits ends its task and its
@@ -309,35 +308,36 @@ struct gd_worker;
  */
 struct gd_worker_ops {
 	size_t size;   /**< sizeof(struct gd_worker_ops) */
-	void *context; /**< for gd_worker_context(); a forked worker sees the memory behind it as it was at open */
+	void *context; /**< for gd_worker_context(); a forked worker sees its memory as it was when the pool was opened
+			*/
 	/** Loads the model. Called once per process, after the GPU has been selected. */
 	int (*setup)(struct gd_worker *w, void **ret_state);
-	/** Processes one task. Its bytes are read-only and valid during the call only. */
+	/** Processes one task. Its bytes are read-only and valid only during the call. */
 	int (*process)(struct gd_worker *w, void *state, const struct gd_bytes *task);
 	/**
-	 * Processes between one and max_batch tasks: those that are available, without
-	 * waiting for more. Answer each with gd_worker_batch_result() or
+	 * Processes between one and max_batch tasks: those that are available; the worker
+	 * does not wait for more. Answer each with gd_worker_batch_result() or
 	 * gd_worker_batch_fail(). A task without an answer gets an empty result or, if
 	 * the hook fails, its error. Only tasks with the same time limit share a batch.
 	 */
 	int (*process_batch)(struct gd_worker *w, void *state, const struct gd_bytes *tasks, size_t num_tasks);
 	size_t max_batch; /**< for process_batch; default 32, at most 1024 */
-	/** Releases what setup returned. Not called after a crash, a kill or a failed setup.
-	 *  It and on_leave share cleanup_timeout_ms. */
+	/** Releases the state that setup returned. Not called after a crash, a kill or a failed
+	 *  setup. cleanup and on_leave share cleanup_timeout_ms. */
 	int (*cleanup)(struct gd_worker *w, void *state);
 	/**
 	 * Interrupts process() or process_batch() when the running task is out of time
 	 * or cancelled, for code that cannot poll gd_worker_cancelled(). Called at most
 	 * once per task (per batch), in a signal handler (SIGURG) on the worker's first
-	 * thread: use only what is safe there, e.g. set a flag. A system call that the
-	 * hook waits in fails with EINTR. Never called while a gd_*() function works
-	 * (it is deferred until the function returns) and never after the hook has
-	 * returned, but possibly just before the hook's first line: a hook that resets
-	 * a flag there must check gd_worker_cancelled() afterwards. Leaving on_cancel
-	 * by longjmp() is undefined. If it is NULL, SIGURG is not used.
+	 * thread: use only functions that are safe there, e.g. set a flag. A system call
+	 * in which the hook waits fails with EINTR. on_cancel is never called while a
+	 * gd_*() function runs (the call is deferred until the function returns) and never
+	 * after the hook has returned, but possibly just before the hook's first line: a
+	 * hook that resets a flag there must check gd_worker_cancelled() afterwards.
+	 * Leaving on_cancel by longjmp() is undefined. If it is NULL, SIGURG is not used.
 	 */
 	void (*on_cancel)(struct gd_worker *w, void *state);
-	/** Called last before _exit(), also after a failed setup. Not after a crash or a kill. */
+	/** Called last, before _exit(), also after a failed setup. Not called after a crash or a kill. */
 	void (*on_leave)(struct gd_worker *w);
 	/**
 	 * Interrupts setup() when the pool is ending or setup_timeout_ms has passed,
@@ -347,15 +347,15 @@ struct gd_worker_ops {
 	 */
 	void (*on_setup_cancel)(struct gd_worker *w);
 	/**
-	 * Called before the worker waits: for its next task, or, inside gd_worker_*()
-	 * functions that send answers and messages, for space. On the worker's first
-	 * thread; call no gd_*() function here. A binding for a language with a global
-	 * lock keeps the lock from task to task and releases it here.
+	 * Called before the worker waits for its next task, and before gd_worker_*()
+	 * functions that send answers and messages wait for space. Called on the worker's
+	 * first thread; call no gd_*() function here. A binding for a language with a
+	 * global lock can keep the lock from task to task and release it here.
 	 */
 	void (*on_wait)(struct gd_worker *w);
 };
 
-/** The `context` of the ops. */
+/** Returns the `context` of the ops. */
 GD_API void *gd_worker_context(const struct gd_worker *w);
 /** The GPU's number on this machine. */
 GD_API int gd_worker_gpu(const struct gd_worker *w);
@@ -379,28 +379,29 @@ GD_API int gd_worker_attempt(const struct gd_worker *w, size_t i);
 
 /**
  * True if the i-th task of the batch (0 in process()) is out of time or cancelled; in
- * setup: if the worker must end. A long hook polls this and returns when it is true:
- * the worker keeps its model. After a timeout the return value does not matter; a
- * cancelled task that returns 0 without a result is cancelled. Costs a few nanoseconds.
+ * setup: if the worker must end. A long hook polls this function and returns when it is
+ * true, so the worker keeps its model. After a timeout, the return value of the hook does
+ * not matter; a cancelled task that returns 0 without a result is cancelled. A call takes
+ * a few nanoseconds.
  */
 GD_API bool gd_worker_cancelled(const struct gd_worker *w, size_t i);
 /** Why gd_worker_cancelled() is true: -ETIMEDOUT or -ECANCELED; 0 if it is false. */
 GD_API int gd_worker_cancel_reason(const struct gd_worker *w, size_t i);
 
-/** Copies the task's result; the last call counts. Waits for space while callbacks are slow. */
+/** Sets the result of the task; copies the bytes. The last call counts. Waits for space while callbacks are slow. */
 GD_API int gd_worker_result(struct gd_worker *w, const void *data, size_t size);
-/** Space for a result of `size` bytes, to be written before the hook returns; NULL: out of memory. */
+/** Returns space for a result of `size` bytes; write it before the hook returns. NULL: out of memory. */
 GD_API void *gd_worker_result_reserve(struct gd_worker *w, size_t size);
 /**
- * Sets the message of a failing hook: truncated to 1023 bytes. Returns `code` for the
- * hook to return: negated if it was positive, -EIO if it was 0. The last call counts.
- * The failure carries no bytes; see gd_worker_fail_with().
+ * Sets the message of a failing hook, truncated to 1023 bytes. Returns `code`, negated if
+ * it was positive, or -EIO if it was 0; the hook should return this value. The last call
+ * counts. The failure has no bytes; see gd_worker_fail_with().
  */
 GD_API int gd_worker_fail(struct gd_worker *w, int code, const char *format, ...) GD_PRINTF(3, 4);
 /**
- * The same, and bytes of any size that go with the failure (gd_event.result), for
- * example a pickled exception. Copies them. If there is no memory for the bytes, the
- * message says so.
+ * Like gd_worker_fail(), and adds bytes of any size to the failure (gd_event.result), for
+ * example a pickled exception; copies them. If there is no memory for the bytes, the
+ * message states this.
  */
 GD_API int gd_worker_fail_with(struct gd_worker *w, int code, const char *message, const void *data, size_t size);
 /**
@@ -416,8 +417,8 @@ GD_API int gd_worker_batch_fail_with(
  * Sends bytes of any size to on_message, from any hook; copies them. Messages and ends
  * of tasks arrive in the order in which the worker sent them, including messages sent
  * before a crash. Waits for space while callbacks are slow; the wait does not count
- * toward the task's time limit. Works while a result is reserved, but is slower then. 0
- * or -ENOMEM, -EMFILE….
+ * toward the task's time limit. Works while a result is reserved, but is slower then.
+ * Returns 0, -ENOMEM, -EMFILE….
  */
 GD_API int gd_worker_send(struct gd_worker *w, const void *data, size_t size);
 
@@ -429,10 +430,10 @@ GD_API int gd_worker_send(struct gd_worker *w, const void *data, size_t size);
 GD_API int gd_worker_main(const struct gd_worker_ops *ops);
 
 /**
- * For a setup() that must not return, because the functions that called it from a
- * script or another interpreter would continue. Does what follows setup(), as if that
- * had returned `result` and stored `state`: processes tasks, cleans up, and ends the
- * process by _exit().
+ * For a setup() that must not return, because it was called from inside a script, which
+ * would then continue. Does everything that follows setup(), as if setup() had returned
+ * `result` and stored `state`: processes tasks, cleans up, and ends the process by
+ * _exit().
  */
 GD_API void gd_worker_continue(struct gd_worker *w, void *state, int result) __attribute__((noreturn));
 
@@ -485,7 +486,7 @@ struct gd_event {
 	const void *internal; /**< for gd_event_hold() */
 };
 
-/** Returns 0 to continue; any other value stops the run, like the first gd_pool_stop(). */
+/** A callback returns 0 to continue; any other value stops the run, like the first gd_pool_stop(). */
 typedef int gd_callback(void *context, const struct gd_event *event);
 
 /** A result that outlives its callback and its pool. */
@@ -493,13 +494,13 @@ struct gd_result;
 
 /**
  * Keeps the event's `result`: a large one (above 2 MiB) without a copy, others as a
- * copy. Only during the event's callback. Each call returns a new handle; release it
- * with gd_result_free(). 0 or -ENOMEM.
+ * copy. Call it only during the event's callback. Each call returns a new handle; release
+ * it with gd_result_free(). Returns 0 or -ENOMEM.
  */
 GD_API int gd_event_hold(const struct gd_event *event, struct gd_result **ret);
-/** Valid until gd_result_free(), even after the pool was closed. Aligned for any type. */
+/** Returns the bytes, which are valid until gd_result_free(), even after the pool was closed. Aligned for any type. */
 GD_API struct gd_bytes gd_result_bytes(const struct gd_result *result);
-/** NULL is fine. By any thread. */
+/** Releases a result; NULL is allowed. May be called by any thread. */
 GD_API void gd_result_free(struct gd_result *result);
 
 /* ---- Statistics --------------------------------------------------------- */
@@ -535,7 +536,7 @@ struct gd_worker_stats {
 	uint64_t restarts;
 	uint64_t queued;   /**< tasks handed to it and not begun */
 	char message[256]; /**< why it was lost (the setup's own message); "" otherwise */
-	/** How long it was not ready because it was being started or set up, replacements included. */
+	/** How long the worker and its replacements were not ready because they were being started or set up. */
 	uint64_t loading_ns;
 };
 
@@ -558,7 +559,8 @@ struct gd_stats {
 	uint64_t start_ns; /**< CLOCK_MONOTONIC */
 	uint64_t end_ns;   /**< 0 while the pool is open */
 	double tasks_per_second;
-	/** From begin to end in the worker: upper bound of the histogram's bucket, within 7 %. */
+	/** Time from the beginning to the end of a task in the worker: upper bound of the histogram's bucket, within 7
+	 * %. */
 	uint64_t duration_p50_ns;
 	uint64_t duration_p90_ns;
 	uint64_t duration_p99_ns;
@@ -597,9 +599,9 @@ struct gd_options {
 	size_t size; /**< sizeof(struct gd_options) */
 
 	/* The workers: one of these two. */
-	/** Hooks of this program, run in forked processes that see its memory and its
-	 *  descriptors as they were when the pool was opened, replacements included. Not
-	 *  for programs with several threads (-EBUSY) or that have initialized CUDA. */
+	/** Hooks of this program, run in forked processes. These, including replacements, see
+	 *  its memory and its descriptors as they were when the pool was opened. Not for
+	 *  programs that have several threads (-EBUSY) or have initialized CUDA. */
 	const struct gd_worker_ops *worker;
 	/** A program that calls gd_worker_main(), and its arguments; NULL at the end.
 	 *  Searched in $PATH. Inherits the environment, and no descriptors except stdout
@@ -611,18 +613,19 @@ struct gd_options {
 	const int *gpu_ids; /**< {2} is the same as "2"; a number may occur twice: two workers on that GPU */
 	size_t num_gpu_ids;
 	enum gd_bind bind;
-	int workers_per_gpu; /**< 1; at most 1024, and 4096 workers in total */
+	int workers_per_gpu; /**< default 1; at most 1024, and 4096 workers in total */
 
 	const struct gd_setting *settings; /**< for gd_worker_setting() */
 	size_t num_settings;
 	int64_t base_seed; /**< 42 if this and has_base_seed are 0; see gd_worker_seed() */
-	int has_base_seed; /**< nonzero: base_seed is meant even if it is 0 */
+	int has_base_seed; /**< nonzero: use base_seed even if it is 0 */
 
-	int queue_size; /**< 1024: tasks that wait, in addition to those in workers. Memory for large
-			 *   tasks is bounded: of tasks of 64 KiB and more, only about one per worker
-			 *   waits outside the workers' 4 MiB inboxes */
-	/** 0: number of retries of a task that failed, crashed, timed out or was not carried, on
-	 *  another worker if there is one. Only the end of the last attempt is called back. */
+	int queue_size; /**< tasks that wait, in addition to those in workers; default 1024. Memory for
+			 *   large tasks is bounded: outside the workers' 4 MiB inboxes, only about
+			 *   one task of 64 KiB or more waits per worker */
+	/** Number of retries of a task that failed, crashed, timed out or could not be
+	 *  transferred, on another worker if there is one; default 0. Only the end of the last
+	 *  attempt has a callback. */
 	int retries;
 	int ordered;           /**< nonzero: callbacks in the order of task ids; holds back up to queue_size results */
 	int allow_threads;     /**< nonzero: fork even if there are threads; only for hooks that use no lock */
@@ -631,28 +634,28 @@ struct gd_options {
 	/* Recycling: a worker is replaced after a task; tasks that it has not begun go to others. */
 	uint64_t max_tasks_per_worker; /**< a worker processes at most this many; default: unlimited */
 	/** Anonymous resident memory, checked once a second; default: unlimited. A forked
-	 *  worker's memory includes that of your program. Never before a worker's first task. */
+	 *  worker's memory includes that of your program. Not checked before its first task. */
 	uint64_t max_worker_rss_bytes;
 
 	uint64_t total_tasks; /**< for progress; 0: unknown. A dispatcher uses its run's */
 
 	/* Time limits in milliseconds. */
-	/** Default: none. From the beginning of process() to its end, not counting the wait
-	 *  for slow callbacks; in a batch from one answer to the next. A batch that is out
-	 *  of time is repeated task by task. */
+	/** Default: none. Counts from the beginning of process() to its end, without the wait
+	 *  for slow callbacks; in a batch, from one answer to the next. A batch that exceeds
+	 *  its time limit is repeated task by task. */
 	int64_t task_timeout_ms;
-	int64_t grace_ms;           /**< 1000: from gd_worker_cancelled() to SIGKILL */
+	int64_t grace_ms;           /**< from gd_worker_cancelled() to SIGKILL; default 1000 */
 	int64_t setup_timeout_ms;   /**< default: none */
-	int64_t cleanup_timeout_ms; /**< 10000 */
-	int64_t kill_wait_ms;       /**< 5000: after this a process that does not die is given up, with its slot */
+	int64_t cleanup_timeout_ms; /**< default 10000 */
+	int64_t kill_wait_ms; /**< after this, a killed process that does not end is abandoned with its slot; default
+				 5000 */
 
 	const char *output_dir; /**< for GD_OUTPUT_FILES; created if missing, its parent is not */
 	enum gd_output output;
 	/**
 	 * Nonzero: each worker gets a task before any worker gets its second one, even
 	 * in a short run. While a worker is in its first setup, one task is reserved
-	 * for it; but after the first worker is ready, for no longer than that worker's
-	 * setup took.
+	 * for it, but for no longer than the setup of the first ready worker took.
 	 */
 	int fair_start;
 };
@@ -669,9 +672,9 @@ struct gd_callbacks {
 	 *  for tasks that never began: set it if `tag` owns memory. */
 	gd_callback *on_cancelled;
 	gd_callback *on_task_start; /**< once per attempt, before its end; costs a record per task */
-	/** gd_worker_send(): `result` holds the bytes, ended_ns the time. Never held back in
-	 *  ordered pools. Dropped if NULL. `failure` is GD_FAILURE_NOT_CARRIED if the bytes
-	 *  could not be received. */
+	/** A message of gd_worker_send(): `result` holds the bytes, ended_ns the time. Messages
+	 *  are not delayed in ordered pools, and are dropped if this is NULL. `failure` is
+	 *  GD_FAILURE_NOT_CARRIED if the bytes could not be received. */
 	gd_callback *on_message;
 	/** Once for each slot that is lost: its first setup failed, three setups of
 	 *  replacements in a row failed, ten workers in a row died idle, or a setup failed
@@ -685,9 +688,9 @@ struct gd_callbacks {
 /* ---- Pool --------------------------------------------------------------- */
 
 /**
- * Open workers. gd_pool_poll(), gd_pool_wait(), gd_pool_wait_ready() and
- * gd_pool_close() by one thread at a time; all other functions by any thread, until
- * gd_pool_close() is called.
+ * A set of running workers. gd_pool_poll(), gd_pool_wait(), gd_pool_wait_ready() and
+ * gd_pool_close() may be called by one thread at a time; all other functions by any
+ * thread, until gd_pool_close() is called.
  */
 struct gd_pool;
 
@@ -719,7 +722,7 @@ GD_API int gd_pool_submit(struct gd_pool *p, const void *data, size_t size, void
 	const struct gd_task_options *options, uint64_t *ret_id);
 
 /**
- * The same without a copy: returns space for `size` bytes, in the worker's inbox if
+ * Adds a task without a copy: returns space for `size` bytes, in the worker's inbox if
  * possible. Fill it, then call gd_draft_commit() with the size used (at most `size`) or
  * gd_draft_abandon(). Both release the draft, gd_draft_commit() even if it fails. A
  * thread may hold one draft at a time and only briefly, because a worker may be waiting
@@ -731,16 +734,16 @@ GD_API int gd_draft_commit(struct gd_draft *draft, size_t size, void *tag, uint6
 GD_API void gd_draft_abandon(struct gd_draft *draft);
 
 /**
- * Cancels one task: a waiting one never begins; a running one sees
- * gd_worker_cancelled() and is killed after the grace period. Its callback is made by
- * the next poll (a running task's: when it has ended). 0, or -ENOENT if the task does
- * not exist or has ended; a task that ends meanwhile keeps its own outcome.
+ * Cancels one task. A waiting task never begins, and the next poll makes its callback. In
+ * a running task, gd_worker_cancelled() becomes true, and its worker is killed after the
+ * grace period; its callback is made when it has ended. Returns 0, or -ENOENT if the task
+ * does not exist or has ended. A task that ends in the meantime keeps its own result.
  */
 GD_API int gd_pool_cancel(struct gd_pool *p, uint64_t id);
 
 /**
- * A descriptor that is readable when gd_pool_poll() has something to do (possibly
- * without any callback to make). For any level-triggered event loop; never read from
+ * Returns a descriptor that is readable when gd_pool_poll() should be called (possibly
+ * without a callback to make). Use it in any level-triggered event loop; never read from
  * it.
  */
 GD_API int gd_pool_fd(const struct gd_pool *p);
@@ -759,14 +762,15 @@ enum gd_poll_flags {
 /**
  * Makes the callbacks that are due and waits up to timeout_ms (-1: without limit) for
  * the first one. Returns how many were made, counting all of struct gd_callbacks with
- * an event: 0 at the timeout, after gd_pool_interrupt() or gd_pool_stop(), and when no
- * task is outstanding (unless GD_POLL_IDLE). When every task has had its callback:
- * -ECANCELED after a stop, -ENODEV when no worker is left. `flags`: bits of enum
- * gd_poll_flags.
+ * an event. Returns 0 at the timeout, after gd_pool_interrupt() or gd_pool_stop(), and
+ * when no task is outstanding (unless GD_POLL_IDLE is set). When the callbacks of all
+ * tasks have been made, returns -ECANCELED after a stop and -ENODEV when no worker is
+ * left. `flags`: bits of enum gd_poll_flags.
  */
 GD_API int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags);
 
-/* Neither signals nor gd_pool_interrupt() end the next two functions; gd_pool_stop() does, once its work is done. */
+/* Neither signals nor gd_pool_interrupt() make the next two functions return; gd_pool_stop() does, when the tasks have
+ * ended. */
 /** Polls until each worker is ready or lost. Returns how many are ready, or -ETIMEDOUT. */
 GD_API int gd_pool_wait_ready(struct gd_pool *p, int timeout_ms);
 /** Polls until no task is outstanding. 0, -ETIMEDOUT, -ENODEV when no worker is left, -ECANCELED after a stop. */
@@ -787,13 +791,13 @@ GD_API void gd_pool_stop(struct gd_pool *p);
 
 /**
  * Announces that no more tasks will be submitted, as far as the caller knows: from now
- * on a worker that ends is replaced only when a task waits for it. By any thread.
+ * on a worker that ends is replaced only when a task waits for it. May be called by any thread.
  */
 GD_API void gd_pool_expect_no_more(struct gd_pool *p);
 
-/** Tasks submitted, or being written, whose callback has not been made. */
+/** Returns the number of tasks that were submitted, or are being written, and whose callback has not been made. */
 GD_API size_t gd_pool_outstanding(const struct gd_pool *p);
-/** How many tasks of the last one's size can be submitted now without waiting. */
+/** Returns how many tasks of the last one's size can be submitted now without waiting. */
 GD_API size_t gd_pool_room(const struct gd_pool *p);
 
 /** Fills *ret, a struct of `size` bytes: sizeof(*ret). */
@@ -801,21 +805,21 @@ GD_API void gd_pool_stats(const struct gd_pool *p, struct gd_stats *ret, size_t 
 /** -ENOENT if there is no such slot. */
 GD_API int gd_pool_worker_stats(const struct gd_pool *p, int slot, struct gd_worker_stats *ret, size_t size);
 /**
- * The task that a worker is processing: copies its first bytes, at most `room`, and
- * returns its size; stores its id in *ret_id (may be NULL). -ENOENT: no such slot;
- * -ENODATA: no task.
+ * Copies the first bytes, at most `room`, of the task that a worker is processing, and
+ * returns the size of the task; stores its id in *ret_id (may be NULL). -ENOENT: no such
+ * slot; -ENODATA: no task.
  */
 GD_API int64_t gd_pool_worker_task(const struct gd_pool *p, int slot, void *data, size_t room, uint64_t *ret_id);
 
 /**
  * Cancels the remaining tasks (to finish them, poll until gd_pool_outstanding() is 0),
  * lets the workers clean up, ends all processes they started, makes the last callbacks
- * and releases the pool. A setup that is still running sees gd_worker_cancelled() and
- * has the grace period; if it succeeds, its cleanup runs; if it does not end, it is
- * killed, which is not reported as a failed setup. No other thread may use the pool
- * from now on, or be inside gd_pool_submit(); only gd_pool_stop() may be called until
- * on_exit is called. `ret_stats` (of stats_size bytes) may be NULL; a NULL pool is
- * fine. -EBUSY: a worker could not be killed; the pool is released nevertheless.
+ * and releases the pool. In a setup that is still running, gd_worker_cancelled() becomes
+ * true, and it has the grace period to return. If it succeeds, its cleanup runs; if it
+ * does not end, it is killed, which is not reported as a failed setup. No other thread may
+ * use the pool from now on, or be inside gd_pool_submit(); only gd_pool_stop() may be
+ * called until on_exit is called. `ret_stats` (of stats_size bytes) may be NULL; the pool
+ * may be NULL. -EBUSY: a worker could not be killed; the pool is released nevertheless.
  * -EDEADLK inside a callback; the pool is not released.
  */
 GD_API int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_size, struct gd_error *err);
@@ -837,9 +841,9 @@ struct gd_feed;
 GD_API int gd_feed_emit(
 	struct gd_feed *feed, const void *data, size_t size, void *tag, const struct gd_task_options *options);
 /**
- * The same without a copy: returns space for `size` bytes, to be written before the
- * generator returns. NULL if the run is ending or memory ran out: return -ENOMEM then;
- * a run that is ending ignores it.
+ * Emits one task without a copy: returns space for `size` bytes; write it before the
+ * generator returns. Returns NULL if the run is ending or memory ran out. The generator
+ * should then return -ENOMEM, which a run that is ending ignores.
  */
 GD_API void *gd_feed_reserve(struct gd_feed *feed, size_t size, void *tag, const struct gd_task_options *options);
 
@@ -857,17 +861,17 @@ struct gd_run {
 	void *generator_context;
 	uint64_t total_tasks; /**< for progress; 0: unknown */
 	/** Nonzero: call the generator on the thread of gd_dispatcher_run(), where
-	 *  gd_feed_emit() may make callbacks: faster for short tasks, but no callbacks are
-	 *  made while it waits. */
+	 *  gd_feed_emit() may make callbacks. This is faster for short tasks, but no callbacks
+	 *  are made while the generator waits. */
 	int inline_generator;
 	/** Nonzero: this run does not handle SIGINT and SIGTERM. */
 	int leave_signals;
 
 	/* Settings of this run that differ from the options. */
-	int has_base_seed;                 /**< nonzero: base_seed is meant even if it is 0 */
+	int has_base_seed;                 /**< nonzero: use base_seed even if it is 0 */
 	int reserved;                      /**< 0 */
 	int64_t task_timeout_ms;           /**< 0: as in the options */
-	const struct gd_setting *settings; /**< added to those of the options; an equal key replaces */
+	const struct gd_setting *settings; /**< added to those of the options; replaces settings with the same key */
 	size_t num_settings;
 	int64_t base_seed; /**< as in the options if this and has_base_seed are 0 */
 };
@@ -879,15 +883,15 @@ GD_API int gd_dispatcher_create(const struct gd_options *options, struct gd_disp
  * Starts new workers, passes the generator's tasks through them, and returns when every
  * task has ended and all workers are gone. Failed tasks are not a failure of the run:
  * see gd_dispatcher_stats(). on_exit is always called, even if no worker could be
- * started; but not if the dispatcher is already running, a size is wrong, or the
+ * started, except if the dispatcher is already running, a size is wrong, or the
  * generator or on_success is missing.
  *
  * SIGINT (Ctrl-C) and SIGTERM are handled during the run if their disposition is the
- * default when it begins. The first signal is gd_dispatcher_stop() for all runs of the
- * process, the second and third are further calls of it (see gd_pool_stop()); the
+ * default when the run begins. Each of the first three signals has the effect of a call of
+ * gd_dispatcher_stop() for all runs of the process (see gd_pool_stop()); the
  * fourth ends the program by that signal, even if the generator blocks. Signals are
  * counted from the beginning of the first run until no run is left. A handler that the
- * program installs during the run is respected. Afterwards the default is restored.
+ * program installs during the run is not replaced. Afterwards, the default is restored.
  *
  * Returns 0; -EINTR if such a signal arrived, whatever else happened; -ECANCELED after
  * gd_dispatcher_stop() or a callback that returned nonzero; -ENODEV if a GPU does not
@@ -900,18 +904,18 @@ GD_API int gd_dispatcher_run(
 
 /**
  * Stops the run as gd_pool_stop() stops a pool: the first call finishes running tasks,
- * the second cancels them, the third kills the workers. By any thread and by signal
- * handlers. If no run is active, the next one stops at once.
+ * the second cancels them, the third kills the workers. May be called by any thread and by
+ * signal handlers. If no run is active, the next one stops at once.
  */
 GD_API void gd_dispatcher_stop(struct gd_dispatcher *d);
 /**
- * A descriptor for generators that wait: readable from a stop, or the loss of the last
- * worker, until the end of the run. Valid until gd_dispatcher_destroy(); never read
- * from it.
+ * Returns a descriptor for generators that wait. It is readable from a stop, or the loss
+ * of the last worker, until the end of the run. Valid until gd_dispatcher_destroy(); never
+ * read from it.
  */
 GD_API int gd_dispatcher_stop_fd(const struct gd_dispatcher *d);
 
-/** Statistics of the current run or of the last one; see gd_pool_stats(). By any thread. */
+/** Statistics of the current run or of the last one; see gd_pool_stats(). May be called by any thread. */
 GD_API void gd_dispatcher_stats(const struct gd_dispatcher *d, struct gd_stats *ret, size_t size);
 GD_API int gd_dispatcher_worker_stats(
 	const struct gd_dispatcher *d, int slot, struct gd_worker_stats *ret, size_t size);
@@ -919,7 +923,7 @@ GD_API int gd_dispatcher_worker_stats(
 GD_API int64_t gd_dispatcher_worker_task(
 	const struct gd_dispatcher *d, int slot, void *data, size_t room, uint64_t *ret_id);
 
-/** Not during a run. NULL is fine. */
+/** Releases the dispatcher; NULL is allowed. Must not be called during a run. */
 GD_API void gd_dispatcher_destroy(struct gd_dispatcher *d);
 
 /* ---- Shown run ---------------------------------------------------------- */
@@ -936,7 +940,7 @@ struct gd_show {
 	size_t size; /**< sizeof(struct gd_show) */
 	enum gd_show_mode mode;
 	int fd;              /**< where to draw; 0: standard error */
-	double refresh_rate; /**< updates per second; 4 */
+	double refresh_rate; /**< updates per second; default 4 */
 	const char *title;   /**< in front of the bar; default: the program's name */
 	/**
 	 * Names a task from its bytes (the first 4096 of a long one) for the panel: writes
@@ -945,23 +949,23 @@ struct gd_show {
 	 */
 	void (*name_task)(void *context, const struct gd_bytes *task, char *name, size_t room);
 	void *context; /**< first argument of name_task */
-	/** Nonzero: leave standard output and error alone. By default, what program and
-	 *  workers print while the panel is drawn appears above it, line by line. */
+	/** Nonzero: do not redirect standard output and error. By default, the output of
+	 *  program and workers appears above the panel, line by line. */
 	uint64_t leave_output;
 };
 
 /**
- * gd_dispatcher_run() with a panel: a bar with tasks done, failed and cancelled, rate,
- * elapsed time and ETA; for each GPU its worker's task and how long it has run, counts,
- * memory and utilization. Same results and errors as gd_dispatcher_run(). `show` NULL:
- * all defaults.
+ * Does the same as gd_dispatcher_run() and shows a panel: a bar with tasks done, failed
+ * and cancelled, rate, elapsed time and ETA; for each GPU its worker's task and how long
+ * it has run, counts, memory and utilization. Results and errors are those of
+ * gd_dispatcher_run(). If `show` is NULL, all defaults apply.
  *
- * Besides gd_worker_main(), this is the only function that prints. While a panel is
- * drawn, the cursor is hidden and typed keys are not echoed; standard output and error,
- * if they are this terminal, go through a pipe (see leave_output); the terminal is
- * restored before the program ends or stops by a signal, and at exit(). The panel has
- * its own thread, created after the workers were forked. One panel at a time: a second
- * run is shown as plain lines.
+ * Besides gd_worker_main() and gd_launch_print_*(), this is the only function that prints.
+ * While a panel is drawn, the cursor is hidden and typed keys are not echoed. If standard
+ * output and error are this terminal, they go through a pipe (see leave_output). The
+ * terminal is restored before the program ends or stops by a signal, and at exit(). The
+ * panel has its own thread, created after the workers were forked. There is one panel at
+ * a time: a second run is shown as plain lines.
  */
 GD_API int gd_dispatcher_run_shown(struct gd_dispatcher *d, const struct gd_run *run,
 	const struct gd_callbacks *callbacks, const struct gd_show *show, struct gd_error *err);

@@ -29,7 +29,7 @@
  *
  * Unlike the options of a pool, launch options are not copied: the strings and arrays
  * they point to must stay valid until gd_launcher_destroy(); the struct itself need
- * not. Objects that a launcher returns belong to it: files, lists and GPUs are valid
+ * not. Objects that a launcher returns belong to it. Files, lists and GPUs are valid
  * until gd_launcher_destroy(), the pointers in a summary until the next call with the
  * launcher (or the balancer) that filled it.
  *
@@ -37,10 +37,10 @@
  *
  * A launcher, a balancer and a list of files may each be used by one thread at a time;
  * gd_launcher_stop() is the exception. Callbacks are made on the thread that called
- * gd_launcher_run(), one at a time, except for `seconds`. These functions touch no
- * signals and print nothing, except for gd_launch_print_*(). Commands, programs and
- * plug-ins run in executed processes, so programs with threads can launch, too; only
- * `worker` (hooks of this program) needs a program without threads.
+ * gd_launcher_run(), one at a time, except for `seconds`. These functions change no
+ * signal handlers and print nothing, except for gd_launch_print_*(). Commands, programs
+ * and plug-ins run in executed processes, so programs with threads can use them, too;
+ * only `worker` (hooks of this program) needs a program without threads.
  *
  * Errors and structs that begin with `size`: see gpu_dispatch.h.
  */
@@ -84,15 +84,15 @@ enum gd_known {
  *             return &plugin;
  *     }
  *
- * Each task of its hooks is a file: gd_file_read(). It reads the settings --model-size,
- * --language and --set with gd_worker_setting(w, "model_size", "base"). It is only
- * loaded in separate processes, which provide the gd_*() functions, so it need not be
- * linked with the library:
+ * Each task of its hooks is a file: gd_file_read(). The hooks read the settings
+ * --model-size, --language and --set with gd_worker_setting(w, "model_size", "base"). The
+ * plug-in is loaded only in separate processes, which provide the gd_*() functions, so it
+ * need not be linked with the library:
  *
  *     cc -shared -fPIC x.c -o x.so $(pkg-config --cflags gpu_dispatch)
  *
- * Before a run it is loaded once in a process without a GPU, with a time limit of 30
- * seconds, to find out what it exports and to call its `check`.
+ * Before a run, it is loaded once in a process without a GPU, with a time limit of 30
+ * seconds, to read its struct gd_plugin and to call its `check`.
  */
 struct gd_plugin {
 	size_t size;       /**< sizeof(struct gd_plugin) */
@@ -101,9 +101,9 @@ struct gd_plugin {
 	const struct gd_worker_ops *ops;
 	/**
 	 * Called before a run, in that process, with the settings as strings: checks
-	 * that the worker's needs are met, such as its model, without loading it. 0, or
-	 * a negative errno value with a message in *err that says what to do; then the
-	 * run does not begin. May be NULL.
+	 * that the worker's needs are met, such as its model, without loading it. Returns
+	 * 0, or a negative errno value with a message in *err that states what to do; the
+	 * run then does not begin. May be NULL.
 	 */
 	int (*check)(const struct gd_setting *settings, size_t num_settings, struct gd_error *err);
 };
@@ -207,7 +207,7 @@ struct gd_workload {
 /** Fills *ret (of `size` bytes). */
 GD_API void gd_files_workload(const struct gd_found *const *files, size_t count, struct gd_workload *ret, size_t size);
 
-/* ---- Sharing out ---------------------------------------------------------- */
+/* ---- Distribution --------------------------------------------------------- */
 
 /**
  * In which order files are processed, and how they are distributed in advance. In a
@@ -215,11 +215,12 @@ GD_API void gd_files_workload(const struct gd_found *const *files, size_t count,
  * otherwise the next file goes to the first free GPU.
  */
 enum gd_balance {
-	/** Longest first: by seconds, or estimated from the size. Shares: each to the GPU with the smallest share. */
+	/** Longest first: by seconds, or estimated from the size. Shares: each file goes to the GPU with the smallest
+	 *  share. */
 	GD_BALANCE_LONGEST_FIRST = 0,
-	GD_BALANCE_BY_SIZE,     /**< largest first; shares: dealt out in turn */
-	GD_BALANCE_ROUND_ROBIN, /**< as found; shares: dealt out in turn. A launch processes each file on its GPU. */
-	GD_BALANCE_AS_FOUND,    /**< as found; shares: one contiguous piece each */
+	GD_BALANCE_BY_SIZE,     /**< largest first; shares: assigned in turn */
+	GD_BALANCE_ROUND_ROBIN, /**< as found; shares: assigned in turn. A launch processes each file on its GPU. */
+	GD_BALANCE_AS_FOUND,    /**< as found; shares: one contiguous part each */
 };
 
 /** "longest-first", "size", "round-robin", "none". */
@@ -257,8 +258,9 @@ struct gd_share {
 GD_API int gd_share_stats(const struct gd_found *const *files, const size_t *gpus, size_t count, size_t num_gpus,
 	size_t gpu, struct gd_share *ret, size_t size);
 
-/* ---- Balancer: results as numbers ----------------------------------------- */
+/* ---- Balancer: statistics of results -------------------------------------- */
 
+/** The result of one file. */
 struct gd_file_result {
 	size_t size; /**< sizeof(struct gd_file_result) */
 	const char *file;
@@ -268,6 +270,7 @@ struct gd_file_result {
 	uint64_t known; /**< GD_KNOWN_SECONDS */
 	double audio_seconds;
 	double processing_seconds;
+	const char *node; /**< node of a cluster that has the GPU; NULL: this machine */
 };
 
 struct gd_launch_failure {
@@ -284,7 +287,8 @@ struct gd_launch_gpu {
 	uint64_t failed;
 	double audio_seconds;
 	double processing_seconds;
-	double share; /**< fraction of the finished work, 0…1: by audio seconds, or by files if one is unknown */
+	double share;     /**< fraction of the finished work, 0…1: by audio seconds, or by files if one is unknown */
+	const char *node; /**< node of a cluster that has the GPU; NULL: this machine */
 };
 
 /**
@@ -311,20 +315,21 @@ struct gd_launch_summary {
 	size_t num_failures;
 	const struct gd_launch_failure *const *failures;
 	size_t num_gpus;
-	const struct gd_launch_gpu *const *gpus; /**< by number */
+	const struct gd_launch_gpu *const *gpus; /**< by node and number */
 	double loading_seconds; /**< wall clock time that a worker spent loading its model, mean of all workers */
 	double idle_seconds;    /**< wall clock time in which a watched folder had no file to process */
 };
 
+/** Collects the results of files and computes a summary. */
 struct gd_balancer;
 
-/** Creates a balancer for these GPUs (others may follow); its clock starts now. */
+/** Creates a balancer for these GPUs (results may also name others); its clock starts now. */
 GD_API int gd_balancer_create(const int *gpus, size_t num_gpus, struct gd_balancer **ret);
-/** NULL is fine. */
+/** Releases the balancer; NULL is allowed. */
 GD_API void gd_balancer_destroy(struct gd_balancer *b);
 /** Sets how many files there will be, and how many of them are skipped. */
 GD_API void gd_balancer_expect(struct gd_balancer *b, uint64_t files_total, uint64_t files_skipped);
-/** -EINVAL or -E2BIG: wrong struct size; -ENOMEM. */
+/** Adds the result of a file. -EINVAL or -E2BIG: wrong struct size; -ENOMEM. */
 GD_API int gd_balancer_add(struct gd_balancer *b, const struct gd_file_result *result);
 /** Fills *ret (of `size` bytes). */
 GD_API void gd_balancer_summary(struct gd_balancer *b, struct gd_launch_summary *ret, size_t size);
@@ -341,6 +346,8 @@ struct gd_launch_worker {
 	size_t size;
 	const struct gd_worker_stats *stats;
 	const char *file; /**< the file that it is processing, or NULL */
+	const char *node; /**< node of a cluster that has its GPU; NULL: this machine, or no node yet */
+	int64_t gpu;      /**< number of its GPU there */
 };
 
 struct gd_launch_progress {
@@ -378,22 +385,23 @@ struct gd_launch_options {
 	const struct gd_worker_ops
 		*worker;                /**< hooks of this program, forked: each task is a file, see gd_file_read() */
 	const char *const *worker_argv; /**< a program that calls gd_worker_main() with such hooks; NULL at the end */
-	/** For `worker` and `worker_argv`: identifies the worker, so that results of
-	 *  another worker are not taken for its own. */
+	/** For `worker` and `worker_argv`: identifies the worker. Files that were done by a
+	 *  worker with another name are processed again. */
 	const char *worker_name;
 	int allow_threads; /**< for `worker`: see struct gd_options */
 
-	int workers_per_gpu;               /**< 1 */
-	const struct gd_setting *settings; /**< for the worker; no NUL in values; a change outdates earlier results */
+	int workers_per_gpu; /**< default 1 */
+	const struct gd_setting
+		*settings; /**< for the worker; no NUL in values; if they change, files are processed again */
 	size_t num_settings;
 	int64_t task_timeout_ms;  /**< default: none */
 	int64_t setup_timeout_ms; /**< default: none; a program has ten minutes to report that it is ready */
 	/** After this many failures no new file begins (running files may still fail, too); default: unlimited. */
 	uint64_t max_failures;
-	int retries; /**< 0 */
+	int retries; /**< default 0 */
 	enum gd_balance balance;
-	/** Decides which GPU a file runs on, instead of `balance`; or NULL. A GPU that has lost its workers leaves its
-	 *  files to the others. */
+	/** Decides which GPU a file runs on, instead of `balance`; or NULL. If a GPU has lost all its workers, the
+	 * other GPUs process its files. */
 	gd_strategy *strategy;
 	/** Reads durations, in a separate thread while the first files are processed; or NULL. */
 	gd_seconds_reader *seconds;
@@ -418,17 +426,17 @@ struct gd_launch_options {
 struct gd_launcher;
 
 /**
- * Finds all mistakes in the options before anything starts: folder, patterns, GPUs,
- * worker, numbers. Calls `mistake` for each (may be NULL) and returns their number.
- * Changes nothing. No worker need be given; if none is installed either, only
+ * Checks the options without starting or changing anything: folder, patterns, GPUs,
+ * worker, numbers. Calls `mistake` (may be NULL) for each mistake and returns their
+ * number. A missing worker is not a mistake: if none is given or installed, only
  * gd_launcher_run() fails.
  */
 GD_API int gd_launch_validate(const struct gd_launch_options *options,
 	void (*mistake)(void *context, const struct gd_error *err), void *context);
 
-/** Fails with the first mistake of the options. */
+/** Creates a launcher. Fails with the first mistake in the options. */
 GD_API int gd_launcher_create(const struct gd_launch_options *options, struct gd_launcher **ret, struct gd_error *err);
-/** Not during a run. NULL is fine. */
+/** Releases the launcher; NULL is allowed. Must not be called during a run. */
 GD_API void gd_launcher_destroy(struct gd_launcher *l);
 
 /** Finds the files, and which of them remain to be processed. gd_launcher_run() calls it if you did not. */
@@ -452,16 +460,16 @@ struct gd_launch_pace {
 GD_API void gd_launcher_earlier_pace(const struct gd_launcher *l, struct gd_launch_pace *ret, size_t size);
 
 /**
- * Processes the files. 0 if the run finished: the summary shows whether files failed.
- * -ECANCELED: stopped; -EDQUOT: max_failures was reached; -ECHILD: no worker was left;
- * in these cases the summary shows the work done. Other errors: nothing was started
- * (-ENOENT: no worker was given and none is installed). Once per launcher.
+ * Processes the files. Returns 0 if the run finished; the summary shows whether files
+ * failed. -ECANCELED: stopped; -EDQUOT: max_failures was reached; -ECHILD: no worker was
+ * left; in these cases the summary shows the work done. Other errors: nothing was started
+ * (-ENOENT: no worker was given and none is installed). Can be called once per launcher.
  */
 GD_API int gd_launcher_run(struct gd_launcher *l, struct gd_error *err);
 /**
- * First call: no new file begins, running files are finished. Second: they are
- * cancelled, and killed after a second. Third: they are killed at once. Safe in any
- * thread and in signal handlers.
+ * Stops a run. First call: no new file begins, running files are finished. Second call:
+ * they are cancelled, and killed after a second. Third call: they are killed at once.
+ * Safe in any thread and in signal handlers.
  */
 GD_API void gd_launcher_stop(struct gd_launcher *l);
 /** Fills *ret (of `size` bytes). */
@@ -483,12 +491,12 @@ GD_API int gd_launch_print_progress(const struct gd_launch_progress *progress, F
 GD_API int gd_launch_exit_code(int result, const struct gd_launch_summary *summary);
 
 /**
- * Creates a launcher, runs it and destroys it. `ret` may be NULL; it is set whenever
- * work was started, even on failure, otherwise to NULL. Release with
+ * Creates a launcher, runs it and destroys it. `ret` may be NULL. *ret is set to the
+ * summary if work was started, even on failure, otherwise to NULL. Release it with
  * gd_launch_summary_free().
  */
 GD_API int gd_launch(const struct gd_launch_options *options, struct gd_launch_summary **ret, struct gd_error *err);
-/** NULL is fine. */
+/** Releases a summary; NULL is allowed. */
 GD_API void gd_launch_summary_free(struct gd_launch_summary *summary);
 
 #ifdef __cplusplus

@@ -44,7 +44,7 @@ static int open_file(const char *path, char *words, size_t room)
 	}
 	if (!error)
 		return fd;
-	snprintf(words, room, "the file cannot be opened: %s", strerror(error));
+	snprintf(words, room, "cannot open the file: %s", strerror(error));
 	if (fd >= 0)
 		close(fd);
 	return -error;
@@ -57,7 +57,7 @@ static int prepare(struct audio *a, char *words, size_t room)
 				? -EINVAL
 				: resampler_create((unsigned)a->info.samplerate, AUDIO_RATE, &a->resampler);
 		if (r == -EINVAL)
-			snprintf(words, room, "a sample rate of %d Hz is none that can be used", a->info.samplerate);
+			snprintf(words, room, "a sample rate of %d Hz is not supported", a->info.samplerate);
 		if (r < 0)
 			return r;
 	}
@@ -96,7 +96,7 @@ static int open_with_ffmpeg(struct audio *a, const char *path, char *words, size
 
 int audio_open(const char *path, struct audio **ret, char *words, size_t room)
 {
-	snprintf(words, room, "no memory");
+	snprintf(words, room, "out of memory");
 	struct audio *a = calloc(1, sizeof(*a));
 	if (!a)
 		return -ENOMEM;

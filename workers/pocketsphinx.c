@@ -48,7 +48,7 @@ static int find_part(struct gd_worker *w, const char *key, const char *rest, cha
 		return 0;
 	int error = errno;
 	return gd_worker_fail(w, -error,
-		"the model's part '%s' cannot be read: %s; install pocketsphinx-en-us, or give the setting %s=PATH",
+		"the model's part '%s' cannot be read: %s; install pocketsphinx-en-us, or use the setting %s=PATH",
 		path, strerror(error), key);
 }
 
@@ -63,13 +63,13 @@ static int check_wishes(const char *language, const char *model, char *words, si
 	if (strcmp(model, MODEL) != 0 && strcmp(model, "base") != 0)
 		snprintf(words, room,
 			"the recognizer that is installed, pocketsphinx, has no model of the size '%.40s'; install whisper.cpp "
-			"(library and whisper.h) and build gpu_dispatch again; it searches ggml-%.40s.bin in "
+			"(library and whisper.h) and build gpu_dispatch again; it looks for ggml-%.40s.bin in "
 			"$WHISPER_MODEL_DIR, ~/.cache/whisper, ~/.cache/whisper.cpp, /usr/local/share/whisper.cpp/models and "
 			"/usr/share/whisper.cpp/models; or leave the setting model_size out",
 			model, model);
 	else if (!english)
 		snprintf(words, room,
-			"pocketsphinx has a model for the language en, none for '%.40s'; bring one by the setting hmm, the "
+			"pocketsphinx has a model for English only, not for '%.40s'; give another one with the setting hmm, the "
 			"setting lm and the setting dict, or use another worker",
 			language);
 	else
@@ -226,7 +226,7 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 	/* Reset the adaptation to the last speaker's microphone: a file must give the same text in any order. */
 	cmn_live_set(ps_get_feat(r->decoder)->cmn_struct, r->means);
 	if (ps_start_stream(r->decoder) < 0 || ps_start_utt(r->decoder) < 0)
-		return gd_worker_fail(w, -EIO, "pocketsphinx cannot begin");
+		return gd_worker_fail(w, -EIO, "pocketsphinx cannot start");
 	while (e == 0 && (n = audio_read(a, &block)) > 0) {
 		for (long at = 0; e == 0 && at < n; at += SLICE) {
 			int16 slice[SLICE];
@@ -240,7 +240,7 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 	/* Also after a failure: the decoder is reused for the next file. */
 	bool ended = ps_end_utt(r->decoder) >= 0;
 	if (n < 0)
-		return gd_worker_fail(w, (int)n, "the recording cannot be read to its end");
+		return gd_worker_fail(w, (int)n, "the recording is truncated or damaged");
 	if (e == 0 && (!ended || take_utterance(r, s.since, t) < 0))
 		e = -EIO;
 	return e == -ECANCELED ? gd_worker_fail(w, e, "cancelled")

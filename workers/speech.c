@@ -36,7 +36,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	char words[WORDS];
 	int r = gd_file_read(task, &file, sizeof(file));
 	if (r < 0)
-		return gd_worker_fail(w, r, "the task is no file");
+		return gd_worker_fail(w, r, "the task is not a file");
 	r = audio_open(file.path, &audio, words, sizeof(words));
 	if (r < 0)
 		return gd_worker_fail(w, r, "%s", words);

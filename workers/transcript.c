@@ -77,7 +77,7 @@ static int write_file(const struct gd_file *file, const char *suffix, const stru
 	if (r < 0 && beside)
 		unlink(beside);
 	if (r < 0)
-		snprintf(words, room, "'%s%s' cannot be written: %s", file->stem, suffix, strerror(-r));
+		snprintf(words, room, "cannot write '%s%s': %s", file->stem, suffix, strerror(-r));
 	return r;
 }
 

@@ -62,7 +62,7 @@ static int find_model(const char *size, char path[PATH_MAX], char *words, size_t
 	snprintf(words, room,
 		"there is no model ggml-%.60s.bin in $WHISPER_MODEL_DIR (%.100s), ~/.cache/whisper, ~/.cache/whisper.cpp, "
 		"/usr/local/share/whisper.cpp/models or /usr/share/whisper.cpp/models; the script "
-		"models/download-ggml-model.sh of whisper.cpp downloads it (%.60s); or give its path by the setting model_size",
+		"models/download-ggml-model.sh of whisper.cpp downloads it (%.60s); or give its path with the setting model_size",
 		size, own && *own ? own : "not set", size);
 	return -ENOENT;
 }
@@ -71,7 +71,7 @@ static int check_language(const char *language, char *words, size_t room)
 {
 	if (strcmp(language, "auto") == 0 || whisper_lang_id(language) >= 0)
 		return 0;
-	snprintf(words, room, "whisper knows no language '%.60s'; as in: en, de, auto", language);
+	snprintf(words, room, "unknown language '%.60s'; expected one like en, de or auto", language);
 	return -EINVAL;
 }
 
@@ -110,8 +110,7 @@ static int load(struct gd_worker *w, void *state)
 	params.gpu_device = gd_worker_device(w);
 	r->context = whisper_init_from_file_with_params(path, params);
 	snprintf(r->model, sizeof(r->model), "whisper %s", strrchr(size, '/') ? strrchr(size, '/') + 1 : size);
-	return r->context ? 0
-			  : gd_worker_fail(w, -EIO, "whisper cannot load the model '%.300s'; its log says why", path);
+	return r->context ? 0 : gd_worker_fail(w, -EIO, "whisper cannot load the model '%.300s'; see its log", path);
 }
 
 static void unload(void *state)
@@ -138,10 +137,10 @@ static int read_all(struct gd_worker *w, struct audio *a, float **ret, size_t *r
 		count += (size_t)n;
 	}
 	if (n < 0)
-		return gd_worker_fail(w, (int)n, "the recording cannot be read to its end");
+		return gd_worker_fail(w, (int)n, "the recording is truncated or damaged");
 	if (count < SHORTEST) {
 		if (array_reserve(samples, &capacity, SHORTEST) < 0)
-			return gd_worker_fail(w, -ENOMEM, "no memory");
+			return gd_worker_fail(w, -ENOMEM, "out of memory");
 		memset(samples + count, 0, (SHORTEST - count) * sizeof(float));
 		count = SHORTEST;
 	}
@@ -202,7 +201,7 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 	if (gd_worker_cancelled(w, 0))
 		return gd_worker_fail(w, -ECANCELED, "cancelled");
 	if (failed)
-		return gd_worker_fail(w, -EIO, "whisper failed with code %d; its log says why", failed);
+		return gd_worker_fail(w, -EIO, "whisper failed with code %d; see its log", failed);
 	take_segments(r, t);
 	return 0;
 }

@@ -21,7 +21,7 @@ TAIL_BYTES = 4000
 
 
 def log_tail(path: str) -> str:
-    """Returns the end of the log if the file belongs to this user: others may be able to replace it by a link or a pipe."""
+    """Returns the end of the log. Refuses files of other users, who may be able to replace the log with a link or a pipe."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as log:
             status = os.fstat(log.fileno())

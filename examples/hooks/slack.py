@@ -4,7 +4,7 @@
 
     SLACK_WEBHOOK_URL=https://hooks.slack.com/services/… gpuq add --on-finish path/to/slack.py …
 
-The URL is that of an incoming webhook of the channel. Everybody who knows it can post there: keep it out of shared files.
+The URL is that of an incoming webhook of the channel. Anyone who knows it can post there, so keep it out of shared files.
 """
 import json
 import os

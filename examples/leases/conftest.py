@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""pytest: tests that use the fixture `gpu` wait for a GPU once per session; all others run at once."""
+"""A fixture for pytest: tests that use `gpu` wait for a GPU once per session; all others run without waiting."""
 import pytest
 
 from gpu_lease import lease

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A GPU for a part of a Python program: `with lease("--mem", "4G"):`.
+"""Reserves a GPU for a part of a Python program: `with lease("--mem", "4G"):`.
 
-Prefer `gpuq exec -- python …` if the whole program may wait: then gpuq sees how much memory the program uses, and ends it
+Prefer `gpuq exec -- python …` if the whole program may wait: gpuq then sees how much memory the program uses, and ends it
 at its time limit. Take the lease before CUDA is initialized; later changes to CUDA_VISIBLE_DEVICES have no effect.
 """
 import contextlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A server: one line of text in, one line out, answered by the GPUs' workers.
+"""A server that reads lines of text and answers each with a line that a GPU worker computes.
 
     python asyncio_server.py --port 8765 &
     printf 'hello\nslow\n' | nc -N 127.0.0.1 8765

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Batches of numpy arrays: the worker gets several tasks at a time when several are waiting.
+"""Batches of numpy arrays: when several tasks are waiting, the worker gets them together.
 
     python numpy_batches.py
 
-Arrays travel through shared memory. The matrix represents a model: created once per worker, in setup().
+Arrays are passed through shared memory. The matrix represents a model, which is created once per worker, in setup().
 """
 from __future__ import annotations
 

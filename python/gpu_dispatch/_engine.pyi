@@ -135,7 +135,7 @@ class Pool:
     def expect_no_more(self) -> None:
         """No more tasks will be submitted: a worker that ends is replaced only if a task waits for it."""
     def hurry(self) -> None:
-        """From now on callbacks may take two seconds in all; those that are due later are left out.
+        """From now on callbacks may take two seconds in total; callbacks that are due later are skipped.
 
         The same happens when a callback that is not packed raises KeyboardInterrupt; a second one
         leaves no time.
@@ -158,7 +158,7 @@ class Pool:
     def closed(self) -> bool: ...
 
 class Hooks(Protocol):
-    """What worker_main() calls. An exception becomes a failure: see gpu_dispatch._failure.describe()."""
+    """The hooks that worker_main() calls. An exception becomes a failure: see gpu_dispatch._failure.describe()."""
 
     max_batch: int
     """Above 1, process_batch() is used instead of process()."""
@@ -175,7 +175,7 @@ class Hooks(Protocol):
         """Returns as many results as there were items; one that is an exception is that item's error."""
     def cleanup(self) -> None: ...
     def leave(self) -> None:
-        """Last before the process ends."""
+        """Called last, before the process ends."""
 
 def worker_main(hooks: Hooks) -> int:
     """Runs the worker and ends the process. Returns 2 only if the process was not started by a pool.
@@ -185,7 +185,7 @@ def worker_main(hooks: Hooks) -> int:
     """
 
 def continue_worker() -> NoReturn:
-    """Inside of load(), for one that must not return: does what follows, and ends the process.
+    """For a load() that must not return: does everything that follows, and ends the process.
 
     All threads stay where they are; if another one than the main thread calls it, it blocks.
     """
@@ -197,24 +197,24 @@ def send(obj: Any) -> None:
     """In a hook, on the main thread: passes the object to the pool's on_message."""
 
 def cancelled() -> bool:
-    """In a hook: whether the running task (in setup: the worker) is to end. By any thread."""
+    """In a hook: whether the running task (in setup: the worker) should end. May be called by any thread."""
 
 def task_id() -> int:
     """In process(): the task's id; -1 elsewhere."""
 
 def attempt() -> int: ...
 def set_worker_dumps(dumps: Callable[..., bytes] | None) -> None:
-    """In a worker: what pickles results that the codec does not take; None: pickle.dumps."""
+    """In a worker: the function that pickles results that the codec does not support; None: pickle.dumps."""
 
 def set_worker_flush(pending: Sized, flush: Callable[[], object]) -> None:
     """In a worker: from now on flush() is called after each task, if `pending` is not empty."""
 
 def encode(obj: Any) -> bytes:
-    """The bytes that travel between the processes."""
+    """The bytes that are sent between the processes."""
 
 def decode(data: bytes) -> Any: ...
 def uses_codec(obj: Any) -> bool:
-    """True if the object is a tree of plain built-in types, which the codec takes instead of pickle."""
+    """True if the object is a tree of plain built-in types, which the codec writes instead of pickle."""
 
 def gpu_list(spec: str | None = None) -> tuple[list[dict[str, Any]], list[str]]:
     """The GPUs that the specification selects, and warnings. Unknown fields are None."""

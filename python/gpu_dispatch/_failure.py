@@ -142,6 +142,6 @@ def exception_of(failure: Failure, hook: str = "process()") -> Exception:
         # SystemExit or KeyboardInterrupt of a worker must not end the parent.
         error = TaskError(f"{hook} raised {error!r}")
     if not isinstance(error, Exception):
-        error = TaskError(f"{failure.message} (the exception itself is not here: {why})")
+        error = TaskError(f"{failure.message} (the exception itself could not be transferred: {why})")
     error.__cause__ = RemoteTraceback(text)
     return error

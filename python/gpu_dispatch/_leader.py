@@ -297,7 +297,7 @@ class Leader:
                     self._lead_alone()
                 seen = self._turns
             except BaseException:  # SystemExit would end the thread silently
-                _log.exception("the pool's thread goes on after an error")
+                _log.exception("the pool's thread continues after an error")
 
     def _next_job(self) -> Callable[[], None] | None:
         if not self._busy():

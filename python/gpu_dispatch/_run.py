@@ -14,10 +14,10 @@ from .errors import NoWorkers, PoolClosed
 __all__ = ["CHUNK", "END", "Errors", "Items", "Run", "Slot", "Source", "outcome"]
 
 CHUNK = 256
-"""How many items are submitted before results are looked for."""
+"""How many items are submitted before checking for results."""
 
 END: Any = object()
-"""In place of an item: there is none."""
+"""Returned instead of an item if there is none."""
 
 Errors = Literal["raise", "return"]
 

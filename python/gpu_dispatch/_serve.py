@@ -31,7 +31,7 @@ class LaunchSetup:
     seed: int
     """42 plus the GPU's number."""
     settings: Mapping[str, str]
-    """What ``--set KEY=VALUE`` gave, and for ``gpuq launch`` ``model_size`` and ``language``."""
+    """The values of ``--set KEY=VALUE`` and, for ``gpuq launch``, ``model_size`` and ``language``."""
 
 
 def serve(

@@ -36,11 +36,11 @@ class WorkerDied(RuntimeError):
     `signal` is the number of the signal that ended the process, or None. `reason` is a one-line
     message. Both survive pickling.
 
-    >>> error = WorkerDied("the worker was killed at work: SIGKILL (Killed)", 9)
+    >>> error = WorkerDied("the worker was killed while it was running: SIGKILL (Killed)", 9)
     >>> error.signal
     9
     >>> print(error)
-    the worker was killed at work: SIGKILL (Killed)
+    the worker was killed while it was running: SIGKILL (Killed)
     """
 
     def __init__(self, reason: str, signal: int | None = None) -> None:

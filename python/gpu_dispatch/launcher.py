@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Works through a folder of recordings with all GPUs.
+"""Processes a folder of recordings on all GPUs.
 
     python -m gpu_dispatch.launcher --input-dir data/audio --gpus auto
     python -m gpu_dispatch.launcher --input-dir data/audio --gpus 0,1,2 --model-size large-v3
@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
         "--output-dir",
         metavar="DIR",
         default="data/outputs",
-        help="where results go (default: %(default)s)",
+        help="folder for the results (default: %(default)s)",
     )
     parser.add_argument(
         "--gpus",
@@ -56,13 +56,13 @@ def _parser() -> argparse.ArgumentParser:
         help="for the worker; by default it detects the language if it can",
     )
     parser.add_argument(
-        "--pattern", metavar="GLOB", default="*.wav", help="only such files (default: %(default)s)"
+        "--pattern", metavar="GLOB", default="*.wav", help="pattern of file names (default: %(default)s)"
     )
     parser.add_argument(
         "--worker",
         metavar="NAME",
         help="a plug-in of gpuq launch; the default is "
-        "faster-whisper where it is installed, otherwise the plug-in that is",
+        "faster-whisper if it is installed, otherwise the installed plug-in",
     )
     parser.add_argument(
         "--worker-command",
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         help="any other setting for the worker; may be given several times",
     )
     parser.add_argument(
-        "--force", action="store_true", help="also files that an earlier run has done"
+        "--force", action="store_true", help="also process files that an earlier run has done"
     )
     return parser
 

@@ -39,7 +39,7 @@ PyObject *engine_take_exception(void);
  */
 PyObject *engine_describe_exception(void);
 
-/* pool.c, result.c, worker.c, gpus.c */
+/* pypool.c, held_buffer.c, pyworker_methods.c, gpus.c */
 extern PyType_Spec pypool_spec;
 extern PyType_Spec held_buffer_spec;
 extern PyMethodDef worker_methods[];

@@ -96,7 +96,7 @@ static PyObject *uses_codec(PyObject *self, PyObject *object)
 }
 
 static PyMethodDef codec_methods[] = {
-	{"encode", encode, METH_O, "The bytes that travel between the processes."},
+	{"encode", encode, METH_O, "The bytes that are sent between the processes."},
 	{"decode", decode, METH_O, "The object of such bytes."},
 	{"uses_codec", uses_codec, METH_O, "Whether the object needs no pickle."},
 	{0},

@@ -19,9 +19,9 @@ struct arena {
 void arena_finish(struct arena *a);
 /* Zeroed, aligned to 8 bytes; NULL if out of memory. */
 void *arena_alloc(struct arena *a, size_t size);
-/* A copy with a NUL after it. */
+/* A copy, followed by a NUL. */
 char *arena_copy(struct arena *a, const void *data, size_t size);
-/* Room for up to `size` bytes and a NUL, not aligned; arena_keep() says how many were used. */
+/* Space for up to `size` bytes and a NUL, not aligned. Call arena_keep() with the number of bytes used. */
 char *arena_room(struct arena *a, size_t size);
 void arena_keep(struct arena *a, size_t used);
 
@@ -31,7 +31,7 @@ struct intern {
 	const char **table;
 	size_t room; /* a power of two */
 	size_t count;
-	uint64_t seed;    /* for the hashes: the strings may come from other users */
+	uint64_t seed;    /* for the hashes, because the strings may come from other users */
 	const char *last; /* the last string returned: runs of equal strings are common */
 	size_t last_size;
 };

@@ -13,7 +13,7 @@ int array_grow(void *array_pointer, size_t *capacity, size_t need, size_t elemen
 	size_t larger = *capacity ? *capacity * 2 : FIRST_BYTES / element_size;
 	if (larger < need)
 		larger = need;
-	/* Copied byte by byte: the pointer has a type of its own, which a void ** must not alias. */
+	/* Copied byte by byte, because a void ** must not alias a pointer of another type. */
 	void *array;
 	memcpy(&array, array_pointer, sizeof(array));
 	array = reallocarray(array, larger, element_size);

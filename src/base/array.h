@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 /*
- * Makes room for `need` elements in all: 0 or -ENOMEM. The capacity at least doubles
- * when it grows, so appending one by one is cheap. On failure nothing has changed.
+ * Makes room for `need` elements in total. Returns 0 or -ENOMEM; nothing changes on
+ * failure. The capacity at least doubles when it grows, so appending one by one is cheap.
  *
  *     if (array_reserve(list->items, &list->capacity, list->count + 1) < 0)
  *             return -ENOMEM;
@@ -24,7 +24,10 @@ static inline int array_reserve_bytes(void *array_pointer, size_t *capacity, siz
 	return need <= *capacity ? 0 : array_grow(array_pointer, capacity, need, element_size);
 }
 
-/* Compares a key with an element: negative where the element comes after the key, 0, or positive. As for bsearch(). */
+/*
+ * Compares a key with an element, as for bsearch(): negative if the element comes after the key, 0 if they are equal,
+ * else positive.
+ */
 typedef int array_compare_fn(const void *key, const void *element);
 
 /* The index of the first element of a sorted array that is not before the key; `count` if all are before it. */

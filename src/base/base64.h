@@ -10,7 +10,7 @@
 
 void base64_append(struct text *t, const void *data, size_t size);
 
-/* Into out, which has room for size / 4 * 3. Returns how many bytes, or -EBADMSG. */
+/* Decodes into `out`, which has room for size / 4 * 3 bytes. Returns the number of bytes, or -EBADMSG. */
 ssize_t base64_decode(const char *text, size_t size, void *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Locals that release themselves: cleanup_(closep) int fd = …; take_fd(&fd)
- * hands over what would otherwise be closed at the end of the scope.
+ * Local variables that are released at the end of their scope: cleanup_(closep) int fd = …; take_fd(&fd) transfers
+ * ownership, so the descriptor is not closed.
  */
 #ifndef BASE_CLEANUP_H
 #define BASE_CLEANUP_H
@@ -14,7 +14,7 @@
 
 #define cleanup_(f) __attribute__((cleanup(f)))
 
-/* Keeps errno: cleanup runs between a failing call and the reader of its errno. */
+/* Keeps errno, because cleanup runs between a failing call and the code that reads its errno. */
 static inline void closep(int *fd)
 {
 	if (*fd >= 0) {

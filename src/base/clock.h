@@ -25,9 +25,8 @@ static inline uint64_t clock_wall_ns(void)
 }
 
 /*
- * clock_now_ns() for frequent callers: at most about a microsecond behind. The
- * processor's own counter only says whether the last reading is still good, so
- * nothing depends on what it counts or on which processor.
+ * clock_now_ns() for frequent callers: at most about a microsecond old. The processor's counter only decides whether
+ * the last reading is still recent, so its unit and the processor do not matter.
  */
 struct clock_cache {
 	uint64_t ticks;
@@ -45,7 +44,7 @@ static inline uint64_t clock_recent_ns(struct clock_cache *c)
 	return c->ns = clock_now_ns();
 }
 
-/* Milliseconds until a deadline, rounded up for poll(); 0 when it is over. */
+/* Milliseconds until a deadline, rounded up for poll(); 0 if it has passed. */
 static inline int clock_ms_until(uint64_t deadline_ns, uint64_t now_ns)
 {
 	if (deadline_ns <= now_ns)

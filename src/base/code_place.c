@@ -8,8 +8,7 @@
 
 /* ---- Plain text ----------------------------------------------------------- */
 
-/* Spaces, punctuation, symbols and characters without a meaning of their own. All other characters outside ASCII are
- * letters. */
+/* Spaces, punctuation, symbols and unassigned characters. All other characters outside ASCII are letters. */
 static bool is_sign(uint32_t c)
 {
 	static const struct {
@@ -56,16 +55,28 @@ bool place_is_plain(const char *text, size_t size)
 	return true;
 }
 
+/*
+ * "msl:x", "concat:x", "subfile,,start,0,end,9,,:x": a protocol for ffmpeg and curl, a script for ImageMagick.
+ * "user@host:x", "10.0.0.5:x": a file of another machine for tar and scp.
+ */
+static bool has_scheme(const char *name, size_t size)
+{
+	for (size_t i = 0; i < size && name[i] != '/'; i++)
+		if (name[i] == ':')
+			return true;
+	return false;
+}
+
 bool place_may_begin(const char *name, size_t size)
 {
 	size_t length = utf8_sequence(name, size);
-	return length > 0 && place_is_plain(name, length) && !strchr(",:=@%+-", name[0]);
+	return length > 0 && place_is_plain(name, length) && !strchr(",:=@%+-", name[0]) && !has_scheme(name, size);
 }
 
 /* ---- Code ----------------------------------------------------------------- */
 
 /*
- * "-c", "-e", "-E", "-S", also behind other letters: "-lc", "-ne". Their code is the next argument, or with `attached`
+ * "-c", "-e", "-E", "-S", also after other letters: "-lc", "-ne". The code is the next argument or, with `attached`,
  * the rest of this one.
  */
 static bool is_short_code_option(const char *word, bool attached)
@@ -106,8 +117,8 @@ static bool is_code_option(const char *word, bool attached)
 }
 
 /*
- * Programs that give their arguments to a shell, also one of another machine, or execute them themselves. Perl's <>
- * executes a name that ends in '|', Ruby's open() one that begins with it, and sox gives "http:…" to a shell.
+ * Programs that pass their arguments to a shell, perhaps on another machine, or execute them themselves. Perl's <>
+ * executes a name that ends in '|', Ruby's open() executes one that begins with it, and sox passes "http:…" to a shell.
  */
 static bool executes_arguments(const char *program)
 {

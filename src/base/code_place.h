@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the names of files, and values of parameters, may stand in a command. Whoever can write the input folder or the
- * file of parameters chooses them, and none may become code; no name may become an option.
+ * Decides where file names and values of parameters may be inserted into a command. Other users who can write the input
+ * folder or the parameter file choose them, so none may become code, and no name may become an option.
  *
- * A plain name has nothing that a shell or another language gives a meaning to, and goes anywhere. Any other goes only
- * into an argument that is not code: its own text is plain, so it is no script; no option that announces code is before
- * it; and the command hands its arguments to no shell. Commands find each name in their environment, too.
+ * A plain name contains no character with a meaning for a shell or another language, and may be inserted anywhere. Any
+ * other name may be inserted only into an argument that is not code: the argument's own text is plain, so it is not a
+ * script; no option that introduces code precedes it; and the command does not pass its arguments to a shell. Commands
+ * also find each name in their environment.
  *
  * Many programs give a meaning to the first character of an argument: '-' is an option, '|' a command for sox, '@' a
- * file of options for gcc. A name begins an argument only if its own first character is a letter, a digit, '_' or '.'.
+ * file of options for gcc. Others give one to text before a colon: "msl:x" is a script for ImageMagick, "host:x" a
+ * file of another machine for tar. A name begins an argument only if its own first character is a letter, a digit, '_'
+ * or '.', and no colon is before its first '/'.
  */
 #ifndef BASE_CODE_PLACE_H
 #define BASE_CODE_PLACE_H
@@ -19,10 +22,11 @@
 /* Only letters of any script, digits and _.,:=@%+/- */
 bool place_is_plain(const char *text, size_t size);
 
-/* Whether an argument may begin with this name: with a letter of any script, a digit, '_' or '.', or '/' of a path. */
+/* Whether an argument may begin with this name: with a letter of any script, a digit, '_' or '.', or '/' of a path, but
+ * not with "word:". */
 bool place_may_begin(const char *name, size_t size);
 
-/* Whether the argument argv[i], whose own text is plain, is executed as code or handed to a program that does that. */
+/* Whether the argument argv[i], whose own text is plain, is executed as code or passed to a program that does so. */
 bool place_is_code(const char *const *argv, size_t i);
 
 #endif

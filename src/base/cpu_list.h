@@ -25,7 +25,7 @@ void cpu_list_intersect(struct cpu_list *l, const struct cpu_list *other);
 
 /* The CPUs that this process may use. */
 int cpu_list_get_affinity(struct cpu_list *ret);
-/* Restricts this process to them. Allocates nothing, so it can be called between fork and exec. */
+/* Restricts this process to these CPUs. Allocates nothing, so it can be called between fork and exec. */
 int cpu_list_set_affinity(const struct cpu_list *l);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CRC-32C (Castagnoli): finds lines of a log that were damaged on disk. It does not
- * protect against somebody who changes a line on purpose.
+ * CRC-32C (Castagnoli), to detect lines of a log that were damaged on disk. It does not protect against an attacker who
+ * changes a line.
  */
 #ifndef BASE_CRC32C_H
 #define BASE_CRC32C_H
@@ -12,7 +12,7 @@
 /* Begin with crc 0; to continue over more bytes pass the value returned before. */
 uint32_t crc32c(uint32_t crc, const void *data, size_t size);
 
-/* The same without the processor's instruction; for the test that compares both. */
+/* Does not use the processor's CRC instruction. Only a test, which compares both, calls it directly. */
 uint32_t crc32c_portable(uint32_t crc, const void *data, size_t size);
 
 #endif

@@ -32,7 +32,7 @@ static int columns_of(uint32_t c)
 	return width;
 }
 
-/* How the bytes at a position appear on the screen. */
+/* The representation of the bytes at a position on the screen. */
 struct piece {
 	size_t eaten;
 	char shown[16];
@@ -115,7 +115,7 @@ size_t display_append(struct text *t, const void *data, size_t size, size_t max_
 		text_append(t, data, size);
 		return size;
 	}
-	/* Where to cut if the rest does not fit: the last position that leaves a column for the ellipsis. */
+	/* Where to truncate if the rest does not fit: the last position that leaves a column for the ellipsis. */
 	size_t cut_length = t->length, cut_columns = 0;
 	struct piece p;
 	for (size_t i = 0; i < size; i += p.eaten) {

@@ -25,7 +25,7 @@ int error_set(struct gd_error *err, int code, const char *format, ...)
 
 const char *error_words(int code)
 {
-	/* Codes may come from anywhere, INT_MIN among them. */
+	/* Callers may pass any code, even INT_MIN. */
 	const char *words = strerrordesc_np(code < 0 && code >= -INT_MAX ? -code : code);
 	return words ? words : "unknown error";
 }

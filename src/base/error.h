@@ -8,8 +8,8 @@
 #include "gpu_dispatch.h"
 
 /*
- * Writes the code and the message into err, unless err is NULL. Returns code, so that
- * `return error_set(err, -ENODEV, "…", …);` is how a function fails.
+ * Writes the code and the message into err, unless err is NULL. Returns code, so a function can fail with `return
+ * error_set(err, -ENODEV, "…", …);`.
  */
 int error_set(struct gd_error *err, int code, const char *format, ...) GD_PRINTF(3, 4);
 int error_vset(struct gd_error *err, int code, const char *format, va_list args) GD_PRINTF(3, 0);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages that carry descriptors (SCM_RIGHTS), over a Unix socket.
+ * Messages with descriptors (SCM_RIGHTS), over a Unix socket.
  *
- * Descriptors arrive close-on-exec and belong to the receiver, including those that
- * it did not expect: cleanup_(fd_message_close) struct fd_message m = {0}.
- * Nothing here allocates memory.
+ * Received descriptors are close-on-exec and belong to the receiver, including unexpected ones:
+ * cleanup_(fd_message_close) struct fd_message m = {0}. Nothing here allocates memory.
  */
 #ifndef BASE_FD_MESSAGE_H
 #define BASE_FD_MESSAGE_H
@@ -16,9 +15,8 @@
 #define FD_MESSAGE_MAX 4 /* descriptors in a message */
 
 /*
- * Sends `size` bytes, at least one, with num_fds descriptors (0 is fine). flags: 0 or
- * MSG_DONTWAIT. Interrupted calls are repeated, and no SIGPIPE is raised.
- * 0 or a negative errno value; -EAGAIN where the socket is full.
+ * Sends `size` bytes, at least one, with num_fds descriptors (may be 0). flags: 0 or MSG_DONTWAIT. Interrupted calls
+ * are repeated, and no SIGPIPE is raised. Returns 0 or a negative errno value; -EAGAIN if the socket is full.
  */
 int fd_message_send(int socket, const void *data, size_t size, const int *fds, size_t num_fds, int flags);
 

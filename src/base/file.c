@@ -169,3 +169,20 @@ void file_close_range(int first, int last)
 	for (int fd = first; fd <= last && fd < most; fd++)
 		close(fd);
 }
+
+void file_close_except(int first, int *keep, size_t count)
+{
+	for (size_t i = 1; i < count; i++)
+		for (size_t k = i; k > 0 && keep[k] < keep[k - 1]; k--) {
+			int other = keep[k];
+			keep[k] = keep[k - 1];
+			keep[k - 1] = other;
+		}
+	for (size_t i = 0; i < count; i++) {
+		if (keep[i] < first)
+			continue;
+		file_close_range(first, keep[i] - 1);
+		first = keep[i] + 1;
+	}
+	file_close_range(first, INT_MAX);
+}

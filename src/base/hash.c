@@ -49,7 +49,7 @@ uint64_t hash_seeded(const void *data, size_t size, uint64_t seed)
 uint64_t hash_seed(void)
 {
 	uint64_t seed = 0;
-	/* Without it, early in the boot or in a sandbox, the table still works. */
+	/* getrandom() may fail early in the boot or in a sandbox; the table works without it. */
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
 		seed = clock_now_ns();
 	return seed | 1;

@@ -14,8 +14,8 @@ struct hash {
 struct hash hash_bytes(const void *data, size_t size);
 
 /*
- * For tables whose keys others may have chosen, such as names of files: without the seed nobody can choose keys that
- * meet in one place of the table, where each would cost a comparison with all others.
+ * For tables whose keys other users may have chosen, such as file names. Without the seed, they cannot choose keys that
+ * collide, which would cost a comparison with all others each.
  */
 uint64_t hash_seeded(const void *data, size_t size, uint64_t seed);
 /* A random seed, not 0. One for each table. */

@@ -12,11 +12,12 @@
 #include "gpu_dispatch.h"
 
 /*
- * The path of the helper `name`. If the environment variable `variable` is set, its value, an absolute path that the
- * user trusts. Otherwise the helper in helper_directory(), if it is trusted, or in the directory of the installation.
+ * Finds the path of the helper `name`. If the environment variable `variable` is set, this is its value, an absolute
+ * path that the user trusts. Otherwise it is the helper in helper_directory(), if that is trusted, or in the directory
+ * of the installation.
  *
  * -ENOPKG: the helper is not installed; -EPERM: only an untrusted one was found; -EINVAL, -ENOENT…: the variable is
- * wrong. The error says which file was refused, why, and what to do.
+ * wrong. The message names the refused file, the reason, and what to do.
  */
 int helper_find(const char *name, const char *variable, char *ret, size_t size, struct gd_error *err);
 

@@ -156,7 +156,10 @@ static void limit_by_line(char *line, const char *sys, struct host_limits *h)
 
 static unsigned allowed_cpus(void)
 {
-	/* More CPUs than a cpu_set_t holds: the kernel says so, and the larger set is enough for any machine. */
+	/*
+	 * If the machine has more CPUs than a cpu_set_t holds, the kernel returns an error; the larger set is enough
+	 * for any machine.
+	 */
 	enum { MOST = 65536 };
 	size_t size = CPU_ALLOC_SIZE(MOST);
 	cpu_set_t *set = CPU_ALLOC(MOST);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Main memory and CPUs that this process may use: the smallest of what the machine has, what the cgroups above the
- * process allow (version 1 and 2), and, for CPUs, the process's affinity.
+ * The main memory and CPUs that this process may use: the minimum of the machine's, the limits of the cgroups above the
+ * process (version 1 and 2), and, for CPUs, the process's affinity.
  */
 #ifndef BASE_HOST_H
 #define BASE_HOST_H

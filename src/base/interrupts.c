@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The handler walks a list that other threads change. It takes no lock: a thread that
- * holds one may be the thread that was interrupted. A watch is unlinked first; then
- * interrupts_unwatch() waits until no handler is running that may have seen it. Handlers
+ * The handler walks a list that other threads change. It takes no lock, because the interrupted thread may hold it. A
+ * watch is unlinked first; then interrupts_unwatch() waits until no handler is running that may have seen it. Handlers
  * only write to counters, so the wait is short.
  */
 #include "base/interrupts.h"

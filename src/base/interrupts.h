@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SIGINT and SIGTERM, shared by everything in the process that wants to react to them.
+ * SIGINT and SIGTERM, for all parts of the process that react to them.
  *
- * The signals are caught while there is a watch or a farewell, and only where their
- * disposition is the default: a handler of the program, or SIG_IGN, stays. The first
- * three signals are passed to every watch; the fourth ends the program. They are counted
- * from the first watch until there is none. Without a watch the first signal ends the
- * program.
+ * The signals are caught while there is a watch or a farewell (a function to call before the program ends), and only if
+ * their disposition is the default: a handler of the program, or SIG_IGN, is not replaced. The first three signals are
+ * passed to every watch; the fourth ends the program. They are counted from the first watch until there is none.
+ * Without a watch, the first signal ends the program.
  *
- * Before the program ends, the farewell is called. Then the signal's default action
- * happens, so that the parent process sees the signal. When the last watch and the
- * farewell are gone, the default disposition is restored, unless somebody else has set
- * another one meanwhile.
+ * Before the program ends, the farewell is called. Then the signal's default action happens, so that the parent process
+ * sees the signal. When the last watch and the farewell are removed, the default disposition is restored, unless the
+ * program has set another one in the meantime.
  *
  * All functions may be called by any thread, but not in signal handlers.
  */
@@ -31,15 +29,15 @@ struct interrupt_watch {
 	_Atomic(struct interrupt_watch *) next;
 };
 
-/* From now on `w` gets the signals. The caller has filled on_signal and context; the rest is zero. */
+/* Passes signals to `w` from now on. The caller has set on_signal and context; all other fields are zero. */
 void interrupts_watch(struct interrupt_watch *w);
-/* When this returns, on_signal is not running and is not called any more. */
+/* When this returns, on_signal is not running and will not be called again. */
 void interrupts_unwatch(struct interrupt_watch *w);
 
 /* Signals passed on since the first watch. */
 int interrupts_count(void);
 
-/* What to do, in the signal handler, before the program ends by one of the signals. NULL: nothing. */
+/* Sets a function to call, in the signal handler, before one of the signals ends the program. NULL: none. */
 void interrupts_set_farewell(void (*farewell)(void));
 
 #endif

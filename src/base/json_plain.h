@@ -12,8 +12,8 @@
 #endif
 
 /*
- * The top bit of each of the eight bytes that needs a look: a quote, a backslash, a control character (DEL only if
- * `with_del`) or not ASCII. The first one is right, those after it need not be.
+ * Sets the top bit of each of the eight bytes that may have to be escaped: a quote, a backslash, a control character
+ * (DEL only if `with_del`) or a byte that is not ASCII. Only the first such bit is reliable.
  */
 static inline uint64_t json_special(uint64_t w, bool with_del)
 {
@@ -25,7 +25,7 @@ static inline uint64_t json_special(uint64_t w, bool with_del)
 }
 
 #if defined(__SSE2__)
-/* A bit for each of the sixteen bytes that needs a look. Those that are not ASCII are negative. */
+/* Sets a bit for each of the sixteen bytes that may have to be escaped. Bytes that are not ASCII are negative. */
 static inline unsigned json_special_16(const char *p, bool with_del)
 {
 	__m128i w = _mm_loadu_si128((const __m128i *)(const void *)p);
@@ -38,7 +38,7 @@ static inline unsigned json_special_16(const char *p, bool with_del)
 }
 #endif
 
-/* The next byte that needs a look, or one of the last seven. */
+/* Returns the next byte that may have to be escaped, or one of the last seven. */
 static inline const char *json_skip_plain(const char *p, const char *end, bool with_del)
 {
 	uint64_t w, found;

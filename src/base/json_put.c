@@ -46,7 +46,7 @@ static void put_escape(struct text *t, uint32_t c)
 	}
 }
 
-/* JSON is also read in terminals: escape what a terminal would obey. */
+/* JSON is also shown on terminals, so control characters of terminals are escaped. */
 static bool is_plain(const char *s, size_t length)
 {
 	if (length == 1)

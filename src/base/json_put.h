@@ -15,7 +15,10 @@
 void json_open(struct text *t, const char *key, char bracket); /* '{' or '[' */
 void json_close(struct text *t, char bracket);                 /* '}' or ']' */
 
-/* Bytes that are not UTF-8 are written as U+FFFD; what a terminal would obey, or direction marks, as \u009b, \u202e. */
+/*
+ * Writes bytes that are not UTF-8 as U+FFFD, and escapes control characters of terminals and direction marks: \u009b,
+ * \u202e.
+ */
 void json_put_bytes(struct text *t, const char *key, const void *data, size_t size);
 void json_put_string(struct text *t, const char *key, const char *string);
 void json_put_int(struct text *t, const char *key, int64_t n);
@@ -25,12 +28,12 @@ void json_put_null(struct text *t, const char *key);
 void json_put_seconds(struct text *t, const char *key, int64_t ms);
 /* With `digits` (at most 9) after the point, independent of the locale; null for NaN and infinities. */
 void json_put_decimal(struct text *t, const char *key, double value, unsigned digits);
-/* Text that is JSON already. */
+/* Text that is already JSON. */
 void json_put_raw(struct text *t, const char *key, const char *json, size_t size);
 
 /*
- * Any bytes: under `key` as json_put_bytes() writes them and, where they are not
- * UTF-8 or have a NUL, once more as base64 under `key` + "_b64".
+ * Writes any bytes: under `key` as json_put_bytes() does and, if they are not UTF-8 or contain a NUL, also as base64
+ * under `key` + "_b64".
  */
 void json_put_any(struct text *t, const char *key, const void *data, size_t size);
 

@@ -89,7 +89,7 @@ static const char *need_digits(const char *p, const char *end)
 	return after > p ? after : NULL;
 }
 
-/* What may follow the whole part of a number. */
+/* The characters that may follow the integer part of a number. */
 static const char *skip_fraction(const char *p, const char *end)
 {
 	if (p < end && *p == '.')

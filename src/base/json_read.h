@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A strict JSON reader that builds no tree: it walks the members of an object
- * or the items of an array and hands out slices of the text.
+ * A strict JSON reader that builds no tree: it walks the members of an object or the items of an array and returns
+ * slices of the text.
  *
- * The text may be any bytes, NUL included; it is not changed and must outlive the
- * slices. Text that is not JSON by RFC 8259, or not UTF-8, is -EBADMSG.
- * Values are checked while they are walked, so an object is known to be valid once json_next_member() has returned 0
- * and json_end() too.
+ * The text may be any bytes, including NUL; it is not changed and must outlive the slices. Text that is not JSON by RFC
+ * 8259, or not UTF-8, is -EBADMSG. Values are checked while they are walked, so an object is valid if
+ * json_next_member() and json_end() have both returned 0.
  */
 #ifndef BASE_JSON_READ_H
 #define BASE_JSON_READ_H
@@ -73,7 +72,7 @@ static inline bool json_same_bytes(const char *a, const char *b, size_t size)
 }
 
 /*
- * If the next key is exactly `key`, `"name":` without any white space: goes past it and returns true.
+ * If the next key is exactly `key`, `"name":` without any white space, moves past it and returns true.
  * json_member_value() must follow.
  */
 static inline bool json_skip_key(struct json_cursor *c, const char *key, size_t size)
@@ -90,16 +89,15 @@ static inline bool json_skip_key(struct json_cursor *c, const char *key, size_t 
 
 int json_member_value(struct json_cursor *c, struct json_value *ret_value);
 
-/* 0 if nothing but white space is left after what was walked. */
+/* Returns 0 if only white space follows the walked value. */
 int json_end(const struct json_cursor *c);
 
 /* Whether a key (or a string without escapes) is this word. */
 bool json_is(const struct json_value *v, const char *word);
 
 /*
- * The bytes that a string stands for, into out, which has room for v->size.
- * Returns how many. A lone surrogate U+DC80…U+DCFF stands for the byte 0x80…0xFF
- * (as Python writes file names that are not UTF-8), any other for U+FFFD.
+ * Decodes a string into `out`, which has room for v->size bytes. Returns the number of bytes. A lone surrogate
+ * U+DC80…U+DCFF becomes the byte 0x80…0xFF (Python writes file names that are not UTF-8 in this way), any other U+FFFD.
  */
 size_t json_unescape(const struct json_value *v, char *out);
 

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* So much waits for a reader. */
+/* Maximum number of bytes that wait for a reader. */
 #define MOST_WAITING ((size_t)1 << 20)
-/* A pipe or a terminal that takes anything takes so much at once. */
+/* A pipe or a terminal that is writable accepts at least this many bytes. */
 #define PIECE_BYTES 1024
 
 void line_output_flush(struct line_output *o, int fd, bool (*wait)(void *context, int fd), void *context)
@@ -42,7 +42,7 @@ void line_output_add(struct line_output *o, int fd, const char *lines, size_t si
 		return;
 	}
 	if (o->left_out)
-		text_appendf(&o->waiting, "gpuq: %llu lines are left out\n", (unsigned long long)o->left_out);
+		text_appendf(&o->waiting, "gpuq: %llu lines omitted\n", (unsigned long long)o->left_out);
 	o->left_out = 0;
 	text_append(&o->waiting, lines, size);
 	if (text_error(&o->waiting))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lines of a file, read in large pieces, of a limited length.
+ * Reads the lines of a file, which have a maximum length, in large blocks.
  *
- * A file of another user, or one with a hole, can have a line that fills the memory: a line that is longer than
+ * A file of another user, or one with a hole, can have a line that fills the memory. So a line that is longer than
  * max_bytes is an error, and nothing is read after it.
  */
 #ifndef BASE_LINE_READER_H
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Start from {.fd = …, .max_bytes = …}; the descriptor stays the caller's. */
+/* Start from {.fd = …, .max_bytes = …}; the caller keeps ownership of the descriptor. */
 struct line_reader {
 	int fd;
 	size_t max_bytes; /* of a line with its newline */
@@ -24,8 +24,9 @@ struct line_reader {
 void line_reader_finish(struct line_reader *r);
 
 /*
- * The length of the next line with its newline, which the last line may lack; 0 at the end of the file, -EFBIG for a
- * line that is too long, or another negative errno value. The line is valid until the next call and not NUL-terminated.
+ * Returns the length of the next line with its newline, which the last line may lack; 0 at the end of the file, -EFBIG
+ * for a line that is too long, or another negative errno value. The line is valid until the next call and not
+ * NUL-terminated.
  */
 ssize_t line_reader_next(struct line_reader *r, const char **ret);
 

@@ -2,25 +2,24 @@
 /*
  * Locks that show which process is alive: fcntl write locks on whole files.
  *
- * Such a lock belongs to the process: a fork does not inherit it, and the kernel
- * gives it up when the process ends, however it ends. It is also given up when
- * the process closes *any* descriptor of that file, so a file that is locked is
- * opened once and nowhere else in the same process.
+ * Such a lock belongs to the process: a fork does not inherit it, and the kernel releases it when the process ends, for
+ * whatever reason. It is also released when the process closes *any* descriptor of that file, so a process opens a file
+ * that it locks only once.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
 
 #include <sys/types.h>
 
-/* Waits for it. 0 or a negative errno value (-ENOLCK, -ENOTSUP: no locks here). */
+/* Waits for the lock. Returns 0 or a negative errno value (-ENOLCK, -ENOTSUP: the file system has no locks). */
 int lock_take(int fd);
-/* -EAGAIN where another process has it. */
+/* Returns -EAGAIN if another process has the lock. */
 int lock_try(int fd);
 int lock_release(int fd);
 
 /*
- * The PID of the holder, 0 if it is not locked, -1 if the holder has no PID here (another host or PID namespace). Never
- * reports the calling process itself.
+ * Sets *ret to the PID of the holder, 0 if the file is not locked, -1 if the holder has no PID here (another host or
+ * PID namespace). Never reports the calling process itself.
  */
 int lock_holder(int fd, pid_t *ret);
 

@@ -2,8 +2,8 @@
 /*
  * An event loop: descriptors and deadlines, each with a function to call.
  *
- * One thread. A function may remove any source, its own too: a removed source is not called any more, even if it was
- * ready in the same round.
+ * Single-threaded. A function may remove any source, including its own. A removed source is not called again, even if
+ * it was ready in the same round.
  */
 #ifndef BASE_LOOP_H
 #define BASE_LOOP_H
@@ -21,9 +21,14 @@ typedef void loop_fn(void *context, uint32_t events);
 int loop_create(struct loop **ret);
 void loop_destroy(struct loop *l); /* with all its sources; descriptors of the caller stay open */
 
-/* Calls fn when fd is ready. The descriptor stays the caller's. */
+/* Calls fn when fd is ready. The caller keeps ownership of the descriptor. */
 int loop_add(struct loop *l, int fd, uint32_t events, loop_fn *fn, void *context, struct loop_source **ret);
 int loop_change(struct loop_source *s, uint32_t events);
+/*
+ * Calls the function of a descriptor, with events 0, before the next round waits: once, however often this was called.
+ * For output that is collected during a round. The function must not change what the caller of loop_round() acts on.
+ */
+void loop_defer(struct loop_source *s);
 
 /* A deadline on the monotonic clock; none is set at first. */
 int loop_add_timer(struct loop *l, loop_fn *fn, void *context, struct loop_source **ret);

@@ -3,10 +3,7 @@
 #ifndef BASE_MACHINE_H
 #define BASE_MACHINE_H
 
-/*
- * A PID means something on one machine, from one boot to the next, in one PID
- * namespace. PIDs can be compared where all three are equal.
- */
+/* A PID is valid on one machine, in one boot and in one PID namespace. PIDs can be compared if all three are equal. */
 struct machine {
 	char host[65];
 	char boot[37];

@@ -35,7 +35,7 @@ static int open_real(const char *path, int *ret_fd, struct gd_error *err)
 	return 0;
 }
 
-/* Where the links of the path lead; none of them is of another user. */
+/* The path after all links are followed; none of them belongs to another user. */
 static int check_links(const char *path, char **ret, struct gd_error *err)
 {
 	cleanup_(freep) char *real = NULL;
@@ -56,7 +56,7 @@ static int make_blocking(int fd)
 	return flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-/* A pipe without a name, such as the one behind /dev/stdout, was handed to this process. */
+/* A pipe without a name, such as the one behind /dev/stdout, was passed to this process. */
 static bool is_pipe_of_others(int fd, const struct stat *st)
 {
 	struct statfs fs;
@@ -64,7 +64,7 @@ static bool is_pipe_of_others(int fd, const struct stat *st)
 	       !(fstatfs(fd, &fs) == 0 && fs.f_type == PIPEFS_MAGIC);
 }
 
-/* By its path: what a link in /proc, such as /dev/stdout, leads to need not have another one. */
+/* Opened by its path, because the target of a link in /proc, such as /dev/stdout, may have no other path. */
 int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err)
 {
 	struct stat st;
@@ -73,7 +73,7 @@ int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err)
 		return r;
 	cleanup_(closep) int fd = open(path, FLAGS);
 	if (fd < 0 && errno == ENXIO)
-		return error_set(err, -ENXIO, "nobody reads from it");
+		return error_set(err, -ENXIO, "no process is reading from it");
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return error_set(err, -errno, "%s", error_words(-errno));
 	if (S_ISREG(st.st_mode))
@@ -100,7 +100,7 @@ int named_file_open(const char *path, int *ret_fd, struct gd_error *err)
 	r = open_real(real, &fd, err);
 	if (r < 0)
 		return r;
-	/* Another user can have put a pipe there since, and would never read from it. */
+	/* In the meantime, another user can have put a pipe there and never read from it. */
 	if (fstat(fd, &st) < 0)
 		return error_set(err, -errno, "%s", error_words(-errno));
 	if (!S_ISREG(st.st_mode))

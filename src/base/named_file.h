@@ -6,15 +6,15 @@
 #include "gpu_dispatch.h"
 
 /*
- * Opens the file for writing. Creates a missing file, truncates nothing. Symbolic links of the user and root are
- * followed; another user could lead to any file of this user: -EPERM. A pipe that nobody reads is not waited for:
- * -ENXIO.
+ * Opens the file for writing. Creates a missing file; does not truncate. Follows symbolic links of the user and root
+ * only (else -EPERM), because links of others could lead to any file of this user. Does not wait for the reader of a
+ * pipe: -ENXIO.
  */
 int named_file_open(const char *path, int *ret_fd, struct gd_error *err);
 
 /*
- * Opens a pipe or a device for writing. -EPERM: it is a pipe that another user has made, who could make this process
- * wait forever, or a link of another user, or a regular file now. -ENXIO: nobody reads from the pipe.
+ * Opens a pipe or a device for writing. -EPERM: it is a pipe of another user, who could make this process wait forever,
+ * a link of another user, or a regular file in the meantime. -ENXIO: the pipe has no reader.
  */
 int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err);
 

@@ -60,7 +60,10 @@ int pidref_queue(const struct pidref *p, int signal, union sigval value)
 	return sigqueue(p->pid, signal, value) < 0 ? -errno : 0;
 }
 
-/* By its number: a child that has not been waited for, a zombie of somebody else's, or nobody at all. */
+/*
+ * Without a descriptor, by PID: this may be a child that has not been waited for, a zombie of another process, or no
+ * process.
+ */
 static bool has_ended(pid_t pid)
 {
 	siginfo_t info = {0};

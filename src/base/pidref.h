@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A process, by its number and a descriptor.
+ * A process, identified by its PID and a descriptor.
  *
- * A number alone may belong to a later process by the time it is used. The descriptor
- * (a pidfd, close-on-exec) stays with the process that it was opened for, and becomes
- * readable when that process has ended. A pidref without a process is PIDREF_NONE.
+ * By the time a PID is used, it may belong to a later process. The descriptor (a pidfd, close-on-exec) always refers to
+ * the process that it was opened for, and becomes readable when that process has ended. A pidref without a process is
+ * PIDREF_NONE.
  *
- * Under valgrind, in some sandboxes and before Linux 5.3 there are no such descriptors.
- * Then a pidref has the number alone. It is safe for a child that has not been waited
- * for; for any other process the number may have a new owner. The end is found by
- * looking every few milliseconds.
+ * Under valgrind, in some sandboxes and before Linux 5.3 there are no such descriptors. A pidref then has only the PID.
+ * This is safe for a child that has not been waited for; for any other process, the PID may have been reused. The end
+ * of the process is then detected by polling every few milliseconds.
  */
 #ifndef BASE_PIDREF_H
 #define BASE_PIDREF_H
@@ -28,11 +27,9 @@ struct pidref {
 #define PIDREF_NONE ((struct pidref){.fd = -1})
 
 /*
- * Opens a descriptor for the process that has this number now. That is the intended
- * one if it is this process or a child that has not been waited for; otherwise the
- * caller checks afterwards that the process is still the one it meant.
- * Where the system has no descriptors for processes, ret has the number alone.
- * On failure (-ESRCH, -EMFILE…) ret is untouched.
+ * Opens a descriptor for the process that has this PID now. That is the intended one if it is this process or a child
+ * that has not been waited for; otherwise the caller must check afterwards that it is the right process. If the system
+ * has no pidfds, *ret has only the PID. On failure (-ESRCH, -EMFILE…) *ret is unchanged.
  */
 int pidref_open(pid_t pid, struct pidref *ret);
 

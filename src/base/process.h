@@ -25,24 +25,26 @@ pid_t process_reap(int *ret_status);
 int process_children(pid_t pid, pid_t **ret);
 
 /*
- * Signals the process that was seen to have this number and this start, and not a later one with the same number.
- * -ESRCH if it is gone.
+ * Signals the process with this PID and this start time, and not a later one with the same PID. -ESRCH if it is gone.
  */
 int process_signal(pid_t pid, uint64_t start_ticks, int signal);
 
 /* Signals every descendant of pid, not pid itself. Returns how many there were. */
 int process_signal_descendants(pid_t pid, int signal);
 
-/* The same, but only for processes that handle the signal, so that it ends none. */
+/* The same, but only for processes that have a handler for the signal, so it does not end any process. */
 int process_signal_catching(pid_t pid, int signal);
 
 /* Longer values are cut. */
 #define PROCESS_MARK_ROOM 128
 
-/* Which signal that process gets; 0: none. */
+/* Returns the signal that the process gets; 0: none. */
 typedef int process_marked_fn(void *context, pid_t pid, const char *value);
 
-/* Asks about each process that has this variable in its environment. One walk, for any number of values. */
+/*
+ * Calls the function for each process that has this variable in its environment. One walk through /proc, for any number
+ * of values.
+ */
 int process_signal_marked(const char *name, process_marked_fn *fn, void *context);
 
 #endif

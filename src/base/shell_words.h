@@ -11,12 +11,12 @@
 /* Whether a shell reads the bytes as they are: letters, digits and _-./:=,@%+ only. */
 bool shell_is_plain(const char *bytes, size_t size);
 
-/* Appends the bytes as one word, in quotation marks where it needs them. */
+/* Appends the bytes as one word, quoted if necessary. */
 void shell_quote(struct text *t, const char *bytes, size_t size);
 
 /*
- * Splits words as a shell does, without expansions; each one is ended by a NUL in `ret`. How many there are; -EINVAL: a
- * quotation mark is not closed; -ENOMEM.
+ * Splits text into words as a shell does, without expansions; each word is followed by a NUL in `ret`. Returns the
+ * number of words; -EINVAL: a quotation mark is not closed; -ENOMEM.
  */
 int shell_split(const char *text, struct text *ret);
 

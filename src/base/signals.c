@@ -22,12 +22,18 @@ void signals_reset(void)
 {
 	const struct sigaction plain = {.sa_handler = SIG_DFL};
 	for (int s = 1; s < NSIG; s++) {
-		/* Refused for SIGKILL and SIGSTOP, which is fine, and for those of the C library. */
+		/*
+		 * Fails for SIGKILL and SIGSTOP, which cannot be changed, and for the signals of the C library, which
+		 * are reset below.
+		 */
 		if (sigaction(s, &plain, NULL) == 0 || s == SIGKILL || s == SIGSTOP)
 			continue;
 		const struct kernel_action usual = {.handler = SIG_DFL};
 		struct kernel_action now = usual;
-		/* A handler there is the C library's, and it may still need it: setuid() with threads does. */
+		/*
+		 * Only SIG_IGN is reset. A handler belongs to the C library, which may still need it: setuid() with
+		 * threads does.
+		 */
 		if (syscall(SYS_rt_sigaction, s, NULL, &now, (NSIG - 1) / 8) == 0 && now.handler == SIG_IGN)
 			syscall(SYS_rt_sigaction, s, &usual, NULL, (NSIG - 1) / 8);
 	}

@@ -6,9 +6,8 @@
 #include <stddef.h>
 
 /*
- * In a new process: resets all signals to the default, except those that the C library handles itself.
- * Signals 32 and 33, which the C library keeps to itself, can still be ignored because a
- * parent ignored them, and would stay so in what we execute.
+ * In a new process, resets all signals to the default, except handlers of the C library. It uses signals 32 and 33
+ * itself; a parent may have ignored them, and they would then be ignored in the programs that we execute.
  */
 void signals_reset(void);
 

@@ -20,9 +20,9 @@
 int sized_read(void *ret, size_t size, const void *from, const char *name, struct gd_error *err);
 
 /*
- * Copies `from`, a struct of from_size bytes whose first member is its size, into
- * the caller's *ret of `size` bytes. What the caller does not know is left out, what
- * this library does not know is zero; the size says how many bytes were filled in.
+ * Copies `from`, a struct of from_size bytes whose first member is its size, into the caller's *ret of `size` bytes.
+ * Fields that the caller does not know are omitted, and fields that this library does not know are zero. The size
+ * member is set to the number of bytes that were filled in.
  */
 void sized_write(void *ret, size_t size, const void *from, size_t from_size);
 

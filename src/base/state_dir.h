@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The user's directory for what gpuq remembers apart from any queue: $XDG_STATE_HOME/gpuq, by default
- * ~/.local/state/gpuq.
+ * The user's directory for data that does not belong to a queue: $XDG_STATE_HOME/gpuq, by default ~/.local/state/gpuq.
  */
 #ifndef BASE_STATE_DIR_H
 #define BASE_STATE_DIR_H
@@ -10,20 +9,24 @@
 #include <stdbool.h>
 
 /*
- * Opens it with O_PATH. It belongs to the effective user, and no other user can write it or put another directory in
- * its place; otherwise -EPERM. make: missing directories are made, for the user alone, but never in a directory of
- * another user, such as the home of the user who runs sudo. -ENOENT: it is missing, or neither variable names a home.
+ * Opens the directory with O_PATH. It must belong to the effective user, and no other user may be able to write or
+ * replace it; otherwise -EPERM. make: creates missing directories, accessible only by the user, but never in a
+ * directory of another user, such as the home of the user who runs sudo. -ENOENT: the directory is missing, or neither
+ * $XDG_STATE_HOME nor $HOME is set.
  */
 int state_dir_open(bool make, int *ret_fd);
 
 /*
- * The same for its directory HOST, for what belongs to this machine alone: a home can be shared by several. HOST is the
- * host's name. The path: -ENOENT where neither variable names a home.
+ * The same for its subdirectory HOST, the name of this host, for data that belongs to this machine only: several
+ * machines can share a home. state_dir_host_path(): -ENOENT if neither variable is set.
  */
 int state_dir_open_host(bool make, int *ret_fd);
 int state_dir_host_path(char ret[PATH_MAX]);
 
-/* A folder in HOST, for reading. It belongs to the effective user, and no other user can write it; otherwise -EPERM. */
+/*
+ * Opens a folder in HOST for reading. It must belong to the effective user, and no other user may be able to write it;
+ * otherwise -EPERM.
+ */
 int state_dir_open_part(const char *name, bool make, int *ret_fd);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Longer words are not compared: nothing we know is that long. */
+/* Longer words are not compared: no known word is that long. */
 #define LONGEST 40
 
 static char fold(char c)
@@ -20,7 +20,7 @@ static unsigned min3(unsigned a, unsigned b, unsigned c)
 	return m < c ? m : c;
 }
 
-/* How many letters to insert, delete or replace, or neighbours to swap. */
+/* How many letters to insert, delete or replace, or neighbors to swap. */
 static unsigned distance(const char *a, size_t la, const char *b, size_t lb)
 {
 	unsigned rows[3][LONGEST + 1];
@@ -63,7 +63,7 @@ const char *suggest(const char *word, const char *const *words, size_t count)
 	}
 	if (nearest)
 		return nearest;
-	/* "min_free_mem" for "min_free_mem_mb": far by letters, yet clear. */
+	/* "min_free_mem" for "min_free_mem_mb": many letters differ, but the meaning is clear. */
 	for (size_t i = 0; i < count && length >= 3; i++)
 		if (!strncmp(words[i], word, length))
 			return words[i];

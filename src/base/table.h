@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A table for the terminal: columns as wide as their widest cell, two spaces
- * between them, the flexible one cut with an ellipsis if it does not fit.
+ * A table for the terminal. Columns are as wide as their widest cell, with two spaces between them; if the table is too
+ * wide, one column is truncated with an ellipsis.
  */
 #ifndef BASE_TABLE_H
 #define BASE_TABLE_H
@@ -17,7 +17,7 @@
 struct table_column {
 	const char *title;
 	bool right;     /* right-aligned, for numbers */
-	bool gives_way; /* is cut first; one column of a table */
+	bool gives_way; /* is truncated if the table is too wide; at most one column */
 };
 
 struct table {
@@ -34,7 +34,7 @@ void table_finish(struct table *t);
 void table_cell(struct table *t, enum colour colour, const char *words);
 void table_cellf(struct table *t, enum colour colour, const char *format, ...) GD_PRINTF(3, 4);
 
-/* Columns that are empty or "-" in every row are left out. 0 or -ENOMEM. */
+/* Prints the table. Omits columns that are empty or "-" in every row. Returns 0 or -ENOMEM. */
 int table_print(const struct table *t, size_t width, bool coloured, struct text *out);
 
 #endif

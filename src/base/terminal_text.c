@@ -6,7 +6,7 @@
 #include "base/display.h"
 #include "base/utf8.h"
 
-/* The length of what begins like a color sequence, without its end. */
+/* The length of an incomplete color sequence. */
 static size_t color_begin(const char *s, size_t size)
 {
 	size_t n = 0;
@@ -30,7 +30,7 @@ static bool passes(const struct terminal_text *f, char c)
 	return c == '\n' || c == '\t' || (!f->one_line && (c == '\r' || c == '\b'));
 }
 
-/* Appends what is complete; returns how many bytes of the data that was. */
+/* Appends the complete part; returns the number of bytes of the data that it used. */
 static size_t append_decided(struct terminal_text *f, struct text *to, const char *s, size_t size, bool is_end)
 {
 	size_t whole = is_end ? size : utf8_whole(s, size), i = 0;

@@ -64,7 +64,7 @@ void text_vappendf(struct text *t, const char *format, va_list args)
 {
 	va_list again;
 	va_copy(again, args);
-	/* It usually fits the free space and is then formatted only once. */
+	/* The text usually fits into the free space, so it is formatted only once. */
 	size_t left = t->data && !t->error ? t->room - t->length : 0;
 	int n = vsnprintf(left ? t->data + t->length : NULL, left, format, args);
 	if (n >= 0 && text_grow(t, (size_t)n)) {

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A string that grows. Start from `struct text t = {0}`; release with
- * text_finish(), also as cleanup_(text_finish).
+ * A string that grows. Start from `struct text t = {0}`; release with text_finish(), also as cleanup_(text_finish).
  *
- * Running out of memory is remembered, not returned by each append: check
- * text_error() once, when the string is complete. data is NUL-terminated as
- * soon as anything was appended.
+ * Append functions do not return errors. If memory runs out, text_error() returns -ENOMEM: check it once, when the
+ * string is complete. data is NUL-terminated as soon as anything was appended.
  */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H

@@ -63,8 +63,8 @@ static bool is_private_group(gid_t gid)
 }
 
 /*
- * With an access list the group's bits are its mask and do not tell who may write. Attributes cannot be read through an
- * O_PATH descriptor, but through its name in /proc.
+ * If there is an access list, the group bits are its mask and do not show who may write. Attributes cannot be read
+ * through an O_PATH descriptor, but through its name in /proc.
  */
 static bool has_access_list(int fd)
 {
@@ -79,7 +79,7 @@ static bool has_access_list(int fd)
 
 /* ---- User namespaces ---------------------------------------------------------------- */
 
-/* The overflow user id: everybody without an id in this namespace. */
+/* The overflow user id: all users without an id in this namespace. */
 static uid_t overflow_id(void)
 {
 	static atomic_ulong known; /* with one added; it never changes */
@@ -122,7 +122,7 @@ bool trust_is_ours(const struct stat *st)
 static const char by_another_user[] = "belongs to another user", by_its_group[] = "can be written by its group",
 		  by_anybody[] = "may belong to another user (you have no user id in this namespace)";
 
-/* Who can write what belongs to this user or root. */
+/* The users who can write a file of this user or root. */
 static const char *find_writers(int fd, const struct stat *st)
 {
 	if (st->st_mode & S_IWOTH)
@@ -183,7 +183,7 @@ static bool same_file(const struct stat *a, const struct stat *b)
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* Says which directory it is, and names the group or the owner. */
+/* Sets the message, with the directory and the group or owner. */
 static int refuse_directory(int fd, const char *objection, struct gd_error *err)
 {
 	char proc[32], path[PATH_MAX], room[4096];
@@ -218,10 +218,10 @@ int trust_check_way(int fd, struct gd_error *err)
 			return 0;
 		here = above;
 	}
-	return error_set(err, -EPERM, "a directory above it cannot be examined: %s", error_words(-errno));
+	return error_set(err, -EPERM, "a parent directory cannot be examined: %s", error_words(-errno));
 }
 
-/* What the component that ends at `end` is, in a path whose last component is `last`. */
+/* The kind of the component that ends at `end`, in a path whose last component is `last`. */
 static enum place place_of(const char *end, enum place last)
 {
 	if (*end == '\0' || last == PLACE_DIRECTORY)
@@ -289,7 +289,7 @@ static int check_path(const char *path, enum place last, struct gd_error *err)
 			return 0;
 		size_t length = strcspn(end + 1, "/");
 		if (length == 0 || length >= sizeof(name))
-			return error_set(err, -EINVAL, "'%s' is not a path of a file or directory", path);
+			return error_set(err, -EINVAL, "'%s' is not the path of a file or directory", path);
 		memcpy(name, end + 1, length);
 		name[length] = '\0';
 		int above = fd;

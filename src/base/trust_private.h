@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What trust.c and trust_walk.c share. */
+/* Shared by trust.c and trust_walk.c. */
 #ifndef BASE_TRUST_PRIVATE_H
 #define BASE_TRUST_PRIVATE_H
 

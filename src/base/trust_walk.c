@@ -56,7 +56,7 @@ static bool walk_take_name(struct walk *w)
 	while (begin[0] == '.' && begin[1] == '/') /* stays where it is */
 		begin += 1 + strspn(begin + 1, "/");
 	size_t length = strcspn(begin, "/");
-	/* Of a name that is too long one byte too many, so that the kernel refuses it. */
+	/* If the name is too long, keeps one byte too many, so that the kernel refuses it. */
 	size_t kept = length > NAME_MAX ? NAME_MAX + 1 : length;
 	memcpy(w->name, begin, kept);
 	w->name[kept] = '\0';
@@ -64,7 +64,7 @@ static bool walk_take_name(struct walk *w)
 	return length > 0;
 }
 
-/* Whether the walk goes on behind the component that was just taken. */
+/* Whether the walk continues after the component that was just taken. */
 static bool walk_has_more(const struct walk *w)
 {
 	return w->rest[strspn(w->rest, "/")] != '\0';
@@ -99,7 +99,7 @@ static int open_entry(int dir_fd, const char *name)
 	return fd < 0 && (errno == ENOTDIR || errno == ELOOP) ? openat(dir_fd, name, WALK_FLAGS) : fd;
 }
 
-/* Goes to the entry whose name was taken, and sets the objection if it must not be used. */
+/* Opens the entry whose name was taken, and sets the objection if it must not be used. */
 static int walk_step(struct walk *w)
 {
 	struct stat st;
@@ -120,7 +120,7 @@ static int walk_step(struct walk *w)
 	return 0;
 }
 
-/* Says which component it was. */
+/* Sets the message with the component. */
 static int walk_refuse(const struct walk *w, int code, struct gd_error *err)
 {
 	char proc[32], above[PATH_MAX];
@@ -133,7 +133,7 @@ static int walk_refuse(const struct walk *w, int code, struct gd_error *err)
 	return error_set(err, code, "'%s%s%s': %s", above, slash, w->name, error_words(code));
 }
 
-/* At the root, or at dir_fd, with all of the path before it. What is above dir_fd is not checked. */
+/* Begins at the root or at dir_fd, with the whole path to walk. Directories above dir_fd are not checked. */
 static int walk_init(struct walk *w, int dir_fd, const char *path)
 {
 	cleanup_(freep) char *here = path[0] == '/' || dir_fd != AT_FDCWD ? strdup("") : getcwd(NULL, 0);

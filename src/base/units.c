@@ -71,7 +71,7 @@ struct number {
 	uint64_t millionths;
 };
 
-/* 0, -EINVAL where there is none, -ERANGE; moves *p behind it. */
+/* Returns 0, -EINVAL if there is no number, or -ERANGE; moves *p after it. */
 static int number_parse(const char **p, struct number *ret)
 {
 	const char *s = *p;
@@ -113,7 +113,7 @@ static const char *skip_spaces(const char *s)
 	return s + strspn(s, " ");
 }
 
-/* A word of letters; moves *p behind it and the spaces around it. */
+/* A word of letters; moves *p after it and the spaces around it. */
 static size_t word_parse(const char **p, const char **ret_word)
 {
 	const char *s = skip_spaces(*p);
@@ -138,7 +138,7 @@ static int size_error(struct gd_error *err, int code, const char *text, bool pla
 	if (code == -ERANGE)
 		return error_set(err, code, "'%s' is too large for a size", quote);
 	if (!plain && is_plain_number(text))
-		return error_set(err, code, "%s what? %sG? A size needs a unit: 12G, 800M", quote, quote);
+		return error_set(err, code, "'%s' has no unit; expected a size like 12G or 800M", quote);
 	return error_set(err, code, "'%s' is not a size; expected a number with a unit, like 12G or 800M%s", quote,
 		plain ? ", or a plain number of MB" : "");
 }
@@ -355,5 +355,5 @@ int units_parse_flag(const char *text, bool *ret, struct gd_error *err)
 		}
 	}
 	char quote[DISPLAY_QUOTE_ROOM];
-	return error_set(err, -EINVAL, "'%s' is neither true nor false", display_quote(text, quote));
+	return error_set(err, -EINVAL, "'%s' is not a boolean; expected true or false", display_quote(text, quote));
 }

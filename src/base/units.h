@@ -2,10 +2,9 @@
 /*
  * Sizes and durations as people write and read them.
  *
- * Every unit of size is a power of 1024, with and without the i, as in
- * nvidia-smi, Slurm and Docker: "12G", "12GB" and "12GiB" are the same, and so
- * what is printed can be typed. Parsing is strict: no sign, nothing left over,
- * no overflow; the error says what was expected.
+ * Every unit of size is a power of 1024, with and without the i, as in nvidia-smi, Slurm and Docker: "12G", "12GB" and
+ * "12GiB" are the same, so printed sizes can be typed again. Parsing is strict: no sign, no trailing text, no overflow;
+ * the error states what was expected.
  */
 #ifndef BASE_UNITS_H
 #define BASE_UNITS_H

@@ -60,7 +60,7 @@ size_t utf8_copy_line(char *to, size_t room, const char *text, size_t size)
 	for (size_t i = 0; i < size;) {
 		size_t length = utf8_sequence(text + i, size - i);
 		unsigned char c = (unsigned char)text[i];
-		/* The C1 controls are two bytes here, and terminals obey them too. */
+		/* The C1 control characters are two bytes in UTF-8, and terminals interpret them, too. */
 		bool control = c < 0x20 || c == 0x7F || (length == 2 && c == 0xC2 && (unsigned char)text[i + 1] < 0xA0);
 		bool valid = length > 0 && !control;
 		const char *piece = valid ? text + i : UTF8_REPLACEMENT;

@@ -10,9 +10,8 @@
 #define UTF8_REPLACEMENT "\xEF\xBF\xBD"
 
 /*
- * The length of the valid sequence at the beginning of the text (1…4), or 0
- * where there is none: overlong forms, surrogates and what lies beyond U+10FFFF
- * are not valid. size is at least 1.
+ * Returns the length of the valid sequence at the beginning of the text (1…4), or 0 if there is none. Overlong forms,
+ * surrogates and values above U+10FFFF are not valid. size is at least 1.
  */
 size_t utf8_sequence(const char *text, size_t size);
 
@@ -20,18 +19,17 @@ size_t utf8_sequence(const char *text, size_t size);
 uint32_t utf8_decode(const char *text, size_t length);
 
 /*
- * Whether a character must not reach a terminal as it is: terminals obey the control characters, and others change how
- * their neighbors look (direction marks) or look like nothing (zero-width characters, tags).
+ * Whether a character must not be written to a terminal unchanged: terminals interpret control characters, and others
+ * change how their neighbors look (direction marks) or are invisible (zero-width characters, tags).
  */
 bool utf8_is_deceptive(uint32_t c);
 
-/* The size of the text without a sequence at its end that was cut off in the middle. */
+/* Returns the size of the text without an incomplete sequence at its end. */
 size_t utf8_whole(const char *text, size_t size);
 
 /*
- * Copies a line of text: each byte that is not UTF-8 and each control character
- * becomes U+FFFD. Cut at a whole character where it does not fit; always
- * NUL-terminated. Returns the length of what was written.
+ * Copies a line of text. Each byte that is not UTF-8 and each control character becomes U+FFFD. Truncated at a whole
+ * character if it does not fit; always NUL-terminated. Returns the length of the copy.
  */
 size_t utf8_copy_line(char *to, size_t room, const char *text, size_t size);
 

@@ -26,21 +26,21 @@ enum {
 };
 
 static const struct argp_option options[] = {
-	{"hold", OPTION_HOLD, 0, 0, "Do not start it before 'gpuq release'", 1},
+	{"hold", OPTION_HOLD, 0, 0, "Hold the job until 'gpuq release'", 1},
 	{"freeze", OPTION_FREEZE, 0, 0, "Run it in a separate git worktree with the files as they are now", 1},
-	{"no-start", OPTION_NO_START, 0, 0, "Start no runner in the background", 1},
+	{"no-start", OPTION_NO_START, 0, 0, "Do not start a runner in the background", 1},
 	{"log-dir", OPTION_LOG_DIR, "DIR", 0, "Folder for its log", 1},
 	{"on-finish", OPTION_ON_FINISH, "COMMAND", 0,
 		"Run this command when the job has ended; it reads the result as JSON on standard input", 1},
 	{"on-idle", OPTION_ON_IDLE, "COMMAND", 0,
 		"Run this command when --idle-warn marks the job; it reads the job as JSON on standard input", 1},
 	{"param", OPTION_PARAM, "NAME=VALUE[,VALUE...]", 0,
-		"Add a job for each value: {NAME} in the command is replaced; several are crossed", 2},
+		"Add a job for each value, which replaces {NAME} in the command; several --param are combined", 2},
 	{"param-file", OPTION_PARAM_FILE, "FILE", 0,
-		"The same for each line of a CSV file with names in its first line", 2},
-	{"zip", OPTION_ZIP, 0, 0, "Pair the values of several --param instead of crossing them", 2},
+		"Add a job for each line of a CSV file, whose first line has the names", 2},
+	{"zip", OPTION_ZIP, 0, 0, "Pair the values of several --param instead of combining them", 2},
 	{"array", OPTION_ARRAY, "INDICES", 0,
-		"Add a job for each index, which it finds in GPUQ_ARRAY_INDEX: 1-10, 1-10:2, 1,3,7", 2},
+		"Add a job for each index, with the index in GPUQ_ARRAY_INDEX: 1-10, 1-10:2, 1,3,7", 2},
 	{"gpus", OPTION_GPUS, "sim:N", OPTION_HIDDEN, 0, 1},
 	{"json", OPTION_JSON, 0, 0, "Print a JSON object instead of the id", 1},
 	{"dry-run", OPTION_DRY_RUN, 0, 0, "Print the commands that would be added, and add nothing", 1},
@@ -114,7 +114,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			argp_error(state, "the command is empty");
 		return 0;
 	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "what is to be run? gpuq add [OPTION…] [--] COMMAND");
+		argp_error(state, "no command given; usage: gpuq add [OPTION…] [--] COMMAND");
 		return EINVAL;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -128,8 +128,8 @@ static const struct argp_child children[] = {{&job_argp, 0, NULL, 0}, {&queue_ch
 
 const struct argp add_argp = {options, parse, "[--] COMMAND [ARGUMENT…]\nSCRIPT\n-",
 	"Queue a command and print its id.\v"
-	"One word is shell text; several are quoted one by one. Options of gpuq go before the command. With -, each line of "
-	"standard input is a command. A single word that names a file which begins with #! is a script: a copy of it runs, with options from "
-	"its #GPUQ lines. --param, --param-file and --array add several jobs, which form a group: its name, as g12, can be "
-	"given wherever the id of a job is expected. The command gets this environment and this directory.",
+	"A single word is passed to the shell as it is; several words are quoted one by one. Options of gpuq go "
+	"before the command. With -, each line of standard input is a command. A single word that names a file which "
+	"begins with #! is a script: a copy of it runs, with options from its #GPUQ lines. --param, --param-file and --array add several jobs, which form a group: its name, such "
+	"as g12, can be used instead of an id. The command runs in this directory with this environment.",
 	children, NULL, NULL};

@@ -83,7 +83,7 @@ int add_take_script(struct add *a)
 	if (!a->script_words ||
 		asprintf(&a->script_path, "%s.d/" STORE_SCRIPTS "/%s", a->queue.journal_path, name) < 0) {
 		a->script_path = NULL;
-		return error_set(&a->err, -ENOMEM, "adding a job: out of memory");
+		return error_set(&a->err, -ENOMEM, "cannot add the job: out of memory");
 	}
 	int n = 0;
 	a->script_words[n++] = a->script.interpreter;
@@ -103,8 +103,8 @@ int add_keep_script(struct add *a, const struct journal *j, char name[HASH_TEXT]
 		return 0;
 	int r = content_store_save(j->dir_fd, STORE_SCRIPTS, a->script.content.data, a->script.content.length, name);
 	if (r < 0)
-		return error_set(&a->err, r, "keeping script '%s': %s", a->script.path,
-			r == -EEXIST ? "its file in the journal's folder has another content" : error_words(r));
+		return error_set(&a->err, r, "cannot store script '%s': %s", a->script.path,
+			r == -EEXIST ? "its file in the journal's folder has different content" : error_words(r));
 	const char *base = basename_of(a->script.path);
 	spec->script = name;
 	spec->script_name = utf8_whole(base, strlen(base)) == strlen(base) ? base : NULL;

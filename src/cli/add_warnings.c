@@ -20,7 +20,7 @@ void add_warn(const struct journal *j, const struct job_spec *spec, const struct
 	if (ids->count == 1)
 		say("job %" PRIu64 " %s", ids->ids[0], text_string(&words));
 	else
-		say("jobs that set no needs of their own: %s", text_string(&words));
+		say("jobs without their own requirements: %s", text_string(&words));
 }
 
 void add_warn_of_dependencies(struct journal *j, const struct id_list *ids)
@@ -65,9 +65,9 @@ void add_warn_of_missing_program(const struct add *a)
 		return;
 	display_quote(name, quoted);
 	if (!strchr(name, '/') && access(name, F_OK) == 0)
-		say("'%s' is a file here, but the shell looks for it in PATH only; it needs './%s', or 'sh %s'", quoted,
-			quoted, quoted);
+		say("'%s' is a file here, but the shell searches only PATH; write './%s' or 'sh %s'", quoted, quoted,
+			quoted);
 	else
-		say("'%s' is neither a file nor a program in PATH; if it is not there when the job starts, the job fails",
+		say("'%s' is neither a file nor a program in PATH; the job will fail unless it exists when the job starts",
 			quoted);
 }

@@ -113,8 +113,8 @@ static int wait_until_ready(int fd, int timeout_ms, const char *log, struct gd_e
 	if (have && code == 0)
 		return 0;
 	if (have && code < 0)
-		return error_set(err, (int)code, "starting a runner: %s; what is queued waits for one", words + 1);
-	return error_set(err, -ECHILD, "starting a runner: it ended before it was ready; '%s' says why", log);
+		return error_set(err, (int)code, "cannot start a runner: %s; queued jobs wait for one", words + 1);
+	return error_set(err, -ECHILD, "cannot start a runner: it ended before it was ready; see '%s'", log);
 }
 
 /* -1: the runner works without a log. */
@@ -133,10 +133,10 @@ int background_start(
 	cleanup_(closep) int ready = -1;
 	int ends[2];
 	if (!argv || asprintf(&log, "%s.d/runner.log", q->journal_path) < 0)
-		return error_set(err, -ENOMEM, "starting a runner: out of memory");
+		return error_set(err, -ENOMEM, "cannot start a runner: out of memory");
 	debug_say("starting a runner in the background; its decisions are in '%s'", log);
 	if (pipe2(ends, O_CLOEXEC) < 0)
-		return error_set(err, -errno, "starting a runner: %s", error_words(errno));
+		return error_set(err, -errno, "cannot start a runner: %s", error_words(errno));
 	ready = ends[0];
 	cleanup_(closep) int log_fd = open_log(dir_fd);
 	pid_t pid = fork();
@@ -149,6 +149,6 @@ int background_start(
 	close(ends[1]);
 	int status = 0;
 	if (pid < 0 || waitpid(pid, &status, 0) < 0 || status != 0)
-		return error_set(err, -EAGAIN, "starting a runner: fork failed; start one with 'gpuq run --keep'");
+		return error_set(err, -EAGAIN, "cannot start a runner: fork failed; start one with 'gpuq run --keep'");
 	return wait_until_ready(ready, timeout_ms, log, err);
 }

@@ -43,7 +43,7 @@ static int add_each(struct add *a, struct submit *s, struct job_spec *spec)
 		text_clear(&command);
 		sweep_fill(&a->sweep, a->indices.count ? 0 : i, &command);
 		if (text_error(&command))
-			return error_set(&a->err, -ENOMEM, "adding a job: out of memory");
+			return error_set(&a->err, -ENOMEM, "cannot add the job: out of memory");
 		spec->command = text_string(&command);
 		spec->command_size = command.length;
 		spec->in_array = a->indices.count > 0;
@@ -70,7 +70,7 @@ static int add_jobs(struct add *a, struct journal *j, struct job_spec *spec, str
 			r = follow_update(&f, &a->err);
 		struct gd_error why;
 		if (r == 0 && follows && (r = job_options_resolve(&a->options, &f.jobs, NULL, &after, spec, &why)) < 0)
-			error_set(&a->err, r, "adding a job %s", why.message);
+			error_set(&a->err, r, "cannot add the job %s", why.message);
 		if (r == 0)
 			r = add_each(a, &s, spec);
 		/* Jobs that have already been written, if there are very many, are kept. */
@@ -94,7 +94,7 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 	*ret_cwd = getcwd(NULL, 0);
 	*ret_log_dir = log_dir_configured(c);
 	if (!*ret_cwd || (config_has(c, CONFIG_LOG_DIR) && !*ret_log_dir))
-		return error_set(&a->err, -errno, "adding a job: this directory: %s", error_words(errno));
+		return error_set(&a->err, -errno, "cannot add the job: current directory: %s", error_words(errno));
 	*s = (struct job_spec){.cwd = *ret_cwd,
 		.log_dir = *ret_log_dir,
 		.on_finish = c->on_finish,
@@ -109,8 +109,7 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 	job_spec_set_defaults(s, c);
 	int r = job_options_apply(&a->options, s, &a->err);
 	if (r == 0 && s->warn_signal && s->timeout_ms <= 0)
-		return error_set(&a->err, -EINVAL,
-			"--signal comes before the time limit, and there is none; give --timeout, too");
+		return error_set(&a->err, -EINVAL, "--signal needs a time limit; give --timeout, too");
 	return r;
 }
 
@@ -133,14 +132,14 @@ static int start_runner(const struct add *a, const struct journal *j, bool *ret_
 static int flush_ids(struct add *a)
 {
 	if (fflush(stdout) != 0)
-		return error_set(&a->err, -errno, "writing the id: %s", error_words(errno));
+		return error_set(&a->err, -errno, "cannot write the id: %s", error_words(errno));
 	return 0;
 }
 
 static int print(struct add *a, const struct text *t)
 {
 	if (text_error(t))
-		return error_set(&a->err, -ENOMEM, "adding a job: out of memory");
+		return error_set(&a->err, -ENOMEM, "cannot add the job: out of memory");
 	fwrite(text_string(t), 1, t->length, stdout);
 	return flush_ids(a);
 }
@@ -166,7 +165,7 @@ static int print_ids(struct add *a, const struct id_list *ids)
 	}
 	if (text_error(&t))
 		return error_set(&a->err, -ENOMEM,
-			"%zu job%s added, from %" PRIu64 " on; printing the ids: out of memory", ids->count,
+			"%zu job%s added, from %" PRIu64 " on; cannot print the ids: out of memory", ids->count,
 			ids->count == 1 ? " was" : "s were", ids->count ? ids->ids[0] : 0);
 	for (size_t i = 0; !a->json && i < ids->count; i++)
 		printf("%" PRIu64 "\n", ids->ids[i]);
@@ -235,7 +234,7 @@ static int show_sweep(struct add *a)
 		put_command(a, &t, text_string(&command), command.length);
 	}
 	if (text_error(&command))
-		return error_set(&a->err, -ENOMEM, "adding a job: out of memory");
+		return error_set(&a->err, -ENOMEM, "cannot add the job: out of memory");
 	return print_commands(a, &t);
 }
 
@@ -299,9 +298,9 @@ static int check_sweep(struct add *a, bool from_input)
 {
 	if (is_group(a) && from_input)
 		return error_set(&a->err, -EINVAL,
-			"--param, --param-file and --array make jobs of one command, not of the lines of standard input");
+			"--param, --param-file and --array cannot be used with commands from standard input");
 	if (a->indices.count && a->sweep.num_axes)
-		return error_set(&a->err, -EINVAL, "give either --array or --param and --param-file");
+		return error_set(&a->err, -EINVAL, "--array cannot be used with --param or --param-file");
 	return sweep_prepare(&a->sweep, a->zip, a->words, (size_t)a->num_words, &a->err);
 }
 
@@ -347,4 +346,4 @@ static int main_add(int argc, char **argv)
 	return code;
 }
 
-const struct command cmd_add = {"add", "Queue a command", main_add};
+const struct command cmd_add = {"add", "Queue a command, a script or a sweep", main_add};

@@ -98,7 +98,7 @@ static int print(struct config_command *c)
 		text_append_char(&out, '\n');
 	}
 	if (text_error(&value) || text_error(&out))
-		return error_set(&c->err, -ENOMEM, "printing the settings: out of memory");
+		return error_set(&c->err, -ENOMEM, "cannot print the settings: out of memory");
 	fwrite(text_string(&out), 1, out.length, stdout);
 	return 0;
 }

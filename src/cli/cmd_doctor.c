@@ -28,7 +28,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			argp_error(state, "%s", d->err.message);
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected argument '%s'; 'gpuq why' is about a job", arg);
+		argp_error(state, "unexpected argument '%s'; use 'gpuq why' to ask about a job", arg);
 		return EINVAL;
 	default:
 		return ARGP_ERR_UNKNOWN;

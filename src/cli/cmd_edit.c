@@ -9,6 +9,7 @@
 #include "base/lock.h"
 #include "cli/background.h"
 #include "cli/command.h"
+#include "cli/done_line.h"
 #include "cli/exit_code.h"
 #include "cli/job_argp.h"
 #include "cli/queue_choice.h"
@@ -27,7 +28,7 @@ struct edit_command {
 
 static const struct argp_option options[] = {
 	{"command", OPTION_COMMAND, "COMMAND", 0, "The new command, as shell text", 1},
-	{"no-start", OPTION_NO_START, 0, 0, "Start no runner in the background", 1},
+	{"no-start", OPTION_NO_START, 0, 0, "Do not start a runner in the background", 1},
 	{0},
 };
 
@@ -41,7 +42,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPTION_COMMAND:
 		if (!*arg)
-			argp_error(state, "--command: it is empty");
+			argp_error(state, "--command: empty command");
 		e->edit.command = arg;
 		return 0;
 	case OPTION_NO_START:
@@ -53,9 +54,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (e->jobs.count == 0)
-			argp_error(state, "which job? 'gpuq status' lists them; @ is the last one");
+			argp_error(state, "no job given; 'gpuq status' lists all jobs, @ is the last one");
 		if (!e->edit.options.set && !e->edit.command)
-			argp_error(state, "what is to be changed? For example: gpuq edit 12 --mem 20G");
+			argp_error(state, "no change given, for example: gpuq edit 12 --mem 20G");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -65,18 +66,22 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static int edit(struct edit_command *e)
 {
 	cleanup_(journal_closep) struct journal *j = NULL;
-	struct edit_result result = {0};
+	cleanup_(edit_result_finish) struct edit_result result = {0};
 	pid_t holder = 0;
 	int r = queue_choice_resolve(&e->queue, &e->err);
 	if (r == 0 && access(e->queue.journal_path, F_OK) < 0)
 		return error_set(
-			&e->err, -errno, "opening journal '%s': %s", e->queue.journal_path, error_words(errno));
+			&e->err, -errno, "cannot open journal '%s': %s", e->queue.journal_path, error_words(errno));
 	if (r == 0)
 		r = queue_choice_open(&e->queue, &j, &e->err);
 	if (r == 0)
 		r = edit_jobs(j, &e->jobs, &e->edit, &result, &e->err);
 	if (r == 0 && result.done == 0)
-		return error_set(&e->err, -EALREADY, "nothing was changed: no job of these waits");
+		return error_set(&e->err, -EALREADY, "no job was changed: none of these jobs is pending or held");
+	if (r == 0) {
+		id_list_sort(&result.ids);
+		done_line_print("edited", &result.ids);
+	}
 	if (r < 0 || result.pending == 0 || e->no_start)
 		return r;
 	/* A runner that could not start the job before may have exited. */

@@ -25,9 +25,9 @@ static int check_command(const struct exec *e)
 	if (program_search_finds(name))
 		return 0;
 	if (e->command.count == 1 && strpbrk(name, " \t|;&<>"))
-		say("executing '%s': %s; for shell text: gpuq exec -- sh -c '…'", name, error_words(ENOENT));
+		say("cannot execute '%s': %s; for shell text: gpuq exec -- sh -c '…'", name, error_words(ENOENT));
 	else
-		say("executing '%s': %s", name, error_words(ENOENT));
+		say("cannot execute '%s': %s", name, error_words(ENOENT));
 	return -ENOENT;
 }
 
@@ -42,7 +42,7 @@ static int fill_spec(struct exec *e, struct job_spec *s, char **ret_cwd, struct 
 		shell_quote(command, e->command.words[i], strlen(e->command.words[i]));
 	}
 	if (text_error(command))
-		return error_set(&e->err, -ENOMEM, "adding a job: out of memory");
+		return error_set(&e->err, -ENOMEM, "cannot add the job: out of memory");
 	*s = (struct job_spec){.command = text_string(command),
 		.command_size = command->length,
 		.cwd = *ret_cwd,

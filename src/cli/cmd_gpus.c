@@ -43,7 +43,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 		a->json = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is one word too many; GPUs are chosen with --gpus", value);
+		argp_error(state, "unexpected argument '%s'; select GPUs with --gpus", value);
 		return EINVAL;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -344,7 +344,7 @@ static int append_tables(const struct gd_gpu_list *list, struct text *out)
 {
 	if (list->count == 0) {
 		text_append_string(
-			out, "No GPU here. Simulated ones do for a try: --gpus sim:4, or sim:4x24G for more memory.\n");
+			out, "No GPU found. To simulate some, use --gpus sim:4, or sim:4x24G for more memory.\n");
 		return 0;
 	}
 	cleanup_(freep) const struct gd_gpu **sorted = calloc(list->count, sizeof(*sorted));
@@ -384,7 +384,7 @@ static int run(int argc, char **argv)
 	say_warnings(list);
 	gd_gpu_list_free(list);
 	if (r < 0 || text_error(&out)) {
-		say("listing GPUs: out of memory");
+		say("cannot list GPUs: out of memory");
 		return EXIT_WORK_FAILED;
 	}
 	fputs(text_string(&out), stdout);

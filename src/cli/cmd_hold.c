@@ -13,4 +13,4 @@ static int main_hold(int argc, char **argv)
 		argc, argv, EVENT_HOLD, "held", options, "Keep pending jobs from starting until 'gpuq release'.");
 }
 
-const struct command cmd_hold = {"hold", "Keep jobs from being started", main_hold, 1u << JOB_PENDING};
+const struct command cmd_hold = {"hold", "Keep pending jobs from starting", main_hold, 1u << JOB_PENDING};

@@ -46,7 +46,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (i->selection.count == 0)
-			argp_error(state, "which job? 'gpuq status' lists them; @ is the last one");
+			argp_error(state, "no job given; 'gpuq status' lists all jobs, @ is the last one");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -286,7 +286,7 @@ static int print(struct info *i, struct status_queue *q)
 	status_flush(&o, 0);
 	text_finish(&o.text);
 	r = r < 0 ? r : o.error;
-	return r < 0 ? error_set(&i->err, r, "writing: %s", error_words(r)) : 0;
+	return r < 0 ? error_set(&i->err, r, "cannot write the output: %s", error_words(r)) : 0;
 }
 
 static int info(struct info *i)

@@ -25,7 +25,7 @@ static int run(int argc, char **argv)
 	}
 	debug_say("executing '%s'", program);
 	execv(program, argv);
-	say("executing '%s': %s", program, strerror(errno));
+	say("cannot execute '%s': %s", program, strerror(errno));
 	return EXIT_WORK_FAILED;
 }
 

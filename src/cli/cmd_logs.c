@@ -60,7 +60,7 @@ struct logs {
 
 static const struct argp_option options[] = {
 	{"follow", 'f', 0, 0, "Follow the output until the jobs have ended", 1},
-	{"lines", 'n', "N", 0, "Only the last N lines, and all new ones with -f", 1},
+	{"lines", 'n', "N", 0, "Only the last N lines; with -f, also all new ones", 1},
 	{"attempt", OPTION_ATTEMPT, "N", 0, "Show the Nth attempt (default: the last one)", 1},
 	{"raw", OPTION_RAW, 0, 0, "Print all bytes unchanged, even control sequences on a terminal", 1},
 	{0},
@@ -98,7 +98,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (l->selection.count == 0)
-			argp_error(state, "of which job? 'gpuq status' lists them; @ is the last one");
+			argp_error(state, "no job given; 'gpuq status' lists all jobs, @ is the last one");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -172,7 +172,7 @@ static void put(struct logs *l, struct log *log, const char *data, size_t size)
 static void put_gap(struct logs *l, struct log *log, uint64_t bytes)
 {
 	char size[UNITS_ROOM], words[128];
-	int n = snprintf(words, sizeof(words), "\n[gpuq: gap of %s, left by max_log_size or by the job]\n",
+	int n = snprintf(words, sizeof(words), "\n[gpuq: %s omitted, by max_log_size or by the job]\n",
 		units_format_size(bytes, size));
 	put(l, log, words, (size_t)n);
 }
@@ -199,16 +199,16 @@ static int copy(struct logs *l, struct log *log)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return error_set(
-				&l->err, -errno, "reading the log of job %" PRIu64 ": %s", log->id, error_words(errno));
+			return error_set(&l->err, -errno, "cannot read the log of job %" PRIu64 ": %s", log->id,
+				error_words(errno));
 		if (n == 0)
 			break;
 		put(l, log, buf, (size_t)n);
 	}
 	if (text_error(&l->out) || text_error(&log->line))
-		return error_set(&l->err, -ENOMEM, "reading the log of job %" PRIu64 ": out of memory", log->id);
+		return error_set(&l->err, -ENOMEM, "cannot read the log of job %" PRIu64 ": out of memory", log->id);
 	if (fflush(stdout) != 0)
-		return error_set(&l->err, -errno, "writing: %s", error_words(errno));
+		return error_set(&l->err, -errno, "cannot write the output: %s", error_words(errno));
 	return 0;
 }
 
@@ -219,8 +219,8 @@ static int find_attempt(struct logs *l, const struct job *job, const struct job_
 	while (l->attempt && a && a->attempt != l->attempt)
 		a = a->earlier;
 	if (l->attempt && !a && (job_is_final(job) || !l->follow))
-		return error_set(&l->err, -ENOENT, "job %" PRIu64 ": there is no attempt %" PRId64 "; it had %u",
-			job->id, l->attempt, job->num_attempts);
+		return error_set(&l->err, -ENOENT, "job %" PRIu64 ": no attempt %" PRId64 "; it had %u", job->id,
+			l->attempt, job->num_attempts);
 	*ret = a;
 	return 0;
 }
@@ -265,14 +265,14 @@ static int open_foreign_log(struct logs *l, struct log *log, const char *path, c
 	cleanup_(freep) char *log_dir = log_dir_find(&l->queue.config, f->path);
 	int fd = -1;
 	if (!log_dir)
-		return error_set(&l->err, -ENOMEM, "opening log '%s': out of memory", path);
+		return error_set(&l->err, -ENOMEM, "cannot open log '%s': out of memory", path);
 	const struct job_log_source source = {.log_dir = log_dir,
 		.is_named = config_has(&l->queue.config, CONFIG_LOG_DIR),
 		.journal_fd = f->reader.fd};
 	int r = job_log_open(path, log->id, &source, &fd, &l->err);
 	if (r == -EPERM)
 		return error_set(&l->err, r,
-			"opening log '%s': other users can have written the journal, and this is not a log of the journal's owner in the folder for logs; use --trust to print it",
+			"cannot open log '%s': other users can write the journal, and this file is not in the log folder of the journal's owner; use --trust to print it",
 			path);
 	return r < 0 ? r : fd;
 }
@@ -283,10 +283,11 @@ static int open_file(struct logs *l, struct log *log, const char *path, const st
 		return open_foreign_log(l, log, path, f);
 	int fd = open_no_foreign_link(path);
 	if (fd == -EPERM)
-		return error_set(&l->err, fd, "opening log '%s': a symbolic link of another user leads to it", path);
+		return error_set(
+			&l->err, fd, "cannot open log '%s': its path contains a symbolic link of another user", path);
 	if (fd == -EINVAL)
-		return error_set(&l->err, fd, "opening log '%s': it is not a regular file", path);
-	return fd < 0 ? error_set(&l->err, fd, "opening log '%s': %s", path, error_words(fd)) : fd;
+		return error_set(&l->err, fd, "cannot open log '%s': it is not a regular file", path);
+	return fd < 0 ? error_set(&l->err, fd, "cannot open log '%s': %s", path, error_words(fd)) : fd;
 }
 
 static int open_log(struct logs *l, struct log *log, const struct job_attempt *a, const struct follow *f)
@@ -301,7 +302,7 @@ static int open_log(struct logs *l, struct log *log, const struct job_attempt *a
 	/* When following, all lines of a later attempt are new. */
 	int r = l->lines == ALL_LINES || log->attempt ? 0 : log_tail_seek(fd, (uint64_t)l->lines);
 	if (r < 0)
-		return error_set(&l->err, r, "reading log '%s': %s", a->log, error_words(r));
+		return error_set(&l->err, r, "cannot read log '%s': %s", a->log, error_words(r));
 	log->attempt = a->attempt;
 	if (f->watch_fd >= 0)
 		inotify_add_watch(f->watch_fd, a->log, IN_MODIFY);
@@ -317,8 +318,8 @@ static void say_if_waiting(const struct logs *l, struct log *log, const struct j
 	if (job->state == JOB_HELD)
 		say("job %" PRIu64 " is held; waiting for 'gpuq release %" PRIu64 "'", job->id, job->id);
 	else
-		say("job %" PRIu64 " %s; waiting ('gpuq why %" PRIu64 "' says for what)", job->id,
-			job->num_attempts ? "will be tried again" : "has not started", job->id);
+		say("job %" PRIu64 " %s; waiting ('gpuq why %" PRIu64 "' explains why)", job->id,
+			job->num_attempts ? "will be retried" : "has not started", job->id);
 }
 
 /* Checks the state first, then reads the file: so nothing that was written before the end is missed. */
@@ -356,7 +357,7 @@ static int step(struct logs *l, struct follow *f, bool *ret_all_over)
 			close_fd(&log->fd);
 		*ret_all_over = *ret_all_over && over;
 	}
-	return fflush(stdout) != 0 ? error_set(&l->err, -errno, "writing: %s", error_words(errno)) : 0;
+	return fflush(stdout) != 0 ? error_set(&l->err, -errno, "cannot write the output: %s", error_words(errno)) : 0;
 }
 
 static int print_logs(struct logs *l)
@@ -371,7 +372,7 @@ static int print_logs(struct logs *l)
 	r = job_selection_resolve(&l->selection, &f.jobs, &l->ids, NULL, &l->err);
 	l->logs = calloc(l->ids.count + 1, sizeof(*l->logs));
 	if (r == 0 && !l->logs)
-		r = error_set(&l->err, -ENOMEM, "reading logs: out of memory");
+		r = error_set(&l->err, -ENOMEM, "cannot read the logs: out of memory");
 	for (size_t i = 0; r == 0 && i < l->ids.count; i++)
 		l->logs[i] = (struct log){.id = l->ids.ids[i], .fd = -1, .filter = {.one_line = l->ids.count > 1}};
 	l->filters = !l->raw && isatty(STDOUT_FILENO);

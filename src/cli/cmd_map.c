@@ -25,8 +25,8 @@ static int run(int argc, char **argv)
 	}
 	debug_say("executing '%s'", program);
 	execv(program, argv);
-	say("executing '%s': %s", program, error_words(errno));
+	say("cannot execute '%s': %s", program, error_words(errno));
 	return EXIT_WORK_FAILED;
 }
 
-const struct command cmd_map = {"map", "Process a file of items with all GPUs", run};
+const struct command cmd_map = {"map", "Process a file of items on all GPUs", run};

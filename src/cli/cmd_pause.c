@@ -8,6 +8,7 @@
 #include "base/lock.h"
 #include "cli/background.h"
 #include "cli/command.h"
+#include "cli/done_line.h"
 #include "cli/exit_code.h"
 #include "cli/queue_choice.h"
 #include "cli/say.h"
@@ -20,9 +21,11 @@ enum { OPTION_ALL = 0x200 };
 struct pause_command {
 	struct queue_choice queue;
 	struct job_selection selection;
+	struct id_list ids;
 	bool paused; /* pause, not resume */
 	bool all;
 	size_t num_named, num_refused;
+	struct id_list refused;
 	struct gd_error err;
 };
 
@@ -63,22 +66,23 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static void on_refused(void *context, size_t index, const struct gd_error *why)
 {
 	struct pause_command *p = context;
+	(void)id_list_add(&p->refused, p->ids.ids[index]);
 	if (index >= p->num_named && (why->code == -EINVAL || why->code == -EALREADY))
 		return;
 	say_error(why);
 	p->num_refused++;
 }
 
-static int collect(struct pause_command *p, struct id_list *ids)
+static int collect(struct pause_command *p)
 {
 	struct follow f;
 	int r = queue_choice_follow(&p->queue, false, &f, &p->err);
 	if (r < 0)
 		return r;
-	r = job_selection_resolve(&p->selection, &f.jobs, ids, &p->num_named, &p->err);
+	r = job_selection_resolve(&p->selection, &f.jobs, &p->ids, &p->num_named, &p->err);
 	for (size_t i = 0; r == 0 && p->all && i < f.jobs.count; i++)
 		if (f.jobs.by_id[i]->state == JOB_RUNNING && f.jobs.by_id[i]->paused != p->paused &&
-			id_list_add(ids, f.jobs.by_id[i]->id) < 0)
+			id_list_add(&p->ids, f.jobs.by_id[i]->id) < 0)
 			r = error_set(&p->err, -ENOMEM, "out of memory");
 	follow_close(&f);
 	return r;
@@ -92,38 +96,56 @@ static int change_queue(struct pause_command *p, struct journal *j)
 	if (r < 0)
 		return r;
 	if (!changed)
-		say(p->paused ? "the queue is paused already" : "the queue is not paused");
-	else if (p->paused && !p->all)
-		say("nothing new starts until 'gpuq resume'; running jobs go on ('gpuq pause --all' stops them)");
+		say(p->paused ? "the queue is already paused" : "the queue is not paused");
+	else
+		puts(!p->paused  ? "resumed the queue"
+			: p->all ? "paused the queue"
+				 : "paused the queue; running jobs continue ('gpuq pause --all' suspends them)");
 	if (p->paused || !changed || lock_holder_at(j->dir_fd, "runner.lock", &holder) < 0 || holder != 0)
 		return 0;
 	return background_start(&p->queue, j->dir_fd, NULL, BACKGROUND_READY_SOON_MS, &p->err);
 }
 
-static int change(struct pause_command *p, struct id_list *ids)
+static int say_done(struct pause_command *p)
+{
+	cleanup_(id_list_finish) struct id_list done = {0};
+	int r = 0;
+	id_list_sort(&p->refused);
+	for (size_t i = 0; r == 0 && i < p->ids.count; i++)
+		if (id_list_find(&p->refused, p->ids.ids[i]) == SIZE_MAX)
+			r = id_list_add(&done, p->ids.ids[i]);
+	id_list_sort(&done);
+	if (r == 0 && done.count > 0)
+		done_line_print(p->paused ? "paused" : "resumed", &done);
+	return r < 0 ? error_set(&p->err, r, "out of memory") : 0;
+}
+
+static int change(struct pause_command *p)
 {
 	cleanup_(journal_closep) struct journal *j = NULL;
 	size_t done = 0;
 	int r = queue_choice_resolve(&p->queue, &p->err);
 	if (r == 0)
-		r = collect(p, ids);
+		r = collect(p);
 	if (r == 0)
 		r = queue_choice_open(&p->queue, &j, &p->err);
 	if (r == 0 && (p->all || p->selection.count == 0))
 		r = change_queue(p, j);
-	if (r == 0 && ids->count)
-		r = pause_jobs(j, p->paused, ids, on_refused, p, &done, &p->err);
+	if (r == 0 && p->ids.count)
+		r = pause_jobs(j, p->paused, &p->ids, on_refused, p, &done, &p->err);
+	if (r == 0 && done > 0)
+		r = say_done(p);
 	return r;
 }
 
 static int run(int argc, char **argv, bool paused, const struct argp *argp)
 {
 	struct pause_command p = {.paused = paused};
-	struct id_list ids = {0};
 	command_parse(argp, argc, argv, &p);
-	int r = change(&p, &ids);
+	int r = change(&p);
 	int code = r < 0 ? command_fail(&p.err, r) : p.num_refused ? EXIT_WORK_FAILED : EXIT_DONE;
-	id_list_finish(&ids);
+	id_list_finish(&p.ids);
+	id_list_finish(&p.refused);
 	job_selection_finish(&p.selection);
 	queue_choice_finish(&p.queue);
 	return code;

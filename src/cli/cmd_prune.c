@@ -36,7 +36,7 @@ struct prune_command {
 
 static const struct argp_option options[] = {
 	{"older", 'o', "AGE", 0, "Only jobs that ended at least this long ago: 30d, 12h (all finished jobs)", 1},
-	{"yes", 'y', 0, 0, "Do not ask; without a terminal nothing is asked", 1},
+	{"yes", 'y', 0, 0, "Do not ask for confirmation (without a terminal, gpuq does not ask)", 1},
 	{"dry-run", OPTION_DRY_RUN, 0, 0, "Show what would be pruned, and prune nothing", 1},
 	{"json", OPTION_JSON, 0, 0, "Print a JSON object: pruned, kept, ids, archive", 1},
 	{0},
@@ -63,8 +63,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		p->json = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(
-			state, "unexpected argument '%s'; 'gpuq cancel' ends a job, --older AGE chooses by age", arg);
+		argp_error(state,
+			"unexpected argument '%s'; use --older AGE to select jobs by age, or 'gpuq cancel' to end a job",
+			arg);
 		return EINVAL;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -149,7 +150,7 @@ static int show(struct prune_command *p, const struct jobs *js, const struct pru
 			r = number_set_add(&p->shown, js->by_id[i]->id, js->by_id[i]->id);
 	if (r == 0 && count && !(p->json && p->dry_run)) {
 		append_counts(&t, js, drop, count);
-		text_appendf(&t, "; %" PRIu64 " stay%s\n", kept, kept == 1 ? "s" : "");
+		text_appendf(&t, "; %" PRIu64 " kept\n", kept);
 		r = append_lines(&t, js, drop, count, fileno(out));
 	}
 	if (r < 0 || text_error(&t))
@@ -189,9 +190,9 @@ static void remove_trees(const struct prune_result *result, bool trust)
 			continue;
 		int r = frozen_tree_remove(t->path, t->commit, trust, &why);
 		if (r > 0)
-			say("kept '%s': files have changed there; 'git worktree remove' removes it", t->path);
+			say("kept '%s': it has changed files; remove it with 'git worktree remove'", t->path);
 		else if (r == -EPERM)
-			say("cannot remove '%s': %s, who could make this account run anything; 'git worktree remove' removes it",
+			say("cannot remove '%s': %s, who could run commands as you; remove it with 'git worktree remove'",
 				t->path, why.message);
 		else if (r < 0)
 			say("cannot remove '%s': %s", t->path, why.message);
@@ -224,14 +225,14 @@ static int consider(struct prune_command *p, struct prune_choice *choice)
 	r = show(p, &f.jobs, choice, p->dry_run ? stdout : stderr);
 	follow_close(&f);
 	if (r < 0)
-		return error_set(&p->err, r, "pruning: out of memory");
+		return error_set(&p->err, r, "cannot prune: out of memory");
 	if (p->dry_run)
 		return 0;
 	/* Prune only the jobs that were shown, even if others have ended meanwhile. */
 	choice->only = &p->shown;
 	if (r == 0 || ask(p))
 		return 1;
-	say("nothing was pruned");
+	say("no jobs were pruned");
 	return 0;
 }
 
@@ -251,7 +252,7 @@ static int main_prune(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "",
-		"Move finished jobs from the journal to FILE.archive beside it. Runners and jobs are not interrupted. On a terminal, lists the jobs and asks first.",
+		"Move finished jobs from the journal to FILE.archive next to it. Runners and jobs are not interrupted. On a terminal, lists the jobs and asks first.",
 		children, NULL, NULL};
 	struct prune_command p = {0};
 	command_parse(&argp, argc, argv, &p);

@@ -130,9 +130,9 @@ static int queues(struct queues *q)
 	int code = EXIT_DONE;
 	int r = queue_registry_list(&q->registry);
 	if (r < 0)
-		return error_set(&q->err, r, "listing the queues: %s",
+		return error_set(&q->err, r, "cannot list the queues: %s",
 			r == -EPERM
-				? "your folder of queues, or a directory above it, belongs to another user or can be written by others"
+				? "your folder of queues, or one of its parent directories, belongs to another user or can be written by others"
 				: error_words(r));
 	cleanup_(freep) char *personal = NULL;
 	if (queue_place_personal(false, &personal, NULL) == 0)
@@ -147,12 +147,12 @@ static int queues(struct queues *q)
 	if (q->json)
 		text_append_char(&q->out, '\n');
 	else if (q->registry.count == 0)
-		say("no queues yet; 'gpuq add' makes one");
+		say("no queues yet; 'gpuq add' creates one");
 	else if (table_print(&q->table, isatty(STDOUT_FILENO) ? terminal_width() : SIZE_MAX, terminal_has_colour(),
 			 &q->out) < 0)
-		return error_set(&q->err, -ENOMEM, "listing the queues: out of memory");
+		return error_set(&q->err, -ENOMEM, "cannot list the queues: out of memory");
 	r = text_error(&q->out) ? -ENOMEM : file_write_all(STDOUT_FILENO, text_string(&q->out), q->out.length);
-	return r < 0 ? error_set(&q->err, r, "writing: %s", error_words(r)) : code;
+	return r < 0 ? error_set(&q->err, r, "cannot write the output: %s", error_words(r)) : code;
 }
 
 static int main_queues(int argc, char **argv)

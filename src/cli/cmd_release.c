@@ -4,7 +4,8 @@
 
 static int main_release(int argc, char **argv)
 {
-	return control_command_main(argc, argv, EVENT_RELEASE, "released", NULL, "Let held jobs start again.");
+	return control_command_main(
+		argc, argv, EVENT_RELEASE, "released", NULL, "Release held jobs, so that they can start.");
 }
 
-const struct command cmd_release = {"release", "Let held jobs start again", main_release, 1u << JOB_HELD};
+const struct command cmd_release = {"release", "Release held jobs", main_release, 1u << JOB_HELD};

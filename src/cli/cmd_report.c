@@ -75,7 +75,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static int write_failed(struct report_command *c, int code)
 {
-	return error_set(&c->err, code, "writing report '%s': %s", c->out, error_words(code));
+	return error_set(&c->err, code, "cannot write report '%s': %s", c->out, error_words(code));
 }
 
 /* Creates a file with an unpredictable name. Returns its descriptor, or a negative errno value. */
@@ -130,7 +130,7 @@ static int write_special(struct report_command *c, const struct text *page)
 	cleanup_(closep) int fd = -1;
 	int r = named_file_open_special(c->out, &fd, &why);
 	if (r < 0)
-		return error_set(&c->err, r, "writing report '%s': %s", c->out, why.message);
+		return error_set(&c->err, r, "cannot write report '%s': %s", c->out, why.message);
 	r = file_write_all(fd, page->data, page->length);
 	return r < 0 ? write_failed(c, r) : 0;
 }
@@ -159,7 +159,7 @@ static int write_page(struct report_command *c, const struct text *page)
 	struct stat st;
 	if (strcmp(c->out, "-") == 0) {
 		int r = file_write_all(STDOUT_FILENO, page->data, page->length);
-		return r < 0 ? error_set(&c->err, r, "writing: %s", error_words(r)) : 0;
+		return r < 0 ? error_set(&c->err, r, "cannot write the output: %s", error_words(r)) : 0;
 	}
 	int r = open_folder(c, &dir_fd, &name);
 	if (r < 0)
@@ -170,7 +170,7 @@ static int write_page(struct report_command *c, const struct text *page)
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? replace_file(c, dir_fd, name, NULL, page) : write_failed(c, -errno);
 	if (S_ISDIR(st.st_mode))
-		return error_set(&c->err, -EISDIR, "writing report '%s': that is a folder; name a file", c->out);
+		return error_set(&c->err, -EISDIR, "cannot write report '%s': it is a folder; name a file", c->out);
 	if (!S_ISREG(st.st_mode))
 		return refuse(c, "is not a regular file");
 	if (!is_named && st.st_uid != geteuid() && st.st_uid != 0)
@@ -205,11 +205,11 @@ static int read_samples(struct report_command *c, struct view_model *m)
 {
 	cleanup_(freep) char *folder = NULL;
 	if (asprintf(&folder, "%s.d", c->queue.journal_path) < 0)
-		return error_set(&c->err, -ENOMEM, "reading samples: out of memory");
+		return error_set(&c->err, -ENOMEM, "cannot read samples: out of memory");
 	cleanup_(closep) int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	int r = fd < 0 ? -errno : samples_read(fd, put_sample, m);
 	if (r < 0 && r != -ENOENT && r != -ENOTDIR)
-		return error_set(&c->err, r, "reading samples in '%s': %s", folder, error_words(r));
+		return error_set(&c->err, r, "cannot read samples in '%s': %s", folder, error_words(r));
 	return 0;
 }
 
@@ -240,11 +240,11 @@ static int write_queue(struct report_command *c, struct view_model *m, struct te
 		.since_ms = c->since_ms ? now - (int64_t)c->since_ms : 0};
 	int r = run_history_read(report.since_ms, &history);
 	if (r < 0)
-		say("launches and maps that are over are missing: %s", error_words(r));
+		say("finished launches and maps are missing: %s", error_words(r));
 	r = join_runs(&history, m, &runs, &report.num_runs);
 	report.runs = runs;
 	if (r < 0 || report_write(&report, page) < 0)
-		return error_set(&c->err, -ENOMEM, "writing report '%s': out of memory", c->out);
+		return error_set(&c->err, -ENOMEM, "cannot write report '%s': out of memory", c->out);
 	return 0;
 }
 
@@ -280,7 +280,7 @@ static int report_launch(struct report_command *c, struct text *page)
 	struct view_model *m = view_model_create(1);
 	int r = m && asprintf(&path, "%s/" HISTORY_NAME, c->launch) >= 0
 			? launch_model_read(path, m, &launch, &bad_lines, &c->err)
-			: error_set(&c->err, -ENOMEM, "reading folder '%s': out of memory", c->launch);
+			: error_set(&c->err, -ENOMEM, "cannot read folder '%s': out of memory", c->launch);
 	int64_t now = date_now_ms();
 	struct report report = {.model = m,
 		.queue = c->launch,
@@ -288,7 +288,7 @@ static int report_launch(struct report_command *c, struct text *page)
 		.since_ms = c->since_ms ? now - (int64_t)c->since_ms : 0,
 		.launch = &launch};
 	if (r == 0 && report_write(&report, page) < 0)
-		r = error_set(&c->err, -ENOMEM, "writing report '%s': out of memory", c->out);
+		r = error_set(&c->err, -ENOMEM, "cannot write report '%s': out of memory", c->out);
 	if (r == 0 && bad_lines)
 		say("'%s': %" PRIu64 " bad line%s skipped", path, bad_lines, bad_lines == 1 ? "" : "s");
 	launch_model_finish(&launch);
@@ -315,4 +315,4 @@ static int main_report(int argc, char **argv)
 	return code;
 }
 
-const struct command cmd_report = {"report", "Write a page about what has run", main_report};
+const struct command cmd_report = {"report", "Write an HTML report", main_report};

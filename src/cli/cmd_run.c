@@ -53,10 +53,10 @@ static const struct argp_option options[] = {
 	{"cpu-affinity", OPTION_FIRST + CONFIG_CPU_AFFINITY, "gpu|none", 0,
 		"Run jobs on the CPUs next to their GPUs, or on all (none)", 1},
 	{"idle-warn", OPTION_FIRST + CONFIG_IDLE_WARN, "TIME", 0,
-		"Default of --idle-warn: mark a job, and run --on-idle, if one of its GPUs is idle for this long: 15m (0: never)",
+		"Default idle warning of a job: mark it, and run --on-idle, if one of its GPUs is idle for this long: 15m (0: never)",
 		1},
 	{"max-failures", OPTION_FIRST + CONFIG_MAX_FAILURES, "N", 0, "Start no more jobs after this many failures", 1},
-	{"log-dir", OPTION_FIRST + CONFIG_LOG_DIR, "DIR", 0, "Folder for logs (logs beside the journal)", 1},
+	{"log-dir", OPTION_FIRST + CONFIG_LOG_DIR, "DIR", 0, "Folder for logs (logs next to the journal)", 1},
 	{"log-access", OPTION_FIRST + CONFIG_LOG_ACCESS, "owner|group|all", 0, "Who may read logs (owner)", 1},
 	{"max-log-size", OPTION_FIRST + CONFIG_MAX_LOG_SIZE, "SIZE", 0,
 		"Keep only the beginning and the end of larger logs (no limit)", 1},
@@ -72,7 +72,7 @@ static const struct argp_option options[] = {
 	{"slurm-lease", OPTION_FIRST + CONFIG_SLURM_LEASE, "SECONDS", 0,
 		"With --slurm: nodes end their jobs after this long without contact to this host (900)", 1},
 	{"slurm-address", OPTION_FIRST + CONFIG_SLURM_ADDRESS, "HOST", 0,
-		"With --slurm: the address of this host that nodes connect to, or any host in their network (found by asking Slurm)",
+		"With --slurm: the address of this host that nodes connect to, or of any host in their network (found by asking Slurm)",
 		1},
 	{"takeover", OPTION_TAKEOVER, 0, 0,
 		"With --slurm: take over a queue whose coordinator ran on another host and is gone", 1},
@@ -81,8 +81,7 @@ static const struct argp_option options[] = {
 	{"keep", OPTION_FIRST + CONFIG_KEEP, 0, 0, "Wait for more jobs when the queue is empty", 1},
 	{"background", OPTION_FIRST + CONFIG_BACKGROUND, 0, 0, "Start a runner in the background and return", 1},
 	{"json", OPTION_FIRST + CONFIG_JSON, 0, 0,
-		"At the end, print the jobs of this run as 'status --json' does; lines for people go to standard error",
-		1},
+		"At the end, print the jobs of this run like 'status --json'; other output goes to standard error", 1},
 	{"grace", OPTION_GRACE, "TIME", 0, "Time between SIGTERM and SIGKILL (10s)", 1},
 	{"quiet", OPTION_QUIET, 0, 0, "Do not print a line per job", 1},
 	{"no-panel", OPTION_NO_PANEL, 0, 0, "Print only lines, without the panel, even on a terminal", 1},
@@ -104,7 +103,7 @@ static int take_ready_fd(struct run *run, const char *text)
 {
 	int fd = atoi(text);
 	if (fd <= STDERR_FILENO || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
-		return error_set(&run->err, -EINVAL, "--ready-fd '%s': not a descriptor", text);
+		return error_set(&run->err, -EINVAL, "--ready-fd '%s': not a file descriptor", text);
 	run->ready_fd = fd;
 	return 0;
 }
@@ -155,7 +154,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		run->given_grace = arg;
 		break;
 	case ARGP_KEY_ARG:
-		argp_error(state, "'%s': commands come from --commands-file, or by 'gpuq add'", arg);
+		argp_error(state, "unexpected argument '%s'; commands come from --commands-file or 'gpuq add'", arg);
 		return 0;
 	default:
 		if (key < OPTION_FIRST || key >= OPTION_FIRST + CONFIG_KEYS)
@@ -180,6 +179,18 @@ FILE *run_out(const struct run *run)
 	return wants_json(run) ? stderr : stdout;
 }
 
+struct order_defaults run_order_defaults(const struct run *run)
+{
+	const struct config *c = &run->queue.config;
+	return (struct order_defaults){.log_dir = run->log_dir,
+		.timeout_ms = (int64_t)c->timeout_ms,
+		.grace_ms = (int64_t)run->grace_ms,
+		.max_log_bytes = (int64_t)c->max_log_bytes,
+		.retries = (int)c->retries,
+		.log_access = c->log_access,
+		.log_accepted = run->queue.trust || config_has(c, CONFIG_LOG_DIR)};
+}
+
 /* ---- Running, or waiting for another runner ---------------------------------------------- */
 
 void run_on_ready(void *context)
@@ -192,7 +203,7 @@ void run_on_ready(void *context)
 void run_say_lost(const char *journal_path, uint64_t count)
 {
 	if (count)
-		say("journal '%s' is damaged: the 'add' of %" PRIu64 " job%s was lost; 'gpuq verify' explains",
+		say("journal '%s' is damaged: the 'add' of %" PRIu64 " job%s was lost; run 'gpuq verify' for details",
 			journal_path, count, count == 1 ? "" : "s");
 }
 
@@ -285,11 +296,11 @@ static int run(struct run *run)
 	if (!run_commands_file(run) && !run->linger_ms && !run->queue.config.keep &&
 		access(run->queue.journal_path, F_OK) < 0)
 		return error_set(&run->err, -EINVAL,
-			"nothing to run: neither '%s' nor journal '%s' is there; name a file with --commands-file",
+			"nothing to run: neither '%s' nor journal '%s' exists; name a file with --commands-file",
 			run->queue.config.commands_file, run->queue.journal_path);
 	const char *path = run_commands_file(run);
 	if (path && strcmp(path, "-") != 0 && access(path, R_OK) < 0)
-		return error_set(&run->err, -ENOENT, "reading commands file '%s': %s", path, error_words(errno));
+		return error_set(&run->err, -ENOENT, "cannot read commands file '%s': %s", path, error_words(errno));
 	/* Read before locking and before blocking signals: the writer of a pipe may be slow. */
 	if (path)
 		r = commands_read(path, queue_choice_trust(&run->queue, run->given[CONFIG_COMMANDS_FILE]),
@@ -334,8 +345,8 @@ int run_main(int argc, char **argv, const struct run_engine *engine)
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "",
 		"Run the commands of a file, and other queued jobs, each on a GPU with enough free memory.\v"
-		"Run it again after an interruption: only lines that are new are added. Ctrl-C: nothing new starts; again: "
-		"running jobs are ended; a third time: killed. SIGTERM leaves them running for the next 'gpuq run'.",
+		"Run it again after an interruption: only new lines are added. The first Ctrl-C starts no new jobs, the "
+		"second one ends the running jobs, the third one kills them. SIGTERM leaves them running for the next 'gpuq run'.",
 		children, NULL, NULL};
 	struct run state = {.grace_ms = GRACE_MS, .ready_fd = -1, .engine = engine};
 	command_parse(&argp, argc, argv, &state);

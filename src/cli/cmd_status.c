@@ -38,7 +38,7 @@ static int parse_states(struct status *s, const char *text)
 		enum job_state state;
 		if (job_state_parse(text, n, &state) < 0)
 			return error_set(&s->err, -EINVAL,
-				"--state '%.*s': not a state; there are pending, running, completed, failed, cancelled, held, unknown",
+				"--state '%.*s': not a state; expected pending, running, completed, failed, cancelled, held, unknown",
 				(int)n, text);
 		s->states |= 1u << state;
 		if (!text[n])
@@ -78,8 +78,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case ARGP_KEY_END:
 		if (s->all && (s->selection.count || s->queue.jobs_file))
-			argp_error(state, "--all: every queue has ids of its own; leave out %s",
-				s->selection.count ? "the ids" : "--jobs-file");
+			argp_error(
+				state, "--all cannot be used with %s", s->selection.count ? "job ids" : "--jobs-file");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -161,12 +161,13 @@ static void say_what_is_damaged(const struct follow *f)
 {
 	if (f->jobs.bad_lines)
 		say("journal '%s': %" PRIu64 " bad line%s skipped, the first is line %" PRIu64
-		    "; 'gpuq verify' explains",
+		    "; run 'gpuq verify' for details",
 			f->path, f->jobs.bad_lines, f->jobs.bad_lines == 1 ? "" : "s", f->jobs.first_bad_line);
 	if (f->jobs.outdated)
-		say("journal '%s' is damaged: an earlier copy was put in its place; 'gpuq verify' explains", f->path);
+		say("journal '%s' is damaged: it was replaced with an earlier copy; run 'gpuq verify' for details",
+			f->path);
 	else if (f->jobs.damaged)
-		say("journal '%s' is damaged: %" PRIu64 " record%s missing; 'gpuq verify' explains", f->path,
+		say("journal '%s' is damaged: %" PRIu64 " record%s missing; run 'gpuq verify' for details", f->path,
 			number_set_size(&f->jobs.holes), number_set_size(&f->jobs.holes) == 1 ? " is" : "s are");
 }
 
@@ -205,7 +206,7 @@ static int print(struct status *s)
 		say_what_is_damaged(&s->queues[i]);
 	s->told_bad_lines = true;
 	r = r < 0 ? r : o.error;
-	return r < 0 && r != -EPIPE ? error_set(&s->err, r, "writing: %s", error_words(r)) : r;
+	return r < 0 && r != -EPIPE ? error_set(&s->err, r, "cannot write the output: %s", error_words(r)) : r;
 }
 
 static int check_ids(struct status *s, const struct follow *f)
@@ -221,7 +222,7 @@ static int open_one(struct status *s)
 {
 	s->queues = calloc(1, sizeof(*s->queues));
 	if (!s->queues)
-		return error_set(&s->err, -ENOMEM, "reading the queue: out of memory");
+		return error_set(&s->err, -ENOMEM, "cannot read the queue: out of memory");
 	int r = queue_choice_follow(&s->queue, s->watch, s->queues, &s->err);
 	s->num_queues = r == 0;
 	if (r == 0)
@@ -249,7 +250,7 @@ static int open_all(struct status *s)
 	queue_registry_finish(&registry);
 	if (r == 0 && s->num_queues == 0)
 		return error_set(&s->err, -ENOENT, "no queues yet; add jobs with 'gpuq add' or 'gpuq run'");
-	return r < 0 ? error_set(&s->err, r, "listing the queues: %s", error_words(r)) : 0;
+	return r < 0 ? error_set(&s->err, r, "cannot list the queues: %s", error_words(r)) : 0;
 }
 
 static int watch(struct status *s)

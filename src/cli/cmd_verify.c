@@ -45,7 +45,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		v->json = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected argument '%s'; 'gpuq verify --jobs-file FILE' checks another queue", arg);
+		argp_error(state, "unexpected argument '%s'; use 'gpuq verify --jobs-file FILE' to check another queue",
+			arg);
 		return EINVAL;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -71,7 +72,7 @@ static void print_lost(const struct jobs *js)
 {
 	print_ranges("Jobs whose 'add' was lost", &js->lost_ids);
 	if (js->lines_lost)
-		printf("New lines of commands files are held, for they may have run; 'gpuq release ID' lets one run\n");
+		printf("New lines of commands files are held, because they may have run; 'gpuq release ID' releases one\n");
 }
 
 static void print_unknown(const struct jobs *js)
@@ -83,7 +84,7 @@ static void print_unknown(const struct jobs *js)
 	for (size_t i = 0; i < js->count && shown < MOST_SHOWN; i++)
 		if (js->by_id[i]->state == JOB_UNKNOWN)
 			printf("%s%" PRIu64, shown++ ? ", " : "", js->by_id[i]->id);
-	printf("%s); 'gpuq retry ID' runs one again, 'gpuq cancel ID' gives it up\n", count > MOST_SHOWN ? ", …" : "");
+	printf("%s); 'gpuq retry ID' runs one again, 'gpuq cancel ID' cancels it\n", count > MOST_SHOWN ? ", …" : "");
 }
 
 static const char *plural(uint64_t count)
@@ -117,9 +118,9 @@ static int explain(const struct follow *f)
 	if (r->disordered)
 		printf("Lines are out of order\n");
 	if (js->outdated)
-		printf("The file is older than the queue: an earlier copy was put in its place\n");
+		printf("The file is older than the queue: it was replaced with an earlier copy\n");
 	print_ranges("Missing records", &js->holes);
-	print_ranges("Lost in a power cut before they were synced, which is permitted", &js->losses);
+	print_ranges("Lost in a power cut before they were synced (no error)", &js->losses);
 	print_lost(js);
 	print_unknown(js);
 	bool needed = repair_is_needed(js, r);
@@ -127,11 +128,11 @@ static int explain(const struct follow *f)
 		printf("The first command that writes converts it, and keeps this file as '%s.original'\n",
 			basename_of(f->path));
 	else
-		printf("%s\n", needed ? "The journal is damaged; 'gpuq verify --repair' makes a clean copy"
+		printf("%s\n", needed ? "The journal is damaged; 'gpuq verify --repair' creates a clean copy"
 				      : "The journal is intact");
 	if (!r->original && r->line_no > 0 && js->bad_lines == r->line_no)
-		printf("No line is intact. If the repair refuses the file, move it away and put a copy of the journal, or an "
-		       "empty file, in its place first\n");
+		printf("No line is intact. If the repair refuses the file, first replace it with a backup of the journal or "
+		       "an empty file\n");
 	return needed ? EXIT_WORK_FAILED : EXIT_DONE;
 }
 
@@ -203,7 +204,7 @@ static int verify(struct verify_command *v)
 		return r;
 	r = v->json ? print_json(&f, NULL) : explain(&f);
 	follow_close(&f);
-	return r < 0 ? error_set(&v->err, r, "verifying: %s", error_words(r)) : r;
+	return r < 0 ? error_set(&v->err, r, "cannot verify the journal: %s", error_words(r)) : r;
 }
 
 static int repair_queue(struct verify_command *v)
@@ -222,7 +223,7 @@ static int repair_queue(struct verify_command *v)
 	if (v->json) {
 		r = print_json(&f, result.repaired ? result.kept : NULL);
 		follow_close(&f);
-		return r < 0 ? error_set(&v->err, r, "verifying: %s", error_words(r)) : r;
+		return r < 0 ? error_set(&v->err, r, "cannot verify the journal: %s", error_words(r)) : r;
 	}
 	if (result.repaired)
 		printf("Repaired; the damaged file is kept as '%s'\n", result.kept);

@@ -43,9 +43,8 @@ struct wait {
 enum { OPTION_TIMEOUT = 0x200, OPTION_ANY, OPTION_JSON };
 
 static const struct argp_option options[] = {
-	{"timeout", OPTION_TIMEOUT, "TIME", 0, "Give up after 90s, 2h…, with exit code 124", 1},
-	{"any", OPTION_ANY, 0, 0, "Wait until the first of them has ended, print its id, and exit with its exit code",
-		1},
+	{"timeout", OPTION_TIMEOUT, "TIME", 0, "Give up after this time, with exit code 124: 90s, 2h", 1},
+	{"any", OPTION_ANY, 0, 0, "Wait until the first job has ended, print its id, and exit with its exit code", 1},
 	{"json", OPTION_JSON, 0, 0, "At the end, print a JSON object with the exit code of each job", 1},
 	{0},
 };
@@ -67,7 +66,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (units_parse_duration(arg, &w->limit_ms, &w->err) < 0)
 			argp_error(state, "--timeout: %s", w->err.message);
 		if (w->limit_ms == 0)
-			argp_error(state, "--timeout: it must be more than 0");
+			argp_error(state, "--timeout: must be greater than 0");
 		return 0;
 	case ARGP_KEY_ARG:
 		if (job_selection_add(&w->selection, arg, &w->err) < 0)
@@ -127,7 +126,7 @@ static int look(struct wait *w, struct follow *f)
 		if (w->codes[i] == NOT_OVER)
 			return NOT_OVER;
 		if (w->codes[i] == IS_UNKNOWN) {
-			say("job %" PRIu64 " may or may not have run: its record was lost. 'gpuq retry %" PRIu64
+			say("job %" PRIu64 " may or may not have run: its record was lost; use 'gpuq retry %" PRIu64
 			    "' or 'gpuq cancel %" PRIu64 "'",
 				w->ids.ids[i], w->ids.ids[i], w->ids.ids[i]);
 			w->unknown = true;
@@ -159,8 +158,8 @@ static void look_for_lost(struct wait *w, const struct follow *f)
 	uint64_t lost = f->jobs.damaged ? number_set_size(&f->jobs.lost_ids) : 0;
 	if (lost == 0)
 		return;
-	say("journal '%s' is damaged: the 'add' of %" PRIu64 " job%s was lost; 'gpuq verify' explains", f->path, lost,
-		lost == 1 ? "" : "s");
+	say("journal '%s' is damaged: the 'add' of %" PRIu64 " job%s was lost; run 'gpuq verify' for details", f->path,
+		lost, lost == 1 ? "" : "s");
 	w->unknown = true;
 }
 
@@ -171,7 +170,7 @@ static int add_all(struct wait *w, const struct jobs *js)
 		const struct job *job = js->by_id[i];
 		bool wanted = !job_is_final(job) || (job->state != JOB_COMPLETED && !w->any);
 		if (wanted && id_list_add(&w->ids, job->id) < 0)
-			return error_set(&w->err, -ENOMEM, "waiting: out of memory");
+			return error_set(&w->err, -ENOMEM, "cannot wait: out of memory");
 	}
 	return 0;
 }
@@ -189,11 +188,11 @@ static int begin(struct wait *w, struct follow *f)
 	id_list_sort(&w->ids);
 	w->codes = calloc(w->ids.count + 1, sizeof(*w->codes));
 	if (!w->codes)
-		return error_set(&w->err, -ENOMEM, "waiting: out of memory");
+		return error_set(&w->err, -ENOMEM, "cannot wait: out of memory");
 	for (size_t i = 0; i < w->ids.count; i++) {
 		const struct job *job = jobs_find(&f->jobs, w->ids.ids[i]);
 		if (!job)
-			return error_set(&w->err, -ENOENT, "waiting for job %" PRIu64 ": %s", w->ids.ids[i],
+			return error_set(&w->err, -ENOENT, "cannot wait for job %" PRIu64 ": %s", w->ids.ids[i],
 				jobs_absence(&f->jobs, w->ids.ids[i]));
 		w->codes[i] = exit_code_of(job);
 	}
@@ -224,7 +223,8 @@ static int find_pruned(struct wait *w, const struct follow *f)
 		if (is_pruned(w, f, i) && job)
 			w->codes[i] = exit_code_of(job);
 		if (is_pruned(w, f, i))
-			r = error_set(&w->err, -ENOENT, "waiting for job %" PRIu64 ": it was pruned", w->ids.ids[i]);
+			r = error_set(
+				&w->err, -ENOENT, "cannot wait for job %" PRIu64 ": it was pruned", w->ids.ids[i]);
 	}
 	jobs_finish(&archived);
 	return r;
@@ -254,7 +254,7 @@ static int sync_reported(struct wait *w, const struct follow *f)
 	/* EINVAL, EROFS: the file system does not support sync, or there is nothing to sync. */
 	if (f->reader.fd < 0 || fdatasync(f->reader.fd) == 0 || errno == EINVAL || errno == EROFS)
 		return 0;
-	return error_set(&w->err, -errno, "syncing journal '%s': %s", f->path, error_words(errno));
+	return error_set(&w->err, -errno, "cannot sync journal '%s': %s", f->path, error_words(errno));
 }
 
 /* Reports each obstacle once. If no runner could start the remaining jobs, waiting would never end. */
@@ -267,9 +267,9 @@ static int look_ahead(struct wait *w, struct follow *f)
 		return r;
 	if (found == OBSTACLES_ALL && !runs && follow_runner(f) == 0)
 		return error_set(&w->err, -ENODEV,
-			"waiting: no runner is active, and the last one could not start what is left");
+			"cannot wait: no runner is active, and the last one could not start the remaining jobs");
 	if (found == OBSTACLES_NONE && !runs && !w->told && !w->obstacles.told.count) {
-		say("nobody runs this queue now; start a runner with 'gpuq run'");
+		say("no runner is active; start one with 'gpuq run'");
 		w->told = true;
 	}
 	return 0;
@@ -279,7 +279,7 @@ static int give_up(struct wait *w)
 {
 	char limit[UNITS_ROOM];
 	say("giving up after %s: %s", units_format_duration(w->limit_ms, limit),
-		w->any ? "none of the jobs is over" : "not all jobs are over");
+		w->any ? "no job has ended" : "not all jobs have ended");
 	w->timed_out = true;
 	return EXIT_WAIT_TIMEOUT;
 }
@@ -308,7 +308,7 @@ static int print_json(struct wait *w, int code)
 	json_close(&t, ']');
 	json_close(&t, '}');
 	if (text_error(&t))
-		return error_set(&w->err, -ENOMEM, "waiting: out of memory");
+		return error_set(&w->err, -ENOMEM, "cannot wait: out of memory");
 	puts(text_string(&t));
 	return 0;
 }
@@ -370,4 +370,4 @@ static int main_wait(int argc, char **argv)
 	return code < 0 ? EXIT_WAIT : code;
 }
 
-const struct command cmd_wait = {"wait", "Wait for a job, and exit as it did", main_wait};
+const struct command cmd_wait = {"wait", "Wait for jobs, and exit with their exit code", main_wait};

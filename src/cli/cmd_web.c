@@ -13,4 +13,4 @@ static int main_web(int argc, char **argv)
 	return subprogram_become("gpuq-web", "libmicrohttpd", argv);
 }
 
-const struct command cmd_web = {"web", "Show the queue as a page in a browser", main_web};
+const struct command cmd_web = {"web", "Watch GPUs and jobs in a browser", main_web};

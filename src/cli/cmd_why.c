@@ -25,7 +25,7 @@ struct why {
 };
 
 static const struct argp_option options[] = {
-	{"gpus", OPTION_GPUS, "SPEC", 0, "Which GPUs, if no runner is active", 1},
+	{"gpus", OPTION_GPUS, "SPEC", 0, "Which GPUs to consider if no runner is active", 1},
 	{"json", OPTION_JSON, 0, 0, "Print a JSON array of objects", 1},
 	{0},
 };
@@ -49,7 +49,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case ARGP_KEY_END:
 		if (w->selection.count == 0)
-			argp_error(state, "which job? 'gpuq status' lists them; @ is the last one");
+			argp_error(state, "no job given; 'gpuq status' lists all jobs, @ is the last one");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -124,7 +124,7 @@ static int answer(struct why *w, struct verdicts *v, const struct job *job, stru
 	if (!w->json)
 		text_append(out, text_string(&lines), lines.length);
 	else if ((r = put_object(out, v, job, text_string(&lines))) < 0)
-		return error_set(&w->err, r, "looking at the queue: %s", error_words(r));
+		return error_set(&w->err, r, "cannot read the queue: %s", error_words(r));
 	return 0;
 }
 

@@ -28,7 +28,7 @@ static void parse(const struct argp *argp, int argc, char **argv, unsigned flags
 	command_show(argp, argc, argv);
 	error_t e = argp_parse(argp, argc, argv, flags, NULL, input);
 	if (e) {
-		say("reading the command line: %s", error_words(e));
+		say("cannot read the command line: %s", error_words(e));
 		exit(EXIT_USAGE);
 	}
 }

@@ -32,8 +32,8 @@ void command_words_take(struct command_words *w, struct argp_state *state, const
 		if (is_option_of(options, word + 2) || is_option_of(job_argp.options, word + 2) ||
 			is_option_of(queue_choice_argp.options, word + 2))
 			argp_error(state,
-				"is %.*s an option of gpuq or of '%s'? Options of gpuq go before the command; if it belongs to the "
-				"command, type '%s [OPTION…] -- %s …'",
+				"%.*s is an option of gpuq, but comes after the command; move it before '%s', or if it belongs to "
+				"the command, write '%s [OPTION…] -- %s …'",
 				(int)strcspn(word, "="), word, w->words[0], state->name, w->words[0]);
 	}
 }

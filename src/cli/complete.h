@@ -7,7 +7,7 @@
  * that begins with a tab asks the shell for more: "files", "directories", "commands", or "arguments N" if the words
  * from index N (from 0) on are a separate command line.
  *
- * The user is waiting at a prompt and has not run anything yet: the command prints no error, exits with 0, gives up
+ * The user is waiting at a prompt and has not run anything yet. So the command prints no error, exits with 0, gives up
  * after COMPLETE_SECONDS, writes nothing, and ignores a journal that other users can change unless --trust is given.
  */
 #ifndef CLI_COMPLETE_H

@@ -50,7 +50,7 @@ static void offer_signals(const struct complete_line *l, struct complete_offer *
 
 static void offer_spec(const struct complete_line *l, struct complete_offer *o)
 {
-	static const char of_the_environment[] = "those of $GPUQ_GPUS, or all", all[] = "every GPU that can be used",
+	static const char of_the_environment[] = "the GPUs of $GPUQ_GPUS, or all", all[] = "all usable GPUs",
 			  simulated[] = "simulated GPUs";
 	if (o->head + strlen(o->head) - strlen(l->word) == o->typed) {
 		complete_offer_add(o, "auto", of_the_environment, strlen(of_the_environment));

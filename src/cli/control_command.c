@@ -73,7 +73,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (c->selection.count > 0 && c->all)
 			argp_error(state, "give either --all or jobs");
 		if (c->selection.count == 0 && !c->failed && !c->cancelled && !c->all)
-			argp_error(state, "which job? 'gpuq status' lists them; @ is the last one");
+			argp_error(state, "no job given; 'gpuq status' lists all jobs, @ is the last one");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -157,14 +157,15 @@ static int control(struct control_command *c, const char *words)
 	if (r == 0)
 		r = collect(c);
 	if (r == 0 && c->ids.count == 0 && c->selection.count > 0)
-		say("nothing to do: no job of these is in that state");
+		say("nothing to do: none of these jobs is in that state");
 	if (r < 0 || c->ids.count == 0)
 		return r;
 	r = queue_choice_open(&c->queue, &j, &c->err);
 	if (r == 0)
 		r = control_jobs(j, c->event, &c->ids, on_refused, c, &done, &c->err);
 	if (r == 0 && done == 0 && c->num_refused == 0 && !job_selection_is_plain(&c->selection))
-		say("nothing to do: no job of these is in a state that '%s' applies to", record_event_name(c->event));
+		say("nothing to do: '%s' does not apply to the state of any of these jobs",
+			record_event_name(c->event));
 	if (r == 0 && done > 0 && !c->quiet)
 		r = say_done(c, words);
 	if (r < 0 || done == 0 || (c->event != EVENT_RETRY && c->event != EVENT_RELEASE))

@@ -61,12 +61,12 @@ static void check_inotify_limits(struct doctor *d)
 	uint64_t watches = read_number("/proc/sys/fs/inotify/max_user_watches");
 	uint64_t instances = read_number("/proc/sys/fs/inotify/max_user_instances");
 	static const char advice[] = "raise sysctl fs.inotify.max_user_instances and max_user_watches; "
-				     "until then changes are seen up to a second late";
+				     "until then, changes are noticed up to a second late";
 	cleanup_(closep) int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	int e = fd < 0 || inotify_add_watch(fd, "/", IN_DELETE_SELF) < 0 ? errno : 0;
 	if (e)
 		doctor_add(d, DOCTOR_PROBLEM, "inotify", advice,
-			"all are in use (%s): %" PRIu64 " instances, %" PRIu64 " watches for each user", error_words(e),
+			"all in use (%s): %" PRIu64 " instances, %" PRIu64 " watches for each user", error_words(e),
 			instances, watches);
 	else
 		doctor_add(d, DOCTOR_OK, "inotify", NULL, "%" PRIu64 " instances, %" PRIu64 " watches for each user",
@@ -76,9 +76,9 @@ static void check_inotify_limits(struct doctor *d)
 void doctor_check_limits(struct doctor *d)
 {
 	check_limit(d, "open files", RLIMIT_NOFILE, LEAST_FILES, "raise it: ulimit -n 1024");
-	check_limit(d, "processes", RLIMIT_NPROC, LEAST_PROCESSES, "raise it: ulimit -u 4096; each job needs some");
+	check_limit(d, "processes", RLIMIT_NPROC, LEAST_PROCESSES, "raise it: ulimit -u 4096; each job needs several");
 	check_limit(d, "file size", RLIMIT_FSIZE, LEAST_FILE_SIZE,
-		"raise it: ulimit -f unlimited; journal and logs end there");
+		"raise it: ulimit -f unlimited; journal and logs cannot grow beyond it");
 	check_inotify_limits(d);
 }
 
@@ -129,7 +129,7 @@ static void check_type(struct doctor *d, const char *dir)
 	char hex[24];
 	snprintf(hex, sizeof(hex), "type 0x%x", (unsigned)st.f_type);
 	doctor_add(d, (fs && fs->remote) || lost_at_boot ? DOCTOR_NOTE : DOCTOR_OK, "type",
-		fs && fs->remote ? "use this queue on one machine at a time; a local disk is quicker: GPUQ_JOBS_FILE"
+		fs && fs->remote ? "use this queue on one machine at a time; a local disk is faster: GPUQ_JOBS_FILE"
 		: lost_at_boot   ? "the queue is lost when the machine restarts"
 				 : NULL,
 		"%s%s, %s", fs ? fs->name : hex, fs && fs->remote ? " (network)" : "", dir);
@@ -157,7 +157,7 @@ static void check_locks(struct doctor *d, int fd)
 		_exit(other >= 0 && lock_try(other) == -EAGAIN ? 0 : 1);
 	}
 	if (pid < 0 || waitpid(pid, &status, 0) < 0)
-		doctor_add(d, DOCTOR_PROBLEM, "locks", NULL, "cannot be tried: %s", error_words(errno));
+		doctor_add(d, DOCTOR_PROBLEM, "locks", NULL, "cannot be tested: %s", error_words(errno));
 	else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
 		doctor_add(d, DOCTOR_PROBLEM, "locks", advice, "two processes have the same lock at the same time");
 	else
@@ -173,8 +173,8 @@ static void check_inotify(struct doctor *d, int fd, const char *path)
 	if (write(fd, "x", 1) == 1 && poll(&p, 1, INOTIFY_WAIT_MS) == 1)
 		doctor_add(d, DOCTOR_OK, "inotify", NULL, "reports changes");
 	else
-		doctor_add(
-			d, DOCTOR_NOTE, "inotify", "changes are seen up to a second late", "reports no changes here");
+		doctor_add(d, DOCTOR_NOTE, "inotify", "changes are noticed up to a second late",
+			"reports no changes here");
 }
 
 static void check_sync(struct doctor *d, int fd)
@@ -187,7 +187,7 @@ static void check_sync(struct doctor *d, int fd)
 	}
 	unsigned took_ms = (unsigned)((clock_now_ns() - begin) / NS_PER_MS);
 	doctor_add(d, took_ms > SLOW_SYNC_MS ? DOCTOR_NOTE : DOCTOR_OK, "fsync",
-		took_ms > SLOW_SYNC_MS ? "each 'gpuq add' waits for it: add many jobs at once, with a commands file"
+		took_ms > SLOW_SYNC_MS ? "each 'gpuq add' waits for it; add many jobs at once with a commands file"
 				       : NULL,
 		"took %u ms", took_ms);
 }
@@ -222,8 +222,8 @@ void doctor_check_file_system(struct doctor *d)
 	}
 	cleanup_(closep) int fd = mkostemp(path, O_CLOEXEC);
 	if (fd < 0) {
-		doctor_add(d, DOCTOR_PROBLEM, "writing", "name another queue, with --jobs-file or $GPUQ_JOBS_FILE",
-			"making a file in '%s': %s", dir, error_words(errno));
+		doctor_add(d, DOCTOR_PROBLEM, "writing", "use another queue, with --jobs-file or $GPUQ_JOBS_FILE",
+			"cannot create a file in '%s': %s", dir, error_words(errno));
 		return;
 	}
 	check_locks(d, fd);

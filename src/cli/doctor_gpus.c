@@ -36,7 +36,7 @@ static void check_drivers(struct doctor *d)
 		any = true;
 	}
 	if (!any)
-		doctor_add(d, DOCTOR_NOTE, "driver", NULL, "no kernel driver of NVIDIA or AMD is loaded");
+		doctor_add(d, DOCTOR_NOTE, "driver", NULL, "no NVIDIA or AMD kernel driver is loaded");
 }
 
 /* Programs need to read and write these devices, whatever the driver's library reports. */
@@ -52,12 +52,12 @@ static void check_devices(struct doctor *d)
 			good++;
 		else
 			doctor_add(d, DOCTOR_PROBLEM, "device",
-				"ask the administrator: often this user must be in the group 'video' or 'render'",
+				"ask the administrator; users often must be in the group 'video' or 'render'",
 				"'%s': %s", found.gl_pathv[i], error_words(errno));
 	}
 	if (good)
-		doctor_add(
-			d, DOCTOR_OK, "devices", NULL, "%zu can be read and written, as %s", good, found.gl_pathv[0]);
+		doctor_add(d, DOCTOR_OK, "devices", NULL, "%zu can be read and written, for example %s", good,
+			found.gl_pathv[0]);
 	globfree(&found);
 }
 
@@ -67,7 +67,7 @@ static const char *trouble_of(const struct gd_gpu *gpu)
 	case GD_GPU_HEALTH_OK:
 		return gpu->prohibited ? "its compute mode is 'prohibited'" : NULL;
 	case GD_GPU_HEALTH_LOST:
-		return "it is lost: the driver reports that it has fallen off the bus";
+		return "the driver reports that it has fallen off the bus";
 	case GD_GPU_HEALTH_NOT_ANSWERING:
 		return "its driver does not answer";
 	case GD_GPU_HEALTH_UNREADABLE:
@@ -107,7 +107,7 @@ void doctor_check_gpus(struct doctor *d)
 		add_gpu(d, list->gpus[i]);
 	if (list->count == 0)
 		doctor_add(d, DOCTOR_PROBLEM, "GPUs",
-			"if 'nvidia-smi' or 'rocm-smi' shows some, report this; to try gpuq without: export GPUQ_GPUS=sim:4",
-			"no GPU was found");
+			"if 'nvidia-smi' or 'rocm-smi' shows some, report this; to simulate GPUs: export GPUQ_GPUS=sim:4",
+			"no GPU found");
 	gd_gpu_list_free(list);
 }

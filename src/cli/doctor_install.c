@@ -95,7 +95,7 @@ static void check_helper(struct doctor *d, const char *name, const char *needs)
 		doctor_add(d, DOCTOR_PROBLEM, name, "install it again", "'%s': %s", path, error_words(r));
 	else if (!number || strcmp(number + 1, GD_VERSION) != 0)
 		doctor_add(d, DOCTOR_PROBLEM, name, "install all programs of the same version",
-			"'%s' is not of version " GD_VERSION "%s%s", path, *version ? ": " : "", version);
+			"'%s' is not version " GD_VERSION "%s%s", path, *version ? ": " : "", version);
 	else
 		doctor_add(d, DOCTOR_OK, name, NULL, GD_VERSION ", %s", path);
 }
@@ -162,7 +162,7 @@ static void check_variables(struct doctor *d)
 		if (value)
 			text_appendf(&t, "%s%s=%s", t.length ? " " : "", names[i], value);
 	}
-	doctor_add(d, DOCTOR_OK, "environment", NULL, "%s", t.length ? text_string(&t) : "no variable of gpuq is set");
+	doctor_add(d, DOCTOR_OK, "environment", NULL, "%s", t.length ? text_string(&t) : "no gpuq variable is set");
 }
 
 void doctor_check_system(struct doctor *d)

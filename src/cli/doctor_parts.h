@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts of `gpuq doctor`. Only cmd_doctor.c, doctor_*.c and slurm_check*.c, which reports in the same way, include
+ * The parts of `gpuq doctor`. Only cmd_doctor.c, doctor_*.c and slurm_check*.c (which report in the same way) include
  * this.
  *
  * Each check adds findings and continues, whatever it finds. Checks change nothing permanently: the only file that is

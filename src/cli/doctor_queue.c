@@ -24,14 +24,14 @@ static void check_state_dir(struct doctor *d)
 	int r = state_dir_host_path(path);
 	if (r < 0) {
 		doctor_add(d, DOCTOR_PROBLEM, "state", "set HOME or XDG_STATE_HOME",
-			"no directory for what gpuq remembers: %s", error_words(r));
+			"no directory for gpuq's state: %s", error_words(r));
 		return;
 	}
 	r = state_dir_open_host(false, &fd);
 	if (r == 0)
 		doctor_add(d, DOCTOR_OK, "state", NULL, "%s", path);
 	else if (r == -ENOENT)
-		doctor_add(d, DOCTOR_OK, "state", NULL, "%s, not made yet", path);
+		doctor_add(d, DOCTOR_OK, "state", NULL, "%s, not created yet", path);
 	else
 		doctor_add(d, DOCTOR_PROBLEM, "state", "it must belong to you, and nobody else may write there",
 			"'%s': %s", path, error_words(r));
@@ -47,7 +47,7 @@ void doctor_check_settings(struct doctor *d)
 		return;
 	}
 	doctor_add(d, DOCTOR_OK, "configuration", NULL, "%s",
-		d->queue.config_path ? d->queue.config_path : "none: all settings have their defaults");
+		d->queue.config_path ? d->queue.config_path : "none; all settings have their defaults");
 	r = queue_choice_resolve(&d->queue, &err);
 	if (r < 0)
 		doctor_add(
@@ -78,8 +78,8 @@ static void check_journal(struct doctor *d, const struct follow *f)
 		doctor_add(d, DOCTOR_NOTE, "journal", "the first command that writes converts it, and keeps a copy",
 			"of the first gpu_dispatch");
 	else if (repair_is_needed(js, &f->reader))
-		doctor_add(d, DOCTOR_PROBLEM, "journal", "'gpuq verify' explains it, 'gpuq verify --repair' repairs it",
-			"damaged");
+		doctor_add(d, DOCTOR_PROBLEM, "journal",
+			"run 'gpuq verify' for details, 'gpuq verify --repair' to repair it", "damaged");
 	else
 		doctor_add(d, DOCTOR_OK, "journal", NULL, "intact, version %d, generation %llu", js->version,
 			(unsigned long long)js->generation);
@@ -95,16 +95,16 @@ static void check_jobs(struct doctor *d, const struct follow *f)
 		if (js->counts[s])
 			text_appendf(&t, ", %zu %s", js->counts[s], job_state_name(s));
 	doctor_add(d, js->counts[JOB_UNKNOWN] ? DOCTOR_PROBLEM : DOCTOR_OK, "jobs",
-		js->counts[JOB_UNKNOWN] ? "records of some were lost; see 'gpuq verify'" : NULL, "%s", text_string(&t));
+		js->counts[JOB_UNKNOWN] ? "records of some were lost; run 'gpuq verify'" : NULL, "%s", text_string(&t));
 	if (js->paused)
-		doctor_add(d, DOCTOR_NOTE, "paused", "'gpuq resume' lets it go on", "the queue starts nothing new");
+		doctor_add(d, DOCTOR_NOTE, "paused", "'gpuq resume' continues it", "no new jobs start");
 	if (runner > 0)
 		doctor_add(d, DOCTOR_OK, "runner", NULL, "PID %d", (int)runner);
 	else if (runner < 0)
 		doctor_add(d, DOCTOR_NOTE, "runner", NULL, "on another machine or in another container");
 	else if (js->counts[JOB_PENDING])
-		doctor_add(
-			d, DOCTOR_PROBLEM, "runner", "'gpuq run' starts them", "none is active, and jobs are pending");
+		doctor_add(d, DOCTOR_PROBLEM, "runner", "start one with 'gpuq run'",
+			"none is active, and jobs are pending");
 	else
 		doctor_add(d, DOCTOR_OK, "runner", NULL, "none is active, and no job is pending");
 }
@@ -117,7 +117,7 @@ void doctor_check_queue(struct doctor *d)
 		return;
 	bool none = access(d->queue.journal_path, F_OK) < 0 && errno == ENOENT;
 	doctor_add(d, DOCTOR_OK, "path", NULL, "%s (%s)%s", d->queue.journal_path, queue_choice_words(&d->queue),
-		none ? ", not made yet" : "");
+		none ? ", not created yet" : "");
 	if (none)
 		return;
 	if (follow_open(d->queue.journal_path, false, &f, &err) < 0) {
@@ -139,7 +139,7 @@ void doctor_check_claims(struct doctor *d)
 	struct gd_error err = {0};
 	cleanup_(closep) int fd = -1;
 	if (named && *named && access(named, F_OK) < 0) {
-		doctor_add(d, DOCTOR_OK, "directory", NULL, "'%s', not made yet", named);
+		doctor_add(d, DOCTOR_OK, "directory", NULL, "'%s', not created yet", named);
 		return;
 	}
 	char link[32], path[PATH_MAX];
@@ -153,12 +153,12 @@ void doctor_check_claims(struct doctor *d)
 	path[n > 0 ? n : 0] = '\0';
 	if (faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
 		doctor_add(d, DOCTOR_PROBLEM, "directory",
-			"queues do not learn of each other: the directory must be writable and sticky, as /tmp is",
+			"queues cannot see each other; the directory must be writable and sticky, like /tmp",
 			"'%s': %s", path, error_words(errno));
 	else if (!(named && *named) && strcmp(path, CLAIM_FOLDERS_SYSTEM) != 0)
 		doctor_add(d, DOCTOR_NOTE, "directory",
-			"root can make " CLAIM_FOLDERS_SYSTEM
-			" (systemd-tmpfiles --create): some services have a /tmp of their own",
+			"root can create " CLAIM_FOLDERS_SYSTEM
+			" (systemd-tmpfiles --create): some services have a private /tmp",
 			"%s", path);
 	else
 		doctor_add(d, DOCTOR_OK, "directory", NULL, "%s", path);

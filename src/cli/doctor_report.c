@@ -132,7 +132,7 @@ int doctor_report(struct doctor *d)
 		put_report(d, &t);
 	int code = count_level(d, DOCTOR_PROBLEM) ? EXIT_WORK_FAILED : EXIT_DONE;
 	if (d->incomplete || text_error(&t)) {
-		say("checking: out of memory");
+		say("cannot check: out of memory");
 		code = EXIT_WORK_FAILED;
 	}
 	fputs(text_string(&t), stdout);

@@ -13,7 +13,7 @@ static const struct argp_option options[] = {
 	{"mem", OPTION_FIRST + JOB_OPTION_MEM, "SIZE", 0, "GPU memory it needs, on each GPU: 12G, 800M", 1},
 	{"num-gpus", OPTION_FIRST + JOB_OPTION_NUM_GPUS, "N", 0, "Number of GPUs; 0 for a job without a GPU", 1},
 	{"gpu", OPTION_FIRST + JOB_OPTION_GPU, "GPU[,GPU...]", 0, "Run it on this GPU: a number or a UUID", 1},
-	{"exclusive", OPTION_FIRST + JOB_OPTION_EXCLUSIVE, 0, 0, "Share its GPUs with no other job", 1},
+	{"exclusive", OPTION_FIRST + JOB_OPTION_EXCLUSIVE, 0, 0, "Do not share its GPUs with other jobs", 1},
 	{"host-mem", OPTION_FIRST + JOB_OPTION_HOST_MEM, "SIZE", 0, "Main memory it needs: 32G", 1},
 	{"cpus", OPTION_FIRST + JOB_OPTION_CPUS, "N", 0, "Number of CPUs it needs", 1},
 	{"name", OPTION_FIRST + JOB_OPTION_NAME, "NAME", 0, "Name of the job", 1},
@@ -44,7 +44,7 @@ static int set_option(struct exec *e, int key, const char *value)
 static void take_word(struct exec *e, struct argp_state *state)
 {
 	if (e->shell)
-		argp_error(state, "it takes no command; 'gpuq exec' does");
+		argp_error(state, "unexpected command; use 'gpuq exec' to run a command");
 	command_words_take(&e->command, state, options);
 }
 
@@ -69,7 +69,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_NO_ARGS:
 		if (!e->shell)
-			argp_error(state, "what is to be run? gpuq exec [OPTION…] [--] COMMAND");
+			argp_error(state, "no command given; usage: gpuq exec [OPTION…] [--] COMMAND");
 		return 0;
 	default:
 		break;

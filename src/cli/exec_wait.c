@@ -44,15 +44,15 @@ static const struct job *find_job(struct exec *e)
 	const struct job *job = jobs_find(&e->follow.jobs, e->id);
 	const char *reason = job ? job_reason(job) : NULL;
 	if (!job)
-		error_set(&e->err, -ENOENT, "waiting for job %" PRIu64 ": it was removed from the queue", e->id);
+		error_set(&e->err, -ENOENT, "cannot wait for job %" PRIu64 ": it was removed from the queue", e->id);
 	else if (job->state == JOB_CANCELLED && !job->attempts)
 		error_set(&e->err, -ECANCELED, "job %" PRIu64 " was cancelled before it started%s%s", e->id,
 			reason ? ": " : "", reason ? reason : "");
 	else if (job->state == JOB_FAILED && !job->attempts)
 		error_set(&e->err, -ECANCELED, "job %" PRIu64 " was not started: %s", e->id, reason ? reason : "");
 	else if (job->state == JOB_UNKNOWN)
-		error_set(&e->err, -EIO, "job %" PRIu64 " is unknown: a record of it was lost; 'gpuq verify' explains",
-			e->id);
+		error_set(&e->err, -EIO,
+			"job %" PRIu64 " is unknown: a record of it was lost; run 'gpuq verify' for details", e->id);
 	else
 		return job;
 	return NULL;
@@ -138,12 +138,12 @@ static int explain(struct waiting *w, const struct job *job, bool late)
 	if (r == 0 && job->state == JOB_PENDING)
 		r = verdicts_obstacle(v, job, &obstacle, &at);
 	if (r == 0 && job->state == JOB_HELD)
-		text_appendf(&w->words, "it is held; 'gpuq release %" PRIu64 "' lets it go on", e->id);
+		text_appendf(&w->words, "it is held; 'gpuq release %" PRIu64 "' releases it", e->id);
 	size_t position = verdicts_position(v, job);
 	verdicts_close(v);
 	if (r < 0 || text_error(&w->words) || text_error(&obstacle))
 		return error_set(
-			&e->err, r < 0 ? r : -ENOMEM, "looking at the queue: %s", error_words(r < 0 ? r : -ENOMEM));
+			&e->err, r < 0 ? r : -ENOMEM, "cannot read the queue: %s", error_words(r < 0 ? r : -ENOMEM));
 	if (obstacle.length && at == job)
 		return error_set(&e->err, -ENODEV, "job %" PRIu64 " %s", e->id, text_string(&obstacle));
 	if (e->no_wait && (verdict.answer == SCHEDULER_WAITS || job->state == JOB_HELD))
@@ -174,7 +174,7 @@ static int look(struct waiting *w)
 	if (r < 0)
 		return give_up(e, "it could not start");
 	if (w->deadline_ns && now >= w->deadline_ns) {
-		error_set(&e->err, -ETIMEDOUT, "job %" PRIu64 " has not started in time: %s", e->id,
+		error_set(&e->err, -ETIMEDOUT, "job %" PRIu64 " did not start in time: %s", e->id,
 			text_string(&w->words));
 		return give_up(e, "it waited too long");
 	}
@@ -217,7 +217,7 @@ static void on_starting(struct waiting *w, const char *gpus)
 	struct exec *e = w->exec;
 	exec_notice_clear(&e->notice);
 	if (!e->quiet && (e->notice.told || (e->shell && isatty(STDERR_FILENO))))
-		say("job %" PRIu64 " runs%s%s", e->id, gpus, e->shell ? "; the end of this shell releases it" : "");
+		say("job %" PRIu64 " runs%s%s", e->id, gpus, e->shell ? "; exit the shell to release it" : "");
 	(void)lease_send(e->lease.fd, &(struct lease_message){.kind = LEASE_GO});
 	w->next_look_ns = clock_now_ns() + LOOK_NS;
 }
@@ -227,7 +227,7 @@ static int on_keeper(struct waiting *w, struct lease_message *ret)
 	struct exec *e = w->exec;
 	int r = lease_receive(e->lease.fd, ret);
 	if (r < 0)
-		return error_set(&e->err, r, "waiting for job %" PRIu64 ": its keeper was killed", e->id);
+		return error_set(&e->err, r, "cannot wait for job %" PRIu64 ": its keeper was killed", e->id);
 	if (ret->kind != LEASE_STARTING)
 		return 1;
 	on_starting(w, ret->words);
@@ -276,7 +276,7 @@ int exec_wait(struct exec *e, struct lease_message *ret, int *ret_signal)
 	const sigset_t set = stop_signals();
 	cleanup_(closep) int signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (signal_fd < 0)
-		return error_set(&e->err, -errno, "waiting: %s", error_words(errno));
+		return error_set(&e->err, -errno, "cannot wait: %s", error_words(errno));
 	w.signal_fd = signal_fd;
 	if (e->no_wait)
 		w.deadline_ns = now + NO_WAIT_NS;

@@ -17,6 +17,7 @@
 #include "base/trust.h"
 #include "base/units.h"
 #include "cli/git.h"
+#include "cli/git_quarantine.h"
 #include "cli/git_trust.h"
 
 #define GIT(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -73,8 +74,9 @@ static void exclude(struct freezing *f, const char *path, const char *suffix)
 	text_append_string(t, suffix);
 }
 
-/* Runs "git WORDS… -- . EXCLUDES…" at the top. */
-static int git_files(struct freezing *f, const char *const *words, struct text *out, struct gd_error *err)
+/* Runs "git WORDS… -- . EXCLUDES…" at the top. q: the place for new objects, or NULL. */
+static int git_files_in(struct freezing *f, const struct git_quarantine *q, const char *const *words, struct text *out,
+	struct gd_error *err)
 {
 	const char *argv[16];
 	size_t n = 0;
@@ -85,7 +87,13 @@ static int git_files(struct freezing *f, const char *const *words, struct text *
 	for (size_t i = 0; i < f->num_excludes; i++)
 		argv[n++] = text_string(&f->excludes[i]);
 	argv[n] = NULL;
-	return git_run(text_string(&f->top), text_string(&f->index), argv, out, err);
+	const char *top = text_string(&f->top), *index = text_string(&f->index);
+	return q ? git_quarantine_run(q, top, index, argv, out, err) : git_run(top, index, argv, out, err);
+}
+
+static int git_files(struct freezing *f, const char *const *words, struct text *out, struct gd_error *err)
+{
+	return git_files_in(f, NULL, words, out, err);
 }
 
 static int check_size(struct freezing *f, struct gd_error *err)
@@ -110,7 +118,7 @@ static int check_size(struct freezing *f, struct gd_error *err)
 	char words[UNITS_ROOM];
 	if (r == 0 && total > FROZEN_TREE_MAX_BYTES)
 		return error_set(err, -EINVAL,
-			"untracked files have %s, '%s' is the largest; at most 100 MiB are copied: add data to .gitignore, then it is linked",
+			"untracked files have %s ('%s' is the largest), more than the limit of 100 MiB; add data to .gitignore to link it instead",
 			units_format_size(total, words), largest_name);
 	return r;
 }
@@ -155,18 +163,23 @@ static int check_tracked(struct freezing *f, struct gd_error *err)
 		total += (unsigned long long)st.st_size;
 		if (total > FROZEN_TREE_MAX_FOREIGN_BYTES)
 			return error_set(err, -EPERM,
-				"tracked files that other users can replace have %s or more, with '%s'; at most 1 GiB is "
-				"copied: take their permission to write away, or use --trust",
+				"other users can replace tracked files of %s or more, such as '%s', and at most 1 GiB is "
+				"copied; remove their write permission, or use --trust",
 				units_format_size(total, words), p);
 	}
 	return r;
+}
+
+static int list_index(struct freezing *f, struct text *ret, struct gd_error *err)
+{
+	return git_run(text_string(&f->top), text_string(&f->index), GIT("ls-files", "-s", "-z"), ret, err);
 }
 
 /* Submodules, and repositories inside the tree, which git add treats as submodules. */
 static int check_submodules(struct freezing *f, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text files = {0};
-	int r = git_run(text_string(&f->top), text_string(&f->index), GIT("ls-files", "-s", "-z"), &files, err);
+	int r = list_index(f, &files, err);
 	for (const char *p = text_string(&files); r == 0 && p < text_string(&files) + files.length; p += strlen(p) + 1)
 		if (strncmp(p, "160000 ", 7) == 0)
 			return error_set(err, -EINVAL,
@@ -201,19 +214,41 @@ static int copy_index(struct freezing *f, const char *trees, struct gd_error *er
 	if (to && fclose(to) != 0)
 		good = false;
 	return good ? 0
-		    : error_set(err, -EIO, "copying the index of git to '%s': %s", text_string(&f->index),
+		    : error_set(err, -EIO, "cannot copy the index of git to '%s': %s", text_string(&f->index),
 			      error_words(-errno));
 }
 
-static int make_commit(struct freezing *f, struct text *commit, struct gd_error *err)
+/* git add. Its objects become part of the repository only if others cannot have chosen their contents. */
+static int add_files(struct freezing *f, struct gd_error *err)
+{
+	cleanup_(git_quarantine_finish) struct git_quarantine q = {0};
+	cleanup_(text_finish) struct text before = {0};
+	cleanup_(text_finish) struct text after = {0};
+	cleanup_(text_finish) struct text out = {0};
+	const char *top = text_string(&f->top);
+	int r = git_quarantine_open(&q, top, err);
+	if (r == 0)
+		r = list_index(f, &before, err);
+	if (r == 0)
+		r = git_files_in(f, &q, GIT("add", "-A"), &out, err);
+	if (r == 0)
+		r = check_submodules(f, err);
+	if (r == 0)
+		r = list_index(f, &after, err);
+	if (r == 0)
+		r = git_quarantine_check(top, &before, &after, err);
+	return r < 0 ? r : git_quarantine_accept(&q, err);
+}
+
+static int make_commit(struct freezing *f, bool trust, struct text *commit, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text tree = {0};
 	cleanup_(text_finish) struct text head = {0};
 	cleanup_(text_finish) struct text head_tree = {0};
 	const char *top = text_string(&f->top);
-	int r = git_files(f, GIT("add", "-A"), &tree, err);
+	int r = trust ? git_files(f, GIT("add", "-A"), &tree, err) : add_files(f, err);
 	text_clear(&tree);
-	if (r == 0)
+	if (r == 0 && trust)
 		r = check_submodules(f, err);
 	if (r == 0)
 		r = git_run(top, text_string(&f->index), GIT("write-tree"), &tree, err);
@@ -252,9 +287,9 @@ static int link_ignored(struct freezing *f, const char *path, struct gd_error *e
 			continue;
 		if (snprintf(from, sizeof(from), "%s/%.*s", text_string(&f->top), size, p) >= (int)sizeof(from) ||
 			snprintf(to, sizeof(to), "%s/%.*s", path, size, p) >= (int)sizeof(to))
-			return error_set(err, -ENAMETOOLONG, "linking '%s': %s", p, error_words(-ENAMETOOLONG));
+			return error_set(err, -ENAMETOOLONG, "cannot link '%s': %s", p, error_words(-ENAMETOOLONG));
 		if (symlink(from, to) < 0 && errno != EEXIST)
-			return error_set(err, -errno, "linking '%s': %s", to, error_words(-errno));
+			return error_set(err, -errno, "cannot link '%s': %s", to, error_words(-errno));
 	}
 	return r;
 }
@@ -266,7 +301,7 @@ static int find_prefix(struct freezing *f, struct gd_error *err)
 	const char *top = text_string(&f->top);
 	size_t size = strcmp(top, "/") == 0 ? 0 : strlen(top);
 	if (!here)
-		return error_set(err, -errno, "finding the current directory: %s", error_words(-errno));
+		return error_set(err, -errno, "cannot find the current directory: %s", error_words(-errno));
 	if (strncmp(here, top, size) != 0 || (here[size] && here[size] != '/'))
 		return error_set(err, -EINVAL, "the current directory '%s' is not in the tree '%s'", here, top);
 	if (here[size] && here[size + 1])
@@ -282,8 +317,8 @@ static int find_tree(struct freezing *f, bool trust, struct gd_error *err)
 		return r;
 	r = trust ? 0 : git_trust_check(text_string(&f->top), &why);
 	if (r == -EPERM)
-		return error_set(err, r, "%s, who could make this account run anything; use --trust if you accept that",
-			why.message);
+		return error_set(
+			err, r, "%s, who could run commands as you; use --trust if you accept that", why.message);
 	return r < 0 ? error_set(err, r, "%s", why.message) : find_prefix(f, err);
 }
 
@@ -302,7 +337,7 @@ static int make(struct freezing *f, const char *journal_path, const char *log_di
 	exclude(f, log_dir, "");
 	text_appendf(&path, "%s.d/trees", journal_path);
 	if (mkdir(text_string(&path), 0700) < 0 && errno != EEXIST)
-		return error_set(err, -errno, "making '%s': %s", text_string(&path), error_words(-errno));
+		return error_set(err, -errno, "cannot create '%s': %s", text_string(&path), error_words(-errno));
 	r = copy_index(f, text_string(&path), err);
 	/* Before git add, which checks submodules for changes and runs programs named in their configuration. */
 	if (r == 0)
@@ -312,12 +347,12 @@ static int make(struct freezing *f, const char *journal_path, const char *log_di
 	if (r == 0)
 		r = check_size(f, err);
 	if (r == 0)
-		r = make_commit(f, &commit, err);
+		r = make_commit(f, trust, &commit, err);
 	if (r < 0)
 		return r;
 	text_appendf(&path, "/%.12s.XXXXXX", text_string(&commit));
 	if (text_error(&path) || !mkdtemp(path.data))
-		return error_set(err, -errno, "making '%s': %s", text_string(&path), error_words(-errno));
+		return error_set(err, -errno, "cannot create '%s': %s", text_string(&path), error_words(-errno));
 	t->path = strdup(text_string(&path));
 	t->commit = strdup(text_string(&commit));
 	if (asprintf(&t->cwd, "%s/%s", text_string(&path), text_string(&f->prefix)) < 0)
@@ -380,7 +415,7 @@ int frozen_tree_remove(const char *path, const char *commit, bool trust, struct 
 	/* The path may have been replaced by a directory of another working tree. */
 	int r = git_find_top(path, &top, err);
 	if (r == 0 && !is_same_directory(text_string(&top), path))
-		return error_set(err, -EINVAL, "it is not a working tree of git");
+		return error_set(err, -EINVAL, "not a git working tree");
 	if (r == 0 && !trust)
 		r = git_trust_check(path, err);
 	if (r == 0)

@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,53 +58,70 @@ static int failed(int messages, struct gd_error *err)
 	return error_set(err, -EINVAL, "%s", *words ? words : "git failed");
 }
 
-/* The environment plus an index file; allocated, but the strings are not copied. */
-static char **with_index(char *variable)
+/* Whether `entry`, "NAME=VALUE", is one of the variables. */
+static bool is_replaced(const char *entry, const char *const *variables)
 {
-	size_t n = 0, kept = 0;
+	for (; *variables; variables++)
+		if (strncmp(entry, *variables, strcspn(*variables, "=") + 1) == 0)
+			return true;
+	return false;
+}
+
+/* The environment with these variables; allocated, but the strings are not copied. */
+static char **with_variables(const char *const *variables)
+{
+	size_t n = 0, added = 0, kept = 0;
 	while (environ[n])
 		n++;
-	char **env = calloc(n + 2, sizeof(*env));
+	while (variables[added])
+		added++;
+	char **env = calloc(n + added + 1, sizeof(*env));
 	for (size_t i = 0; env && i < n; i++)
-		if (strncmp(environ[i], "GIT_INDEX_FILE=", 15) != 0)
+		if (!is_replaced(environ[i], variables))
 			env[kept++] = environ[i];
-	if (env && variable)
-		env[kept] = variable;
+	for (size_t i = 0; env && i < added; i++)
+		env[kept++] = (char *)(uintptr_t)variables[i];
 	return env;
 }
 
 int git_run(const char *dir, const char *index, const char *const *words, struct text *out, struct gd_error *err)
 {
+	cleanup_(freep) char *variable = NULL;
+	if (index && asprintf(&variable, "GIT_INDEX_FILE=%s", index) < 0) {
+		variable = NULL;
+		return error_set(err, -ENOMEM, "cannot start git: out of memory");
+	}
+	return git_run_with(dir, (const char *const[]){variable, NULL}, words, out, err);
+}
+
+int git_run_with(
+	const char *dir, const char *const *variables, const char *const *words, struct text *out, struct gd_error *err)
+{
 	const char *argv[MAX_WORDS + 14] = {"git", "-C", dir, "-c", "core.hooksPath=/dev/null", "-c",
 		"core.fsmonitor=false", "-c", "user.name=gpuq", "-c", "user.email=gpuq@localhost"};
 	size_t n = 11;
-	cleanup_(freep) char *variable = NULL;
-	cleanup_(freep) char **env = NULL;
+	cleanup_(freep) char **env = with_variables(variables);
 	cleanup_(closep) int messages = memfd_create("git", MFD_CLOEXEC);
 	int fds[2], status = 0;
 	pid_t pid = 0;
 	for (; *words && n < MAX_WORDS + 13; words++)
 		argv[n++] = *words;
-	if (index && asprintf(&variable, "GIT_INDEX_FILE=%s", index) < 0)
-		variable = NULL;
-	env = with_index(variable);
-	if (messages < 0 || !env || (index && !variable) || pipe2(fds, O_CLOEXEC) < 0)
-		return error_set(err, -ENOMEM, "starting git: %s", error_words(-errno));
+	if (messages < 0 || !env || pipe2(fds, O_CLOEXEC) < 0)
+		return error_set(err, -ENOMEM, "cannot start git: %s", error_words(-errno));
 	int r = spawn(argv, env, fds[1], messages, &pid);
 	close(fds[1]);
 	if (r == 0)
 		r = git_child_read(pid, fds[0], &(struct git_patience)GIT_PATIENCE, out);
 	close(fds[0]);
 	if (r < 0 && pid == 0)
-		return error_set(err, r, "starting git: %s", error_words(r));
+		return error_set(err, r, "cannot start git: %s", error_words(r));
 	while (pid && waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (r == -ETIME)
-		return error_set(err, r,
-			"git did nothing for 30 s; is there a pipe in the place of a .gitignore or .gitattributes?");
+		return error_set(err, r, "git did nothing for 30 s; is a .gitignore or .gitattributes a pipe?");
 	if (r == -EFBIG)
 		return error_set(err, r, "git worked for more than 10 min; is there a huge file in the tree?");
 	if (r < 0)
-		return error_set(err, r, "reading from git: %s", error_words(r));
+		return error_set(err, r, "cannot read the output of git: %s", error_words(r));
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : failed(messages, err);
 }

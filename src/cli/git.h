@@ -14,4 +14,8 @@
  */
 int git_run(const char *dir, const char *index, const char *const *words, struct text *out, struct gd_error *err);
 
+/* The same with environment variables, "NAME=VALUE", ended by NULL. They replace those of the same names. */
+int git_run_with(const char *dir, const char *const *variables, const char *const *words, struct text *out,
+	struct gd_error *err);
+
 #endif

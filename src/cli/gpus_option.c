@@ -16,8 +16,8 @@ void gpus_option_take(struct argp_state *state, const char *value)
 	char quote[DISPLAY_QUOTE_ROOM];
 	if (strncmp(value, "sim:", 4) != 0)
 		argp_error(state,
-			"--gpus '%s': for a number of GPUs type --num-gpus N, for certain ones --gpu 0,2; which GPUs the queue uses "
-			"is set by 'gpuq run --gpus' or $GPUQ_GPUS",
+			"--gpus '%s': for a number of GPUs use --num-gpus N, for specific ones --gpu 0,2; the GPUs of the queue are "
+			"set with 'gpuq run --gpus' or $GPUQ_GPUS",
 			display_quote(value, quote));
 	if (gd_gpu_count(value, &err) < 0)
 		argp_error(state, "--gpus: %s", err.message);
@@ -28,6 +28,6 @@ void gpus_option_take(struct argp_state *state, const char *value)
 void gpus_option_settle(bool active)
 {
 	if (given && active)
-		say("a runner is active, and has its GPUs: --gpus %s has no effect on it", given);
+		say("a runner is already active with its own GPUs; --gpus %s has no effect", given);
 	given = NULL;
 }

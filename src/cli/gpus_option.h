@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * --gpus of `gpuq exec`, `shell` and `add`, where it is not needed: the runner selects GPUs, and jobs request some of
- * them. Users type it nevertheless. Simulated GPUs are accepted like $GPUQ_GPUS; otherwise the message says what to
- * type.
+ * them. Users type it nevertheless. Simulated GPUs are accepted, as in $GPUQ_GPUS; for other values the message says
+ * what to type.
  */
 #ifndef CLI_GPUS_OPTION_H
 #define CLI_GPUS_OPTION_H

@@ -12,7 +12,7 @@ static const struct argp_option options[] = {
 	{"mem", FIRST + JOB_OPTION_MEM, "SIZE", 0, "GPU memory it needs, on each GPU: 12G, 800M", 1},
 	{"num-gpus", FIRST + JOB_OPTION_NUM_GPUS, "N", 0, "Number of GPUs; 0 for a job without a GPU", 1},
 	{"gpu", FIRST + JOB_OPTION_GPU, "GPU[,GPU...]", 0, "Run it on this GPU: a number or a UUID", 1},
-	{"exclusive", FIRST + JOB_OPTION_EXCLUSIVE, 0, 0, "Share its GPUs with no other job", 1},
+	{"exclusive", FIRST + JOB_OPTION_EXCLUSIVE, 0, 0, "Do not share its GPUs with other jobs", 1},
 	{"host-mem", FIRST + JOB_OPTION_HOST_MEM, "SIZE", 0, "Main memory it needs: 32G", 1},
 	{"cpus", FIRST + JOB_OPTION_CPUS, "N", 0, "Number of CPUs it needs", 1},
 	{"after", FIRST + JOB_OPTION_AFTER, "ID[,ID...]", 0, "Start when these have completed", 1},

@@ -76,7 +76,7 @@ static bool is_of_owner(int fd, const struct stat *journal)
 static int refuse(const char *path, struct gd_error *err)
 {
 	return error_set(err, -EPERM,
-		"opening log '%s': it is not shown, being no log in the folder for logs; --log-dir names another",
+		"cannot open log '%s': it is not in the log folder, so it is not shown; name another folder with --log-dir",
 		path);
 }
 
@@ -92,7 +92,7 @@ int job_log_open(const char *path, uint64_t id, const struct job_log_source *s, 
 	int r = folder ? open_folder(folder, trusted || s->is_named, &dir_fd) : -ENOMEM;
 	if (r < 0)
 		return r == -EPERM ? refuse(path, err)
-				   : error_set(err, r, "opening log '%s': %s", path, error_words(r));
+				   : error_set(err, r, "cannot open log '%s': %s", path, error_words(r));
 	bool is_folder = is_log_folder(dir_fd, s);
 	if (trusted ? !is_folder && !is_name : !is_folder || !is_name || !is_of_owner(dir_fd, &journal))
 		return refuse(path, err);
@@ -100,7 +100,7 @@ int job_log_open(const char *path, uint64_t id, const struct job_log_source *s, 
 	if (fd == -ELOOP || fd == -EINVAL || fd == -EISDIR)
 		return refuse(path, err);
 	if (fd < 0)
-		return error_set(err, fd, "opening log '%s': %s", path, error_words(fd));
+		return error_set(err, fd, "cannot open log '%s': %s", path, error_words(fd));
 	if (!trusted && !is_of_owner(fd, &journal))
 		return refuse(path, err);
 	*ret_fd = take_fd(&fd);

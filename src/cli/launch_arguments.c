@@ -31,6 +31,62 @@ static void set_balance(struct launch_arguments *a, const char *text, struct arg
 		meant ? "; did you mean '" : "", meant ? meant : "", meant ? "'?" : "");
 }
 
+static error_t parse_slurm(int key, char *value, struct argp_state *state)
+{
+	struct launch_arguments *a = state->input;
+	struct launch_slurm_options *s = &a->slurm;
+	switch (key) {
+	case LAUNCH_OPTION_SLURM:
+		if (s->num_kinds == LAUNCH_SLURM_KINDS)
+			argp_error(state, "--slurm: at most %d kinds of pilots", LAUNCH_SLURM_KINDS);
+		s->kinds[s->num_kinds++] = value;
+		return 0;
+	case LAUNCH_OPTION_MAX_NODES:
+		s->max_nodes = (unsigned)pool_arguments_number("--max-nodes", value, 1, 1000, state);
+		return 0;
+	case LAUNCH_OPTION_SLURM_SILENCE:
+		s->silence = value;
+		return 0;
+	case LAUNCH_OPTION_SLURM_LEASE:
+		s->lease = value;
+		return 0;
+	case LAUNCH_OPTION_SLURM_ADDRESS:
+		s->address = value;
+		return 0;
+	default:
+		return pool_arguments_parse(&a->pool, key, value, state);
+	}
+}
+
+/* What a cluster decides in place of these options, or cannot do. */
+static void check_slurm(struct launch_arguments *a, struct argp_state *state)
+{
+	const struct {
+		bool given;
+		const char *words;
+	} refused[] = {
+		{a->pool.gpus != NULL, "--gpus cannot be used with --slurm: ask for GPUs with --slurm '--gres=gpu:4'"},
+		{a->pool.workers_per_gpu > 1, "--workers-per-gpu cannot be used with --slurm: each GPU has one worker"},
+		{a->options.watch,
+			"--watch cannot be used with --slurm: nodes would stay allocated while there are no files"},
+		{a->options.setup_concurrency > 0, "--setup-concurrency cannot be used with --slurm"},
+		{a->options.balance == GD_BALANCE_ROUND_ROBIN,
+			"--balance round-robin cannot be used with --slurm: the GPUs are not known in advance"},
+	};
+	struct gd_error err = {0};
+	if (a->slurm.num_kinds == 0) {
+		if (a->slurm.max_nodes || a->slurm.silence || a->slurm.lease || a->slurm.address)
+			argp_error(state,
+				"--max-nodes and --slurm-… need --slurm with the options for sbatch, as in --slurm '--gres=gpu:1'");
+		return;
+	}
+	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
+		if (refused[i].given)
+			argp_error(state, "%s", refused[i].words);
+	if (launch_slurm_check(&a->slurm, &err) < 0)
+		argp_error(state, "%s", err.message);
+}
+
 static error_t parse_worker(int key, char *value, struct argp_state *state)
 {
 	struct launch_arguments *a = state->input;
@@ -55,7 +111,7 @@ static error_t parse_worker(int key, char *value, struct argp_state *state)
 		set_balance(a, value, state);
 		return 0;
 	default:
-		return pool_arguments_parse(&a->pool, key, value, state);
+		return parse_slurm(key, value, state);
 	}
 }
 
@@ -95,13 +151,12 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 		if (o->command && !pool_arguments_has(&a->pool, "language"))
 			pool_arguments_set(&a->pool, "language", "auto", state);
 		if (!o->input_dir && !a->list_workers)
-			argp_error(state, "no folder was given: --input-dir DIR says where the files are");
+			argp_error(state, "no input folder given; use --input-dir DIR");
 		if (a->dry_run && a->pool.json)
-			argp_error(state,
-				"--json is the summary of a run, and --dry-run makes none: leave one of them out");
+			argp_error(state, "--json and --dry-run cannot be combined: a dry run has no summary");
 		if (a->dry_run && o->watch)
-			argp_error(state,
-				"--watch waits for new files, and --dry-run does nothing: leave one of them out");
+			argp_error(state, "--watch and --dry-run cannot be combined");
+		check_slurm(a, state);
 		return 0;
 	default:
 		return parse_worker(key, value, state);
@@ -112,19 +167,19 @@ static const struct argp argp = {
 	.options = launch_options,
 	.parser = parse_option,
 	.args_doc = LAUNCH_ARGS_DOC,
-	.doc = "Process a folder of files with all GPUs: one worker per GPU, the longest file first, "
+	.doc = "Process a folder of files on all GPUs: one worker per GPU, the longest file first, "
 	       "a summary at the end."
-	       "\vCOMMAND is run for each file, without a shell. In its words {file} is the file, {name} its name, {stem} "
-	       "that without the extension, {dir} its folder, {output} the folder for its results; {gpu}, {seed}, "
-	       "{model_size}, {language} and each KEY of --set are there, too:\n"
+	       "\vRuns COMMAND for each file, without a shell. COMMAND can contain {file} (the file), {name} (its name), {stem} "
+	       "(its name without the extension), {dir} (its folder), {output} (the folder for its results), {gpu}, "
+	       "{seed}, {model_size}, {language} and {KEY} for each KEY given with --set, as in\n"
 	       "\n"
 	       "  gpuq launch --input-dir audio -- whisper-cli -m {model_size} -f {file} -of {output}/{stem}\n"
 	       "\n"
-	       "A file that is done (same size, time, worker and settings) is not done again: an interrupted run goes on "
-	       "where it was. What is done stands in launch.jsonl in the output folder, what workers printed in "
-	       "launch.logs there.\n"
+	       "Files that an earlier run has done (same size, time, worker and settings) are skipped, so the same command "
+	       "continues an interrupted run. In the output folder, launch.jsonl records finished files, and launch.logs "
+	       "has the output of the workers.\n"
 	       "\n"
-	       "Ctrl-C: files that are being worked on are finished, no new one begins. Once more: they are cancelled.\n"
+	       "Ctrl-C stops after the running files; a second Ctrl-C cancels them.\n"
 	       "\n"
 	       "Exit status: 0 all done or nothing to do, 1 some failed, 2 wrong usage, 130 interrupted.",
 };
@@ -140,7 +195,7 @@ void launch_arguments_parse(struct launch_arguments *a, int argc, char **argv)
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, a);
 	o->plugin = a->worker;
 	o->program = (const char *const *)pool->program;
-	o->gpus = pool->gpus;
+	o->gpus = a->slurm.num_kinds ? a->slurm.gpus : pool->gpus;
 	o->workers_per_gpu = pool->workers_per_gpu;
 	o->task_timeout_ms = pool->timeout_ms;
 	o->retries = pool->retries;

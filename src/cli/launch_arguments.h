@@ -6,12 +6,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "cli/launch_slurm.h"
 #include "cli/pool_arguments.h"
 #include "gpu_dispatch_launch.h"
 
 struct launch_arguments {
 	struct gd_launch_options options;
 	struct pool_arguments pool;
+	struct launch_slurm_options slurm;
 	const char *worker; /* NAME or FILE.so, or NULL */
 	bool dry_run;
 	bool list_workers;

@@ -107,8 +107,8 @@ static void append_workload(struct text *out, const struct gd_launcher *l, const
 	}
 }
 
-static int append_shares(
-	struct text *out, const struct gd_gpu_list *gpus, const struct gd_share *shares, enum gd_balance balance)
+static int append_shares(struct text *out, const struct gd_gpu_list *gpus, const struct gd_share *shares,
+	enum gd_balance balance, const char *name)
 {
 	static const struct table_column columns[] = {{"GPU", true, false}, {"NAME", false, true},
 		{"FILES", true, false}, {"SIZE", true, false}, {"AUDIO", true, false}, {"LOAD", true, false}};
@@ -117,7 +117,10 @@ static int append_shares(
 		char text[UNITS_ROOM];
 		const struct gd_gpu *gpu = gpus->gpus[g];
 		table_cellf(&t, COLOUR_BOLD, "%d", gpu->index);
-		table_cell(&t, COLOUR_NONE, gpu->known & GD_GPU_KNOWN_NAME ? gpu->name : gd_vendor_name(gpu->vendor));
+		table_cell(&t, COLOUR_NONE,
+			name                             ? name
+			: gpu->known & GD_GPU_KNOWN_NAME ? gpu->name
+							 : gd_vendor_name(gpu->vendor));
 		table_cellf(&t, COLOUR_NONE, "%llu", (unsigned long long)shares[g].files);
 		table_cell(&t, COLOUR_NONE, units_format_size(shares[g].bytes, text));
 		table_cell(&t, COLOUR_NONE,
@@ -126,8 +129,8 @@ static int append_shares(
 	}
 	int r = table_print(&t, terminal_width(), terminal_has_colour(), out);
 	text_appendf(out, "imbalance: %.1f%%; %s\n", 100 * shares[0].imbalance,
-		balance == GD_BALANCE_ROUND_ROBIN ? "each file runs on the GPU that it was dealt to"
-						  : "in the run, a free GPU takes the next file");
+		balance == GD_BALANCE_ROUND_ROBIN ? "each file runs on the GPU it is assigned to"
+						  : "during the run, a free GPU takes the next file");
 	return r;
 }
 
@@ -150,8 +153,8 @@ static void append_outlook(struct text *out, const struct gd_launcher *l, const 
 			units_format_about((uint64_t)((double)bytes / speed * share * 1000), text),
 			units_format_size((uint64_t)speed, size), workers, more);
 	else
-		text_append_string(out, "how long it will take is not known: no earlier run with this worker and these "
-					"settings is recorded in the output folder\n");
+		text_append_string(out, "unknown duration: the output folder has no record of an earlier run with this "
+					"worker and these settings\n");
 }
 
 static int share_out(const struct gd_launch_options *o, const struct todo *todo, size_t num_gpus, struct gd_share *ret)
@@ -163,7 +166,8 @@ static int share_out(const struct gd_launch_options *o, const struct todo *todo,
 	return r;
 }
 
-int launch_dry_run(struct gd_launcher *l, const struct gd_launch_options *o, bool (*stopped)(void))
+int launch_dry_run(
+	struct gd_launcher *l, const struct gd_launch_options *o, const char *gpu_name, bool (*stopped)(void))
 {
 	size_t count;
 	const struct gd_found *const *found = gd_launcher_todo(l, &count);
@@ -184,8 +188,8 @@ int launch_dry_run(struct gd_launcher *l, const struct gd_launch_options *o, boo
 	append_workload(&out, l, &todo, seconds);
 	int r = share_out(o, &todo, gpus->count, shares);
 	if (r == 0 && count > 0) {
-		text_appendf(&out, "\nShared out, %s:\n", gd_balance_name(o->balance));
-		r = append_shares(&out, gpus, shares, o->balance);
+		text_appendf(&out, "\nDistribution (%s):\n", gd_balance_name(o->balance));
+		r = append_shares(&out, gpus, shares, o->balance, gpu_name);
 		text_append_char(&out, '\n');
 		append_outlook(&out, l, o, all_bytes(&todo), seconds, shares[0].imbalance);
 	}

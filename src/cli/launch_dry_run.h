@@ -7,7 +7,9 @@
 
 #include "gpu_dispatch_launch.h"
 
-/* Prints the files found, their distribution over the GPUs, and the estimated time. */
-int launch_dry_run(struct gd_launcher *l, const struct gd_launch_options *o, bool (*stopped)(void));
+/* Prints the files found, their distribution over the GPUs, and the estimated time. gpu_name: of all GPUs; NULL: their
+ * own. */
+int launch_dry_run(
+	struct gd_launcher *l, const struct gd_launch_options *o, const char *gpu_name, bool (*stopped)(void));
 
 #endif

@@ -12,6 +12,7 @@
 #include "cli/launch_dry_run.h"
 #include "cli/launch_durations.h"
 #include "cli/launch_publish.h"
+#include "cli/launch_slurm.h"
 #include "cli/launch_summary.h"
 #include "cli/launch_view.h"
 #include "cli/launch_words.h"
@@ -20,6 +21,7 @@
 #include "cli/summary_file.h"
 #include "launch/plugins.h"
 #include "launch/print.h"
+#include "launch/remote.h"
 
 static void stop(void *run)
 {
@@ -33,8 +35,15 @@ static bool is_stopped(void)
 
 /* ---- Callbacks of the launcher ----------------------------------------------- */
 
+static struct launch_slurm *on_slurm;
+static struct gd_launcher *launcher;
+
 static void on_progress(void *context, const struct gd_launch_progress *progress)
 {
+	if (on_slurm && launch_slurm_look(on_slurm)) {
+		gd_launcher_stop(launcher);
+		gd_launcher_stop(launcher); /* ends running files, too */
+	}
 	launch_view_progress(context, progress);
 }
 
@@ -82,7 +91,7 @@ static int list_workers(void)
 	size_t count;
 	int r = plugins_list(&plugins, &count);
 	if (r < 0) {
-		say("looking for plug-ins: %s", error_words(r));
+		say("cannot search for plug-ins: %s", error_words(r));
 		return EXIT_WORK_FAILED;
 	}
 	for (size_t i = 0; i < count; i++) {
@@ -93,7 +102,7 @@ static int list_workers(void)
 		printf("%-16s %s%s\n", plugins[i].name, usable ? "" : "not usable: ", text_string(&line));
 	}
 	if (count == 0)
-		puts("No plug-in is installed. --worker FILE.so takes one from anywhere.");
+		puts("No plug-ins are installed. Use --worker FILE.so to load one from a file.");
 	plugins_free(plugins, count);
 	return EXIT_DONE;
 }
@@ -114,11 +123,11 @@ static void explain_nothing(const struct gd_files *files, const struct gd_launch
 	say("no file in '%s' matches %s%s", o->input_dir, o->num_patterns ? text_string(&patterns) : "'*.wav'",
 		watching ? " yet" : "");
 	if (files->others)
-		say("there %s %llu other%s, such as '%s': --pattern says which are meant",
+		say("there %s %llu other%s, such as '%s'; choose files with --pattern",
 			files->others == 1 ? "is" : "are", (unsigned long long)files->others,
 			files->others == 1 ? "" : "s", files->other);
 	if (files->other_folders)
-		say("there %s %llu folder%s: --recursive looks into %s", files->other_folders == 1 ? "is" : "are",
+		say("there %s %llu folder%s; use --recursive to search %s", files->other_folders == 1 ? "is" : "are",
 			(unsigned long long)files->other_folders, files->other_folders == 1 ? "" : "s",
 			files->other_folders == 1 ? "it" : "them");
 }
@@ -127,12 +136,13 @@ static void tell_files(const struct gd_files *files, const struct gd_launch_opti
 {
 	unsigned long long folders = files->other_folders;
 	if (o->watch)
-		say("watching '%s' for new files; Ctrl-C ends it", o->input_dir);
+		say("watching '%s' for new files; press Ctrl-C to stop", o->input_dir);
 	if (files->count == 0)
 		explain_nothing(files, o, o->watch);
 	else if (folders)
-		say("%llu folder%s in '%s' %s not searched; --recursive includes %s", folders, folders == 1 ? "" : "s",
-			o->input_dir, folders == 1 ? "is" : "are", folders == 1 ? "it" : "them");
+		say("%llu folder%s in '%s' %s not searched; use --recursive to include %s", folders,
+			folders == 1 ? "" : "s", o->input_dir, folders == 1 ? "is" : "are",
+			folders == 1 ? "it" : "them");
 }
 
 static int find(struct gd_launcher *l, const struct launch_arguments *a)
@@ -170,23 +180,28 @@ static int run(struct gd_launcher *l, const struct launch_arguments *a, struct p
 	struct gd_launch_summary summary;
 	gd_launcher_todo(l, &count);
 	size_t skipped = gd_launcher_files(l)->count - count;
+	struct launch_slurm slurm;
+	launch_slurm_init(&slurm, &a->slurm);
+	on_slurm = &slurm;
+	launcher = l;
+	launcher_set_remote(l, &slurm.remote);
 	bool works = count > 0 || a->options.watch;
 	if (skipped)
 		launch_summary_print_skipped(skipped, count == 0, view->out);
 	if (works)
 		start_views(l, a, view);
 	int r = gd_launcher_run(l, &err);
+	launch_slurm_end(&slurm); /* before another launcher can use the output folder */
 	gd_launcher_summary(l, &summary, sizeof(summary));
 	launch_publish_end(&view->published, &summary);
 	pool_view_end(view);
 	bool begun = r == 0 || r == -ECANCELED || r == -ECHILD || r == -EDQUOT;
 	/* Failures have already been printed. */
 	if (works && begun && launch_print_summary(&summary, false, view->out) == -ENOMEM)
-		say("printing the summary: out of memory");
-	if (err.message[0])
-		launch_words_say(
-			r == -ECANCELED ? "interrupted: the same command goes on where this one was" : err.message);
-	int code = gd_launch_exit_code(r, &summary);
+		say("cannot print the summary: out of memory");
+	if (err.message[0] && !slurm.exit_code)
+		launch_words_say(r == -ECANCELED ? "interrupted; run the same command again to continue" : err.message);
+	int code = slurm.exit_code ? slurm.exit_code : gd_launch_exit_code(r, &summary);
 	if (json >= 0 && write_json(&summary, a->pool.json, json) < 0 && code == EXIT_DONE)
 		code = EXIT_WORK_FAILED;
 	return code;
@@ -209,9 +224,9 @@ static int launch(struct launch_arguments *a, struct pool_view *view)
 	stop_signals_attach(l);
 	int code = find(l, a);
 	if (code == EXIT_DONE && a->dry_run) {
-		int r = launch_dry_run(l, &a->options, is_stopped);
+		int r = launch_dry_run(l, &a->options, a->slurm.num_kinds ? "of a node" : NULL, is_stopped);
 		if (r == -ENOMEM)
-			say("planning: out of memory");
+			say("cannot plan the run: out of memory");
 		code = gd_launch_exit_code(r, NULL);
 	} else if (code == EXIT_DONE) {
 		code = run(l, a, view);

@@ -2,6 +2,7 @@
 #include "cli/launch_model.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,8 @@ struct launch_attempt {
 	int64_t end_ms;
 	double audio, processing; /* seconds; audio -1: unknown */
 	uint64_t line;            /* line number: attempts at a file are in the order of their lines */
-	int gpu;                  /* -1: no GPU */
+	int gpu;                  /* -1: no GPU; from REPORT_NODE_GPUS: of a node */
+	const char *place;        /* "node3:1", or NULL: not on a node */
 	bool done;
 };
 
@@ -55,9 +57,24 @@ static void end_run(struct launch_attempts *a)
 	a->run_start_ms = a->run_end_ms = 0;
 }
 
+/* "node3:1"; NULL if the file was processed on this machine, or if the name is not that of a host. */
+static const char *keep_place(struct launch_attempts *a, const struct json_value *node, int64_t gpu)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
+	const char *name = keep(a, &(struct history_bytes){.plain = *node});
+	if (!name || !*name || strlen(name) > REPORT_NODE_MAX || name[strspn(name, letters)] || gpu < 0)
+		return NULL;
+	char *to = arena_alloc(&a->arena, REPORT_GPU_NAME);
+	if (to)
+		snprintf(to, REPORT_GPU_NAME, "%s:%d", name, (int)gpu);
+	return to;
+}
+
 static int add_attempt(struct launch_attempts *a, const struct history_line *line, int64_t time_ms)
 {
 	int64_t gpu;
+	if (json_to_int64(&line->gpu, &gpu) < 0 || gpu < 0 || gpu >= REPORT_NODE_GPUS)
+		gpu = -1;
 	if (array_reserve(a->list, &a->capacity, a->count + 1) < 0)
 		return -ENOMEM;
 	const char *file = keep(a, &line->file);
@@ -69,7 +86,8 @@ static int add_attempt(struct launch_attempts *a, const struct history_line *lin
 		.audio = number_of(&line->audio, -1),
 		.processing = number_of(&line->processing, 0),
 		.line = line->number,
-		.gpu = json_to_int64(&line->gpu, &gpu) == 0 && gpu >= 0 && gpu < 100000 ? (int)gpu : -1,
+		.gpu = (int)gpu,
+		.place = keep_place(a, &line->node, gpu),
 		.done = line->event == HISTORY_DONE};
 	a->run_end_ms = time_ms > a->run_end_ms ? time_ms : a->run_end_ms;
 	return 0;
@@ -131,11 +149,36 @@ static int put_file(struct view_model *m, const struct launch_attempt *list, siz
 	return view_put_job(m, &job);
 }
 
+static int by_place(const void *a, const void *b)
+{
+	const struct launch_attempt *x = a, *y = b;
+	if (!x->place || !y->place)
+		return !x->place - !y->place;
+	return strverscmp(x->place, y->place);
+}
+
+/* GPUs of nodes have numbers of their own: GPU 0 of one node is not GPU 0 of another. */
+static int put_gpus_of_nodes(struct launch_attempts *a, struct view_model *m)
+{
+	int id = REPORT_NODE_GPUS - 1, r = 0;
+	if (a->count)
+		qsort(a->list, a->count, sizeof(*a->list), by_place);
+	for (size_t i = 0; r == 0 && i < a->count && a->list[i].place; i++) {
+		if (i == 0 || strcmp(a->list[i].place, a->list[i - 1].place) != 0) {
+			struct view_gpu gpu = view_gpu_unknown(++id, 0);
+			gpu.name = a->list[i].place;
+			r = view_put_gpu(m, &gpu);
+		}
+		a->list[i].gpu = id;
+	}
+	return r;
+}
+
 static int put_files(struct launch_attempts *a, struct view_model *m, struct report_launch *ret)
 {
 	double *audio = calloc(a->count + 1, sizeof(*audio));
 	size_t files = 0;
-	int r = audio ? 0 : -ENOMEM;
+	int r = audio ? put_gpus_of_nodes(a, m) : -ENOMEM;
 	if (a->count)
 		qsort(a->list, a->count, sizeof(*a->list), by_file);
 	for (size_t i = 0, next; r == 0 && i < a->count; i = next) {
@@ -156,7 +199,8 @@ int launch_model_read(const char *path, struct view_model *m, struct report_laun
 	struct gd_error *err)
 {
 	struct launch_attempts attempts = {0};
-	struct history_reader reader = {.take = take_line, .context = &attempts, .skip_unfinished = true};
+	struct history_reader reader = {
+		.take = take_line, .context = &attempts, .skip_unfinished = true, .own_links = true};
 	int r = history_reader_run(&reader, path);
 	end_run(&attempts);
 	if (r == 0)
@@ -166,8 +210,9 @@ int launch_model_read(const char *path, struct view_model *m, struct report_laun
 	free(attempts.list);
 	arena_finish(&attempts.arena);
 	if (r == -ENOENT)
-		return error_set(err, r, "reading '%s': there is none; name the output folder of a gpuq launch", path);
-	return r < 0 ? error_set(err, r, "reading '%s': %s", path, history_reader_words(r)) : 0;
+		return error_set(
+			err, r, "cannot read '%s': no such file; give the output folder of a gpuq launch", path);
+	return r < 0 ? error_set(err, r, "cannot read '%s': %s", path, history_reader_words(r)) : 0;
 }
 
 void launch_model_finish(struct report_launch *l)

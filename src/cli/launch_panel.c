@@ -12,7 +12,7 @@ static bool count_files(const struct gd_launch_progress *progress, int gpu, stru
 	for (size_t i = 0; i < progress->num_workers; i++)
 		workers += progress->workers[i]->stats->gpu == gpu;
 	for (size_t i = 0; workers == 1 && i < progress->summary->num_gpus; i++)
-		if (progress->summary->gpus[i]->gpu == gpu) {
+		if (!progress->summary->gpus[i]->node && progress->summary->gpus[i]->gpu == gpu) {
 			ret->completed = progress->summary->gpus[i]->files;
 			ret->failed = progress->summary->gpus[i]->failed;
 			return true;
@@ -24,8 +24,11 @@ static void put_worker(
 	struct pool_panel *p, const struct gd_launch_progress *progress, const struct gd_launch_worker *worker)
 {
 	struct pool_panel_counts counts;
+	char name[96];
 	bool counted = count_files(progress, worker->stats->gpu, &counts);
-	pool_panel_put_worker(p, worker->stats, worker->file, counted ? &counts : NULL);
+	if (worker->node)
+		snprintf(name, sizeof(name), "%.64s:%lld", worker->node, (long long)worker->gpu);
+	pool_panel_put_worker(p, worker->stats, worker->file, worker->node ? name : NULL, counted ? &counts : NULL);
 }
 
 /* "12m 05s of 1h 20m audio, RTF 0.12" */
@@ -45,10 +48,10 @@ static void describe(char *words, size_t room, const struct gd_launch_progress *
 static const char *note_of(const struct gd_launch_progress *progress)
 {
 	if (progress->cancelling)
-		return "What runs is being cancelled.";
+		return "Cancelling running files.";
 	if (progress->ending)
-		return "No new file begins. Ctrl-C once more cancels what runs.";
-	return progress->watching ? "Watching for new files. Ctrl-C finishes what runs and ends." : NULL;
+		return "Stopping after the running files. Ctrl-C again cancels them.";
+	return progress->watching ? "Watching for new files. Ctrl-C stops after the running files." : NULL;
 }
 
 static void put_work(struct pool_panel *p, const struct gd_launch_progress *progress)

@@ -1,16 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/launch_publish.h"
 
+#include <string.h>
+
 static double rtf_of(const struct gd_launch_gpu *g)
 {
 	return g->audio_seconds > 0 ? g->processing_seconds / g->audio_seconds : -1;
 }
 
-static void fill_gpu(struct view_run_gpu *ret, const struct gd_launch_progress *p, const struct gd_launch_gpu *g)
+/* The same number can occur on several nodes: GPUs of nodes are counted. */
+static struct view_run_gpu row_of(const struct gd_launch_summary *s, size_t i)
 {
-	*ret = (struct view_run_gpu){.id = (int)g->gpu, .done = g->files, .failed = g->failed, .rtf = rtf_of(g)};
+	const struct gd_launch_gpu *g = s->gpus[i];
+	return (struct view_run_gpu){
+		.id = g->node ? (int)i : (int)g->gpu, .done = g->files, .failed = g->failed, .rtf = rtf_of(g)};
+}
+
+static bool is_on(const struct gd_launch_worker *worker, const struct gd_launch_gpu *g)
+{
+	if (!g->node)
+		return worker->stats->gpu == (int)g->gpu;
+	return worker->node && strcmp(worker->node, g->node) == 0 && worker->gpu == g->gpu;
+}
+
+static void fill_gpu(struct view_run_gpu *ret, const struct gd_launch_progress *p, size_t index)
+{
+	*ret = row_of(p->summary, index);
 	for (size_t i = 0; i < p->num_workers && !ret->task; i++)
-		if (p->workers[i]->stats->gpu == (int)g->gpu)
+		if (is_on(p->workers[i], p->summary->gpus[index]))
 			ret->task = p->workers[i]->file;
 }
 
@@ -55,7 +72,7 @@ void launch_publish(struct run_file *f, const struct gd_launch_progress *p)
 	for (size_t i = 0; i < p->num_workers; i++)
 		run.running += p->workers[i]->file != NULL;
 	for (; run.num_gpus < s->num_gpus && run.num_gpus < RUN_FILE_GPUS; run.num_gpus++)
-		fill_gpu(&gpus[run.num_gpus], p, s->gpus[run.num_gpus]);
+		fill_gpu(&gpus[run.num_gpus], p, run.num_gpus);
 	run_file_put(f, &run);
 }
 
@@ -65,10 +82,7 @@ void launch_publish_end(struct run_file *f, const struct gd_launch_summary *s)
 	struct view_run run;
 	fill(&run, s);
 	run.gpus = gpus;
-	for (; run.num_gpus < s->num_gpus && run.num_gpus < RUN_FILE_GPUS; run.num_gpus++) {
-		const struct gd_launch_gpu *g = s->gpus[run.num_gpus];
-		gpus[run.num_gpus] = (struct view_run_gpu){
-			.id = (int)g->gpu, .done = g->files, .failed = g->failed, .rtf = rtf_of(g)};
-	}
+	for (; run.num_gpus < s->num_gpus && run.num_gpus < RUN_FILE_GPUS; run.num_gpus++)
+		gpus[run.num_gpus] = row_of(s, run.num_gpus);
 	run_file_put(f, &run);
 }

@@ -13,10 +13,10 @@
 void launch_summary_print_skipped(size_t skipped, bool all, FILE *out)
 {
 	bool one = skipped == 1;
-	fprintf(out, "%zu %s done already and skipped%s\n", skipped, one ? "file is" : "files are",
+	fprintf(out, "%zu %s already done and skipped%s\n", skipped, one ? "file is" : "files are",
 		!all  ? ""
-		: one ? "; --force does it again"
-		      : "; --force does them again");
+		: one ? "; use --force to process it again"
+		      : "; use --force to process them again");
 }
 
 /* ---- JSON -------------------------------------------------------------------- */
@@ -48,6 +48,8 @@ static void put_gpus(struct text *t, const struct gd_launch_summary *s)
 	for (size_t i = 0; i < s->num_gpus; i++) {
 		const struct gd_launch_gpu *g = s->gpus[i];
 		json_open(t, NULL, '{');
+		if (g->node)
+			json_put_string(t, "node", g->node);
 		json_put_int(t, "gpu", g->gpu);
 		json_put_int(t, "files", (int64_t)g->files);
 		json_put_int(t, "failed", (int64_t)g->failed);

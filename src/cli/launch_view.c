@@ -16,9 +16,9 @@ static void tell_stop(struct pool_view *v, const struct gd_launch_progress *p)
 		busy += p->workers[i]->file != NULL;
 	v->told_stop = true;
 	if (busy && p->cancelling)
-		say("no new file begins; %zu are being cancelled", busy);
+		say("cancelling %zu running file%s", busy, busy == 1 ? "" : "s");
 	else if (busy)
-		say("no new file begins; %zu are being finished (Ctrl-C once more cancels them)", busy);
+		say("stopping after %zu running file%s (Ctrl-C again cancels)", busy, busy == 1 ? "" : "s");
 }
 
 void launch_view_progress(struct pool_view *v, const struct gd_launch_progress *p)

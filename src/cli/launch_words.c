@@ -20,12 +20,12 @@ static const struct {
 		"use only one of --worker, --worker-command and a COMMAND"},
 	{"set command, program or plugin to a worker of your own",
 		"use a worker of your own: -- COMMAND {file} {output}, --worker-command 'PROGRAM' or --worker FILE.so"},
-	{"give a value to the setting model_size", "give it a value by --model-size"},
-	{"give a value to the setting language", "give it a value by --language"},
+	{"set a value for the setting model_size", "set a value with --model-size"},
+	{"set a value for the setting language", "set a value with --language"},
 	{"the setting model_size", "--model-size"},
 	{"the setting language", "--language"},
-	{"as max_failures says", "as --max-failures says"},
-	{"what settings add", "what --set KEY=VALUE adds"},
+	{"(max_failures)", "(--max-failures)"},
+	{"the names of settings", "every KEY of --set KEY=VALUE"},
 	{"the setting ", "--set "},
 };
 

@@ -20,28 +20,28 @@
 static void print_help(FILE *out)
 {
 	fputs("Usage: gpuq COMMAND [OPTION…]\n"
-	      "Keeps the GPUs of this machine busy. 'gpuq COMMAND --help' explains a command.\n"
 	      "\n"
 	      "Submit work\n"
-	      "  add              Queue a command, a script or a sweep\n"
-	      "  run              Run the commands of a file, and all queued jobs\n"
-	      "  exec, shell      Run a command, or a shell, in this terminal on a free GPU\n"
-	      "  launch, map      Process a folder of files, or a file of items, on all GPUs\n"
-	      "See what happens\n"
-	      "  status, top, web List jobs; watch them full screen; watch them in a browser\n"
-	      "  info, logs       Show the details of a job; show its output\n"
-	      "  why, wait        Explain what a job waits for; wait until it has ended\n"
-	      "  queues, report   List your queues; write an HTML report\n"
+	      "   add       Queue a command, a script or a sweep\n"
+	      "   run       Run the commands of a file, and all queued jobs\n"
+	      "   exec      Run a command in this terminal on a free GPU\n"
+	      "   launch    Process a folder of files on all GPUs\n"
+	      "   map       Process a file of items on all GPUs\n"
+	      "Watch jobs\n"
+	      "   status    List the jobs\n"
+	      "   top       Watch GPUs and jobs, full screen\n"
+	      "   web       Watch GPUs and jobs in a browser\n"
+	      "   logs      Show the output of a job\n"
+	      "   why       Explain what a job waits for\n"
+	      "   wait      Wait for jobs, and exit with their exit code\n"
 	      "Change jobs\n"
-	      "  cancel, retry    Cancel jobs; queue finished jobs again\n"
-	      "  hold, release    Keep jobs from starting; let them start again\n"
-	      "  pause, resume    Suspend the queue, or running jobs; resume them\n"
-	      "  edit, urgent     Change pending jobs; move them to the front\n"
+	      "   cancel    Cancel jobs\n"
+	      "   retry     Queue finished jobs again\n"
 	      "Maintain\n"
-	      "  gpus, config     Show the GPUs; show the settings and their sources\n"
-	      "  doctor, verify   Check this machine for problems; check and repair the journal\n"
-	      "  prune, slurm     Move finished jobs to an archive; check a Slurm cluster\n"
+	      "   gpus      Show the GPUs, their memory and their processes\n"
+	      "   doctor    Check the installation, GPUs and queue for problems\n"
 	      "\n"
+	      "'gpuq help --all' lists all commands, 'gpuq COMMAND --help' explains one.\n"
 	      "No GPU? Use simulated ones: export GPUQ_GPUS=sim:4\n",
 		out);
 }
@@ -127,7 +127,7 @@ static int dispatch(int argc, char **argv)
 	if (strcmp(word, "complete") == 0)
 		return complete_main(argc - 1, argv + 1);
 	if (word[0] == '-') {
-		say("unknown option '%s'; options of a command come after its name, as in 'gpuq add %s'", word, word);
+		say("unknown option '%s'; options of a command go after its name, as in 'gpuq add %s'", word, word);
 		return EXIT_USAGE;
 	}
 	const struct command *command = command_table_find(word);

@@ -35,9 +35,9 @@ static void check(struct map_arguments *a, struct argp_state *state)
 	const struct map_options *o = &a->options;
 	if (!a->pool.program)
 		argp_error(state,
-			"no worker was given: --worker-command 'python3 infer.py' is the program that processes the items");
+			"no worker given; name the program that processes the items, as in --worker-command 'python3 infer.py'");
 	if (is_standard(o->input) && isatty(STDIN_FILENO))
-		argp_error(state, "standard input is a terminal: --input FILE names the file with the items");
+		argp_error(state, "standard input is a terminal; name the file with the items: --input FILE");
 	int standard = is_standard(o->output) + is_standard(o->errors) + is_standard(a->pool.json);
 	if (standard > 1)
 		argp_error(state, "only one of --output, --errors and --json can be standard output");
@@ -65,7 +65,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 		o->ordered = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected argument '%s': quote the command, --worker-command 'python3 infer.py'",
+		argp_error(state, "unexpected argument '%s'; quote the command: --worker-command 'python3 infer.py'",
 			value);
 		return 0;
 	case ARGP_KEY_END:
@@ -80,16 +80,16 @@ static const struct argp argp = {
 	.options = map_options,
 	.parser = parse_option,
 	.args_doc = MAP_ARGS_DOC,
-	.doc = "Process a file of items with all GPUs: one persistent program per GPU, started once, gets the items in batches."
+	.doc = "Process a file of items on all GPUs. One program per GPU is started once and receives the items in batches."
 	       "\vEach item becomes one line of the output: {\"n\":LINE,\"item\":CHECK,\"result\":…} or "
 	       "{\"n\":LINE,\"item\":CHECK,\"error\":REASON}. The same command continues an interrupted run: items "
-	       "that have a result in the output are not processed again, failed ones are.\n"
+	       "that have a result in the output are skipped, and failed items are retried.\n"
 	       "\n"
 	       "  gpuq map --input prompts.jsonl --output results.jsonl --batch 32 --worker-command 'python3 infer.py'\n"
 	       "\n"
-	       "gpuq-map(1) explains the files, docs/worker-protocol.md the messages of the program.\n"
+	       "gpuq-map(1) describes the files, docs/worker-protocol.md the messages of the program.\n"
 	       "\n"
-	       "Ctrl-C: running messages are finished, no new one begins. Once more: they are cancelled.\n"
+	       "Ctrl-C stops after the running messages; a second Ctrl-C cancels them.\n"
 	       "\n"
 	       "Exit status: 0 all done, 1 some failed, 2 wrong usage, 130 interrupted.",
 };

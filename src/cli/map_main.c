@@ -27,9 +27,8 @@ static void on_start(void *context, const struct map_summary *summary)
 	struct map_view *view = context;
 	const struct map_options *o = view->options;
 	if (summary->tried_again)
-		fprintf(view->pool.out, "%llu item%s that failed before %s tried again\n",
-			(unsigned long long)summary->tried_again, summary->tried_again == 1 ? "" : "s",
-			summary->tried_again == 1 ? "is" : "are");
+		fprintf(view->pool.out, "retrying %llu item%s that failed before\n",
+			(unsigned long long)summary->tried_again, summary->tried_again == 1 ? "" : "s");
 	pool_view_publish(&view->pool, "map", strcmp(o->input, "-") == 0 ? "standard input" : o->input, o->program);
 	map_view_start(view);
 }
@@ -86,9 +85,9 @@ static void print_end(FILE *out, int r, const struct map_summary *s, const struc
 		fprintf(out, "all %llu items are in the output already, %llu of them failed\n",
 			(unsigned long long)s->total, (unsigned long long)s->failed_before);
 	else if ((s->done + s->failed > 0 || r == 0) && map_summary_print(s, out) < 0)
-		say("printing the summary: out of memory");
+		say("cannot print the summary: out of memory");
 	if (r == -ECANCELED)
-		say("interrupted: the same command continues this run");
+		say("interrupted; run the same command again to continue");
 	else if (err->message[0])
 		say("%s", err->message);
 }

@@ -26,9 +26,9 @@ const struct argp_option map_options[] = {
 	POOL_ROW_WORKERS_PER_GPU,
 
 	{0, 0, NULL, 0, "Error handling:", 4},
-	{"timeout", POOL_OPTION_TIMEOUT, "TIME", 0, "Time for one message: 30s, 5m, 1h (default: no limit)", 0},
-	{"retries", POOL_OPTION_RETRIES, "N", 0, "Retry an item that failed N times (default: 0)", 0},
-	{"max-failures", POOL_OPTION_MAX_FAILURES, "N", 0, "Begin no new item after N have failed (default: no limit)",
+	{"timeout", POOL_OPTION_TIMEOUT, "TIME", 0, "Time limit per message: 30s, 5m, 1h (default: none)", 0},
+	{"retries", POOL_OPTION_RETRIES, "N", 0, "Retry a failed item up to N times (default: 0)", 0},
+	{"max-failures", POOL_OPTION_MAX_FAILURES, "N", 0, "Start no more items after N failures (default: no limit)",
 		0},
 
 	{0, 0, NULL, 0, "Summary:", 5},

@@ -24,14 +24,14 @@ static void put_worker(struct pool_panel *p, const struct map_progress *progress
 	struct pool_panel_counts counts;
 	snprintf(task, sizeof(task), "message %llu", (unsigned long long)w->task_id + 1);
 	bool counted = count_items(progress, w->gpu, &counts);
-	pool_panel_put_worker(p, w, w->has_task ? task : NULL, counted ? &counts : NULL);
+	pool_panel_put_worker(p, w, w->has_task ? task : NULL, NULL, counted ? &counts : NULL);
 }
 
 static const char *note_of(const struct map_progress *progress)
 {
 	if (progress->cancelling)
-		return "Running messages are being cancelled.";
-	return progress->ending ? "No new message begins. Ctrl-C once more cancels those that run." : NULL;
+		return "Cancelling running messages.";
+	return progress->ending ? "Stopping after the running messages. Ctrl-C again cancels them." : NULL;
 }
 
 static void put_work(struct pool_panel *p, const struct map_progress *progress)

@@ -18,7 +18,7 @@ void map_view_start(struct map_view *v)
 	pool_view_start(&v->pool);
 	int r = v->pool.panel ? 0 : terminal_filter_begin(&v->filter, fileno(v->pool.out));
 	if (r < 0)
-		say("warning: control characters of workers reach the terminal: %s", error_words(r));
+		say("warning: cannot filter control characters in the output of workers: %s", error_words(r));
 }
 
 void map_view_end(struct map_view *v, const struct map_summary *summary)
@@ -52,7 +52,7 @@ static void append_line(struct text *t, const struct map_progress *p)
 		text_appendf(t, ", %.*f items/s", s->items_per_second < 10 ? 2 : 0, s->items_per_second);
 	char eta[UNITS_ROOM];
 	if (is_loading(p))
-		text_append_string(t, ", no program is ready yet");
+		text_append_string(t, ", no worker is ready yet");
 	else if (p->ending)
 		text_append_string(t, ", ending");
 	else if (s->total_known && s->items_per_second > 0 && all > over)
@@ -63,11 +63,10 @@ static void append_line(struct text *t, const struct map_progress *p)
 static void tell_stop(struct pool_view *v, const struct map_progress *p)
 {
 	v->told_stop = true;
-	if (p->running && p->cancelling)
-		say("no new message begins; %llu items are being cancelled", (unsigned long long)p->running);
-	else if (p->running)
-		say("no new message begins; %llu items are being finished (Ctrl-C once more cancels them)",
-			(unsigned long long)p->running);
+	if (p->running)
+		say("%s %llu running item%s%s", p->cancelling ? "cancelling" : "stopping after",
+			(unsigned long long)p->running, p->running == 1 ? "" : "s",
+			p->cancelling ? "" : " (Ctrl-C again cancels)");
 }
 
 void map_view_progress(struct map_view *v, const struct map_progress *p)
@@ -94,7 +93,7 @@ void map_view_failure(struct map_view *v, uint64_t number, const char *reason)
 		return;
 	cleanup_(text_finish) struct text line = {0};
 	if (v->failures > MOST_FAILURES) {
-		text_append_string(&line, "failed: more than these; all are in the output");
+		text_append_string(&line, "failed: more items; all are in the output");
 	} else {
 		text_appendf(&line, "failed: item %llu: ", (unsigned long long)number);
 		display_append(&line, reason, strlen(reason), DISPLAY_ALL);

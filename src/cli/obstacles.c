@@ -34,7 +34,7 @@ static int tell(struct obstacles *o, const struct job *job, const char *words)
 	if (is_told(o, job) || o->told_more)
 		return 0;
 	if (o->told.count == MOST_TOLD) {
-		say("there are more of them; 'gpuq status' lists all");
+		say("there are more; 'gpuq status' lists all");
 		o->told_more = true;
 		return 0;
 	}
@@ -81,7 +81,7 @@ int obstacles_tell(struct obstacles *o, struct follow *f, const struct id_list *
 	r = look(o, v, f, ids, ret);
 	verdicts_close(v);
 	o->next_ns = begin + (clock_now_ns() - begin) * PART;
-	return r < 0 ? error_set(err, r, "looking at the queue: %s", error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot read the queue: %s", error_words(r)) : 0;
 }
 
 void obstacles_finish(struct obstacles *o)

@@ -14,7 +14,7 @@ static void check(void)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return;
-	say("writing the output: %s", strerror(errno));
+	say("cannot write the output: %s", strerror(errno));
 	_exit(EXIT_WORK_FAILED);
 }
 

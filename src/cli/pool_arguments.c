@@ -92,7 +92,7 @@ static void split_command(struct pool_arguments *a, const char *command, struct 
 	a->program = NULL;
 	int r = launch_command_argv(command, &a->program);
 	if (r == -EINVAL)
-		argp_error(state, "--worker-command is empty");
+		argp_error(state, "--worker-command: empty command");
 	if (r < 0)
 		argp_failure(state, EXIT_WORK_FAILED, -r, "--worker-command");
 }

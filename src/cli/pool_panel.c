@@ -52,8 +52,8 @@ void pool_panel_begin(struct pool_panel *p, const struct view_work *work)
 	(void)view_put_work(p->model, &w); /* if out of memory, the old totals stay */
 }
 
-void pool_panel_put_worker(
-	struct pool_panel *p, const struct gd_worker_stats *w, const char *task, const struct pool_panel_counts *counts)
+void pool_panel_put_worker(struct pool_panel *p, const struct gd_worker_stats *w, const char *task, const char *name,
+	const struct pool_panel_counts *counts)
 {
 	struct view_gpu g = worker_row(w);
 	g.task = task;
@@ -63,8 +63,11 @@ void pool_panel_put_worker(
 		g.completed = counts->completed;
 		g.failed = counts->failed;
 	}
-	devices_open(&p->devices, w->vendor);
-	devices_fill_row(&p->devices, &g);
+	g.name = name;
+	if (!name) { /* its figures are those of this machine */
+		devices_open(&p->devices, w->vendor);
+		devices_fill_row(&p->devices, &g);
+	}
 	(void)view_put_gpu(p->model, &g); /* if out of memory, the old row stays */
 }
 

@@ -24,8 +24,8 @@ struct pool_panel_counts {
 struct pool_panel *pool_panel_create(int fd);
 /* Sets the totals, except start_ns and time_ns, which the panel sets. Reads new figures of the GPUs. */
 void pool_panel_begin(struct pool_panel *p, const struct view_work *work);
-/* task NULL: the worker is idle. counts NULL: use the worker's statistics. */
-void pool_panel_put_worker(struct pool_panel *p, const struct gd_worker_stats *w, const char *task,
+/* task NULL: the worker is idle. name NULL: that of the GPU. counts NULL: use the worker's statistics. */
+void pool_panel_put_worker(struct pool_panel *p, const struct gd_worker_stats *w, const char *task, const char *name,
 	const struct pool_panel_counts *counts);
 void pool_panel_draw(struct pool_panel *p);
 /* Prints whole lines above the panel. */

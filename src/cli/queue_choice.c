@@ -65,7 +65,7 @@ static void debug_settings(const struct queue_choice *q, unsigned given)
 		debug_say("configuration: '%s'", q->config_path);
 	else
 		debug_say(
-			"configuration: neither ./gpuq.yaml nor gpuq/config.yaml in $XDG_CONFIG_HOME or ~/.config is there");
+			"configuration: none; there is neither ./gpuq.yaml nor gpuq/config.yaml in $XDG_CONFIG_HOME or ~/.config");
 	for (enum config_key key = 0; key < CONFIG_KEYS; key++) {
 		cleanup_(text_finish) struct text value = {0};
 		if (!config_has(&q->config, key))
@@ -89,7 +89,7 @@ int queue_choice_configure(struct queue_choice *q, struct gd_error *err)
 	if (r == 0)
 		r = config_find(q->config_file, &path);
 	if (r < 0)
-		return error_set(err, r, "reading the configuration: %s", error_words(r));
+		return error_set(err, r, "cannot read the configuration: %s", error_words(r));
 	if (path) {
 		struct config file = {0};
 		r = config_load(path, queue_choice_trust(q, q->config_file), &file, err);
@@ -122,7 +122,7 @@ static int search(struct queue_choice *q, struct gd_error *err)
 	}
 	int r = q->only_here ? 0 : queue_place_find_above(&q->found_path, &q->skipped_path);
 	if (r < 0)
-		return error_set(err, r, "looking for a queue: %s", error_words(r));
+		return error_set(err, r, "cannot find a queue: %s", error_words(r));
 	if (q->found_path) {
 		choose(q, QUEUE_SOURCE_ABOVE, q->found_path);
 		return 0;
@@ -161,7 +161,7 @@ static int resolve(struct queue_choice *q, struct gd_error *err)
 	if (!is_missing(q) || q->adds)
 		return journal_resolve(q->given_path, &q->journal_path, &q->objection, err);
 	q->journal_path = strdup(q->found_path);
-	return q->journal_path ? 0 : error_set(err, -ENOMEM, "looking for a queue: out of memory");
+	return q->journal_path ? 0 : error_set(err, -ENOMEM, "cannot find a queue: out of memory");
 }
 
 int queue_choice_resolve(struct queue_choice *q, struct gd_error *err)
@@ -235,7 +235,7 @@ void queue_choice_say_where_added(const struct queue_choice *q)
 static int refuse_missing(const struct queue_choice *q, struct gd_error *err)
 {
 	return error_set(err, -ENOENT,
-		"no jobs yet: there is no jobs.jsonl in this directory, and no personal queue '%s'; add jobs with 'gpuq add' or 'gpuq run'",
+		"no jobs yet: neither jobs.jsonl in this directory nor the personal queue '%s' exists; add jobs with 'gpuq add' or 'gpuq run'",
 		q->journal_path);
 }
 

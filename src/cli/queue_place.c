@@ -80,17 +80,19 @@ int queue_place_personal(bool make, char **ret, struct gd_error *err)
 	int fd = -1, r = state_dir_host_path(dir);
 	if (r == -ENOENT)
 		return error_set(
-			err, -EINVAL, "finding the personal queue: HOME is not set; name a queue with --jobs-file");
+			err, -EINVAL, "cannot find the personal queue: HOME is not set; name a queue with --jobs-file");
 	if (r == 0 && make)
 		r = state_dir_open_host(true, &fd);
 	closep(&fd);
 	if (r < 0)
 		return error_set(err, r,
-			"making the directory '%s' of the personal queue: %s; name another queue with --jobs-file", dir,
-			r == -EPERM ? "it, or a directory above it, belongs to another user or can be written by others"
-				    : error_words(r));
+			"cannot create directory '%s' for the personal queue: %s; name another queue with --jobs-file",
+			dir,
+			r == -EPERM
+				? "it, or one of its parent directories, belongs to another user or can be written by others"
+				: error_words(r));
 	if (asprintf(&path, "%s/" NAME, dir) < 0)
-		return error_set(err, -ENOMEM, "finding the personal queue: out of memory");
+		return error_set(err, -ENOMEM, "cannot find the personal queue: out of memory");
 	*ret = path;
 	return 0;
 }

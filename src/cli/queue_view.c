@@ -69,7 +69,7 @@ static int start_one(struct queue_view *v, struct gd_error *err)
 		if (r == 0 && !v->options.no_gpus)
 			r = queue_view_put_noted(v);
 		if (r < 0)
-			error_set(err, r, "reading journal '%s': %s", v->follow.path, error_words(r));
+			error_set(err, r, "cannot read journal '%s': %s", v->follow.path, error_words(r));
 	}
 	return r;
 }
@@ -80,7 +80,7 @@ static int start(struct queue_view *v, struct gd_error *err)
 	v->model = v->whole ? v->whole->model : view_model_create(v->options.history);
 	int r = v->model ? open_descriptors(v) : -ENOMEM;
 	if (r < 0)
-		return error_set(err, r, "showing the queue: %s", error_words(r));
+		return error_set(err, r, "cannot read the queue: %s", error_words(r));
 	if (!v->whole)
 		(void)run_files_load(v->model); /* on failure, only the queue is shown */
 	r = v->options.all ? start_all(v, err) : start_one(v, err);
@@ -105,7 +105,7 @@ int queue_view_open(
 {
 	struct queue_view *v = make(q, o);
 	if (!v)
-		return error_set(err, -ENOMEM, "reading journal '%s': out of memory", q->journal_path);
+		return error_set(err, -ENOMEM, "cannot read journal '%s': out of memory", q->journal_path);
 	int r = start(v, err);
 	if (r < 0)
 		queue_view_close(v);
@@ -133,16 +133,17 @@ int queue_view_open_part(
 	struct queue_view *whole, const struct queue_choice *q, struct queue_view **ret, struct gd_error *err)
 {
 	if (whole->last_queue == VIEW_MAX_QUEUE)
-		return error_set(err, -EOVERFLOW, "queue '%s': too many queues have come and gone", q->journal_path);
+		return error_set(
+			err, -EOVERFLOW, "queue '%s': too many queues were added and removed", q->journal_path);
 	struct queue_view *v = make(q, &(struct queue_view_options){.no_gpus = true});
 	if (!v)
-		return error_set(err, -ENOMEM, "reading journal '%s': out of memory", q->journal_path);
+		return error_set(err, -ENOMEM, "cannot read journal '%s': out of memory", q->journal_path);
 	v->whole = whole;
 	v->queue = whole->last_queue + 1;
 	v->queue_name = name_queue(q->journal_path);
-	int r = v->queue_name ? start(v, err) : error_set(err, -ENOMEM, "showing the queue: out of memory");
+	int r = v->queue_name ? start(v, err) : error_set(err, -ENOMEM, "cannot read the queue: out of memory");
 	if (r == 0 && (r = watch(whole, v->epoll_fd)) < 0)
-		error_set(err, r, "showing queue '%s': %s", q->journal_path, error_words(r));
+		error_set(err, r, "cannot show queue '%s': %s", q->journal_path, error_words(r));
 	if (r < 0) {
 		view_forget_queue(whole->model, v->queue);
 		queue_view_close(v);
@@ -194,7 +195,7 @@ static int look_for_queue(struct queue_view *v, struct gd_error *err)
 		return 0;
 	v->follow = follow;
 	int r = attach_queue(v);
-	return r < 0 ? error_set(err, r, "reading journal '%s': %s", v->follow.path, error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot read journal '%s': %s", v->follow.path, error_words(r)) : 0;
 }
 
 static int read_journal(struct queue_view *v, struct gd_error *err)
@@ -205,7 +206,7 @@ static int read_journal(struct queue_view *v, struct gd_error *err)
 	if (r < 0)
 		return r;
 	r = v->error ? v->error : v->follow.reset ? queue_view_put_all(v) : queue_view_put_changed(v);
-	return r < 0 ? error_set(err, r, "reading journal '%s': %s", v->follow.path, error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot read journal '%s': %s", v->follow.path, error_words(r)) : 0;
 }
 
 int queue_view_update(struct queue_view *v, struct gd_error *err)
@@ -219,7 +220,7 @@ int queue_view_update(struct queue_view *v, struct gd_error *err)
 	if (tick && v->has_queue) {
 		v->runner = follow_runner(&v->follow);
 		if (r == 0 && queue_view_put_peaks(v) < 0)
-			r = error_set(err, -ENOMEM, "reading samples of '%s': out of memory", v->follow.path);
+			r = error_set(err, -ENOMEM, "cannot read samples of '%s': out of memory", v->follow.path);
 	}
 	if (tick && !v->whole)
 		(void)run_files_load(v->model); /* on failure, the old ones stay */
@@ -229,7 +230,7 @@ int queue_view_update(struct queue_view *v, struct gd_error *err)
 		/* If the GPUs are missing, none are shown; the journal still is. */
 		queue_view_choose_gpus(v, NULL);
 	int gpus = queue_view_read_gpus(v);
-	return r == 0 && gpus < 0 ? error_set(err, gpus, "looking at the GPUs: %s", error_words(gpus)) : r;
+	return r == 0 && gpus < 0 ? error_set(err, gpus, "cannot query the GPUs: %s", error_words(gpus)) : r;
 }
 
 struct view_model *queue_view_model(struct queue_view *v)

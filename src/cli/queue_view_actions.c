@@ -115,7 +115,7 @@ static int environment(void *context, uint64_t id, char **ret, size_t *ret_size,
 	r = job->wish->env && v->follow.dir_fd >= 0 ? environment_load(v->follow.dir_fd, job->wish->env, ret, ret_size)
 						    : -ENOENT;
 	return r < 0 ? error_set(err, r, "environment of job %" PRIu64 ": %s", id,
-			       r == -ENOENT ? "none was kept" : error_words(r))
+			       r == -ENOENT ? "it was not stored" : error_words(r))
 		     : 0;
 }
 
@@ -131,7 +131,7 @@ static int open_log(void *context, uint64_t id, unsigned attempt, int *ret_fd, s
 	for (unsigned n = job->num_attempts; a && attempt && n > attempt; n--)
 		a = a->earlier;
 	if (!a || !a->log || attempt > job->num_attempts)
-		return error_set(err, -ENOENT, "log of job %" PRIu64 ": it has none yet", id);
+		return error_set(err, -ENOENT, "job %" PRIu64 " has no log yet", id);
 	const struct job_log_source source = {.log_dir = v->log_dir,
 		.is_named = config_has(&v->choice->config, CONFIG_LOG_DIR),
 		.journal_fd = v->follow.reader.fd};

@@ -115,7 +115,7 @@ int queue_view_find_all(struct queue_view *v, struct gd_error *err)
 	}
 	queue_registry_finish(&registry);
 	v->find_ns = clock_now_ns() + FIND_NS;
-	return r < 0 ? error_set(err, r, "listing the queues: %s", error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot list the queues: %s", error_words(r)) : 0;
 }
 
 void queue_view_close_all(struct queue_view *v)
@@ -155,7 +155,7 @@ int queue_view_update_all(struct queue_view *v, struct gd_error *err)
 	}
 	int r = put_what_follows(v);
 	if (r < 0)
-		return error_set(err, r, "showing the queues: %s", error_words(r));
+		return error_set(err, r, "cannot read the queues: %s", error_words(r));
 	struct gd_error complaint = v->complaint;
 	v->complaint = (struct gd_error){0};
 	return complaint.code ? error_set(err, complaint.code, "%s", complaint.message) : 0;

@@ -81,22 +81,13 @@ static int find_rules(struct queue_view *v, bool *ret_of_runner)
 	return 0;
 }
 
-int queue_view_choose_gpus(struct queue_view *v, struct gd_error *err)
+static int choose_local(struct queue_view *v, struct gd_error *err)
 {
-	bool of_runner, was_cluster = v->cluster;
-	/* --gpus selects GPUs of this machine. */
-	if (!config_has(&v->choice->config, CONFIG_GPUS) && queue_view_read_nodes(v)) {
-		if (v->probe)
-			view_forget_gpus(v->model);
-		queue_view_close_gpus(v);
-		return queue_view_put_nodes(v);
-	}
-	if (was_cluster)
-		view_forget_gpus(v->model);
+	bool of_runner;
 	int r = find_rules(v, &of_runner);
 	cleanup_(freep) char *spec = r < 0 ? NULL : describe_probe(&v->rules);
 	if (!spec)
-		return error_set(err, -ENOMEM, "choosing GPUs: out of memory");
+		return error_set(err, -ENOMEM, "cannot select GPUs: out of memory");
 	if (v->probe && strcmp(v->probe_spec, spec) == 0)
 		return 0;
 	bool none = of_runner && strcmp(v->rules.gpus, RULES_NO_GPUS) == 0;
@@ -106,6 +97,24 @@ int queue_view_choose_gpus(struct queue_view *v, struct gd_error *err)
 		view_forget_gpus(v->model);
 	queue_view_close_gpus(v);
 	return none ? 0 : open_probe(v, of_runner, &spec, err);
+}
+
+int queue_view_choose_gpus(struct queue_view *v, struct gd_error *err)
+{
+	bool was_cluster = v->cluster;
+	/* --gpus selects GPUs of this machine. */
+	bool nodes = !config_has(&v->choice->config, CONFIG_GPUS) && queue_view_read_nodes(v);
+	if (nodes && !v->options.all) {
+		if (v->probe)
+			view_forget_gpus(v->model);
+		queue_view_close_gpus(v);
+		return queue_view_put_gpus(v);
+	}
+	if (was_cluster)
+		view_forget_gpus(v->model);
+	int r = choose_local(v, err);
+	/* A login node may have no GPUs itself. */
+	return v->options.all && (nodes || v->cluster_rows) ? queue_view_put_gpus(v) : r;
 }
 
 /* ---- Filling the model ------------------------------------------------------------------ */
@@ -298,19 +307,22 @@ int queue_view_put_row(struct queue_view *v, const struct gd_gpu *gpu, const str
 
 int queue_view_put_gpus(struct queue_view *v)
 {
-	struct gd_gpu_list *list;
-	if (v->cluster)
-		return queue_view_put_nodes(v);
-	if (!v->probe || gpu_probe_list(v->probe, &list, NULL) < 0)
-		return 0; /* the selected GPUs do not exist: nothing to show */
-	int r = 0;
-	for (size_t i = 0; r == 0 && i < list->count; i++)
+	struct gd_gpu_list *list = NULL;
+	int r = 0, next_id = 0;
+	/* On failure the selected GPUs do not exist: nothing to show. */
+	if (v->probe && gpu_probe_list(v->probe, &list, NULL) < 0)
+		list = NULL;
+	size_t count = list ? list->count : 0;
+	for (size_t i = 0; i < count; i++)
+		next_id = list->gpus[i]->index >= next_id ? list->gpus[i]->index + 1 : next_id;
+	queue_view_forget_nodes(v, next_id);
+	for (size_t i = 0; r == 0 && i < count; i++)
 		r = queue_view_put_row(v, list->gpus[i], &(struct gpu_row){.id = list->gpus[i]->index, .peers = 1});
 	gd_gpu_list_free(list);
-	return r;
+	return r < 0 ? r : queue_view_put_nodes(v, next_id);
 }
 
-/* Puts samples of one card, or of all (-1). Of a split card, sums the memory of its instances. */
+/* Puts samples of one card, or of all (-1). For a split card, sums the memory of its instances. */
 static int put_samples(struct queue_view *v, int index)
 {
 	struct gd_gpu_list *list;

@@ -85,7 +85,7 @@ struct queue_view {
 	struct scheduler
 		*cluster;       /* last published state of the coordinator; NULL: the queue is not on a cluster now */
 	struct jobs no_jobs;    /* required by `cluster` */
-	uint64_t cluster_rows;  /* hash of the shown rows */
+	uint64_t cluster_rows;  /* hash of the shown rows of nodes; 0: none */
 	int64_t wall_offset_ns; /* wall clock − monotonic clock, read once: times must not jitter */
 };
 
@@ -144,9 +144,12 @@ int queue_view_put_row(struct queue_view *v, const struct gd_gpu *gpu, const str
 
 /* ---- queue_view_nodes.c ----------------------------------------------------------- */
 
-/* Reads the coordinator's published state. True: the queue is on a cluster, and its GPUs are those of the nodes. */
+/* Reads the published state of the coordinator, or of those of all queues. True: a queue is on a cluster. */
 bool queue_view_read_nodes(struct queue_view *v);
-int queue_view_put_nodes(struct queue_view *v);
+/* Removes all GPUs from the model if other nodes than last time are shown, or if the id of the first one has changed.
+ */
+void queue_view_forget_nodes(struct queue_view *v, int first_id);
+int queue_view_put_nodes(struct queue_view *v, int first_id);
 void queue_view_close_nodes(struct queue_view *v);
 /* Counts an ended attempt on a node. */
 int queue_view_tally_node(struct queue_view *v, const char *node, int gpu, const struct job_attempt *a);

@@ -62,12 +62,12 @@ int run_in_background(struct run *run, struct journal *j)
 	if (holder != 0)
 		run_say_what_is_ignored(run);
 	if (r == 0 && pass_options(run, passed) < 0)
-		r = error_set(&run->err, -ENOMEM, "starting a runner: out of memory");
+		r = error_set(&run->err, -ENOMEM, "cannot start a runner: out of memory");
 	if (r == 0)
 		r = background_start(
 			&run->queue, j->dir_fd, (const char *const *)passed, BACKGROUND_READY_MS, &run->err);
 	if (r == 0 && !run->quiet)
-		say("%zu new job%s; 'gpuq status' and 'gpuq wait' follow the runner in the background", run->ids.count,
-			run->ids.count == 1 ? "" : "s");
+		say("%zu new job%s; a runner is working in the background, see 'gpuq status' and 'gpuq wait'",
+			run->ids.count, run->ids.count == 1 ? "" : "s");
 	return r;
 }

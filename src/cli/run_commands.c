@@ -35,7 +35,7 @@ static void say_if_held(const struct run *run, struct journal *j)
 	if (follow_open_journal(j, &f, NULL) < 0)
 		return;
 	if (f.jobs.damaged || f.jobs.lines_lost)
-		say("journal '%s' %s: new lines of '%s' are held; see 'gpuq verify', then 'gpuq release'", j->path,
+		say("journal '%s' %s: new lines of '%s' are held; run 'gpuq verify', then 'gpuq release'", j->path,
 			f.jobs.damaged ? "is damaged" : "has lost jobs", run->file);
 	follow_close(&f);
 }
@@ -59,7 +59,7 @@ int run_add_commands(struct run *run, struct journal *j, bool another_runs)
 			&run->err, -errno, "commands file '%s': %s", commands_name(commands), error_words(errno));
 	char env[HASH_TEXT];
 	if (!cwd)
-		return error_set(&run->err, -errno, "this directory: %s", error_words(errno));
+		return error_set(&run->err, -errno, "current directory: %s", error_words(errno));
 	int r = environment_save(j->dir_fd, environ, env, &run->err);
 	if (r < 0)
 		return r;

@@ -65,7 +65,7 @@ void run_say_what_is_ignored(const struct run *run)
 		if (run->given[keys[i]])
 			text_appendf(&names, "%s--%s", names.length ? ", " : "", run_option_name(keys[i]));
 	if (names.length && !text_error(&names))
-		say("%s: not used, for that runner has its own", text_string(&names));
+		say("%s: ignored, because the active runner has its own settings", text_string(&names));
 }
 
 /*
@@ -96,7 +96,7 @@ static int add_open_jobs(struct run *run, const struct follow *f)
 	if (r == 0)
 		r = run_own_jobs_init(&run->own, &run->ids);
 	if (r == 0 && run->ids.count > added)
-		say("waiting for %zu that %s in the queue before", run->ids.count - added,
+		say("waiting for %zu that %s already in the queue", run->ids.count - added,
 			run->ids.count - added == 1 ? "was" : "were");
 	return r;
 }
@@ -106,12 +106,12 @@ static void say_damage(struct run *run, const struct follow *f)
 {
 	uint64_t first, unknown = run_own_jobs_unknown(&run->own, &first);
 	if (unknown == 1)
-		say("job %" PRIu64 " may or may not have run: its record was lost. 'gpuq retry %" PRIu64
+		say("job %" PRIu64 " may or may not have run: its record was lost; use 'gpuq retry %" PRIu64
 		    "' or 'gpuq cancel %" PRIu64 "'",
 			first, first, first);
 	else if (unknown > 1)
 		say("%" PRIu64 " jobs may or may not have run, job %" PRIu64
-		    " first: their records were lost. 'gpuq verify' lists them; 'gpuq retry ID' or 'gpuq cancel ID'",
+		    " first: their records were lost; 'gpuq verify' lists them, use 'gpuq retry ID' or 'gpuq cancel ID'",
 			unknown, first);
 	run->lost = f->jobs.damaged ? number_set_size(&f->jobs.lost_ids) : 0;
 	run_say_lost(f->path, run->lost);
@@ -125,9 +125,9 @@ int run_hand_over(struct run *run, pid_t holder)
 	if (holder > 0)
 		snprintf(who, sizeof(who), "PID %d", (int)holder);
 	if (run->ids.count)
-		say("the queue is run by %s, which got %zu new; waiting for them", who, run->ids.count);
+		say("a runner is already active (%s) and received %zu new; waiting for them", who, run->ids.count);
 	else
-		say("the queue is run by %s, and there is nothing new for it", who);
+		say("a runner is already active (%s); nothing new to run", who);
 	if (!run->own.states)
 		run_say_what_is_ignored(run);
 	struct sigaction sa = {.sa_handler = on_interrupt};
@@ -139,10 +139,10 @@ int run_hand_over(struct run *run, pid_t holder)
 	/* With --trust, the journal may be changed by others. */
 	(void)follow_insist_on_trust(&f, NULL);
 	if (!run->own.states && add_open_jobs(run, &f) < 0)
-		r = error_set(&run->err, -ENOMEM, "waiting: out of memory");
+		r = error_set(&run->err, -ENOMEM, "cannot wait: out of memory");
 	struct run_onlooker *onlooker = NULL;
 	if (r == 0 && run_onlooker_create(run, &f, &onlooker) < 0)
-		r = error_set(&run->err, -ENOMEM, "waiting: out of memory");
+		r = error_set(&run->err, -ENOMEM, "cannot wait: out of memory");
 	if (r == 0) {
 		run_own_jobs_watch(&run->own, run_onlooker_changed, onlooker);
 		r = run_own_jobs_follow(&run->own, &f, &run->err);
@@ -154,7 +154,7 @@ int run_hand_over(struct run *run, pid_t holder)
 	run_own_jobs_watch(&run->own, NULL, NULL);
 	run_onlooker_destroy(onlooker);
 	if (r == 0 && interrupted)
-		say("no longer waiting; the jobs go on, and 'gpuq status' shows them");
+		say("no longer waiting; the jobs continue, and 'gpuq status' shows them");
 	if (r == 0 && !interrupted)
 		say_damage(run, &f);
 	follow_close(&f);

@@ -16,16 +16,10 @@ static void fill_options(struct run *run, struct runner_options *o)
 		.min_free_mem_mb = config_min_free_mem_mb(c),
 		.poll_interval_ms = (int64_t)c->poll_interval_ms,
 		.linger_ms = c->keep ? -1 : (int64_t)run->linger_ms,
-		.timeout_ms = (int64_t)c->timeout_ms,
-		.grace_ms = (int64_t)run->grace_ms,
 		.jobs_per_gpu = (int)c->jobs_per_gpu,
 		.cpu_affinity = c->cpu_affinity,
-		.retries = (int)c->retries,
 		.max_failures = (int)c->max_failures,
-		.log_dir = run->log_dir,
-		.log_accepted = run->queue.trust || config_has(c, CONFIG_LOG_DIR),
-		.log_access = c->log_access,
-		.max_log_bytes = (int64_t)c->max_log_bytes,
+		.order = run_order_defaults(run),
 		.on_finish = c->on_finish,
 		.on_idle = c->on_idle,
 		.idle_warn_ms = (int64_t)c->idle_warn_ms,
@@ -43,7 +37,7 @@ static bool was_on_cluster(const struct journal *j)
 	struct published p;
 	struct scheduler *s = NULL;
 	jobs_init(&none);
-	bool was = scheduler_create(&none, &s) == 0 && published_read(j->dir_fd, &p, s) == 0 && scheduler_node_of(s, 0);
+	bool was = scheduler_create(&none, &s) == 0 && published_read(j->dir_fd, &p, s) == 0 && scheduler_is_cluster(s);
 	scheduler_destroy(s);
 	jobs_finish(&none);
 	return was;
@@ -56,7 +50,7 @@ static int create(struct run *run, struct journal *j, void **ret, pid_t *ret_hol
 	 * requested. */
 	if (run->linger_ms && was_on_cluster(j))
 		return error_set(&run->err, -EREMOTE,
-			"the queue was last run on a cluster; run 'gpuq run --slurm' again, or put its options into gpuq.yaml ('gpuq run' runs the queue on this machine)");
+			"the queue was last run on a cluster; use 'gpuq run --slurm' again, or put its options into gpuq.yaml ('gpuq run' runs the queue on this machine)");
 	fill_options(run, &o);
 	return runner_create(j, &o, (struct runner **)ret, ret_holder, &run->err);
 }
@@ -84,4 +78,4 @@ static int main_run(int argc, char **argv)
 	return run_main(argc, argv, &engine);
 }
 
-const struct command cmd_run = {"run", "Run the commands of a file, and all queued jobs, on the GPUs", main_run};
+const struct command cmd_run = {"run", "Run the commands of a file, and all queued jobs", main_run};

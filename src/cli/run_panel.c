@@ -64,7 +64,7 @@ static void count_on(struct run_panel *p, int index, const struct job *job)
 	if (!past)
 		return;
 	past->completed += job->state == JOB_COMPLETED;
-	past->failed += job->state != JOB_COMPLETED;
+	past->failed += job->state == JOB_FAILED;
 	past->timeouts += job->attempts->reason && strcmp(job->attempts->reason, REASON_TIMEOUT) == 0;
 	past->last_ms = job->attempts->duration_ms;
 }
@@ -206,7 +206,7 @@ static void add_device(struct view_gpu *g, const struct gd_gpu *gpu)
 	static const char *const sick[] = {
 		[GD_GPU_HEALTH_LOST] = "fell off the bus",
 		[GD_GPU_HEALTH_NOT_ANSWERING] = "its driver does not answer",
-		[GD_GPU_HEALTH_UNREADABLE] = "its driver refuses it",
+		[GD_GPU_HEALTH_UNREADABLE] = "its driver returns errors",
 	};
 	devices_fill_row_from(g, gpu);
 	if (gpu->health != GD_GPU_HEALTH_OK) {
@@ -241,8 +241,8 @@ static const char *note_of(const struct runner_now *now)
 	if (now->over || now->num_running == 0 || now->interrupts == 0)
 		return NULL;
 	if (now->interrupts == 1)
-		return "Nothing new starts. Ctrl-C again ends what runs.";
-	return "Ending what runs. Ctrl-C again kills it.";
+		return "No new jobs start. Ctrl-C again ends the running ones.";
+	return "Ending the running jobs. Ctrl-C again kills them.";
 }
 
 static void on_look(void *context, const struct runner_now *now)

@@ -51,6 +51,9 @@ FILE *run_out(const struct run *run);
 /* cmd_run.c: reports that this many jobs lost their `add`; 0: prints nothing. */
 void run_say_lost(const char *journal_path, uint64_t count);
 
+/* cmd_run.c: the settings that reach the keepers, the same for both engines. */
+struct order_defaults run_order_defaults(const struct run *run);
+
 /* cmd_run.c: callback of the engine; the context is the run. */
 void run_on_ready(void *context);
 /* cmd_run.c: the whole command. */

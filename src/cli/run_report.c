@@ -21,7 +21,7 @@ int run_report_begin(struct run_report *r, struct journal *j, struct gd_error *e
 			e = id_list_add(&r->open, f.jobs.by_id[i]->id);
 	r->last_id = f.jobs.last_id;
 	follow_close(&f);
-	return e < 0 ? error_set(err, e, "reading journal '%s': out of memory", j->path) : 0;
+	return e < 0 ? error_set(err, e, "cannot read journal '%s': out of memory", j->path) : 0;
 }
 
 void run_report_finish(struct run_report *r)
@@ -54,7 +54,7 @@ int run_report_print(const struct run_report *r, const struct id_list *own, stru
 	text_append_string(&t, "\n]\n");
 	follow_close(&f);
 	if (text_error(&t))
-		return error_set(err, -ENOMEM, "writing the jobs: out of memory");
+		return error_set(err, -ENOMEM, "cannot print the jobs: out of memory");
 	/* main() checks that it was written. */
 	fwrite(t.data, 1, t.length, stdout);
 	return 0;

@@ -74,19 +74,13 @@ static void fill_options(struct slurm_run *s, struct journal *j, struct coordina
 		.silence_ms = (int64_t)c->slurm_silence_ms,
 		.min_free_mem_mb = config_min_free_mem_mb(c),
 		.jobs_per_gpu = (int)c->jobs_per_gpu,
-		.retries = (int)c->retries,
 		.on_finish = c->on_finish,
 		.takeover = run->takeover,
 		.kinds = s->kinds,
 		.num_kinds = s->num_kinds,
 		.program = s->program,
 		.max_nodes = (unsigned)c->max_nodes,
-		.order = {.log_dir = run->log_dir,
-			.timeout_ms = (int64_t)c->timeout_ms,
-			.grace_ms = (int64_t)run->grace_ms,
-			.max_log_bytes = (int64_t)c->max_log_bytes,
-			.log_access = c->log_access,
-			.log_accepted = run->queue.trust || config_has(c, CONFIG_LOG_DIR)},
+		.order = run_order_defaults(run),
 		.linger_ms = c->keep ? -1 : (int64_t)run->linger_ms,
 		.max_failures = (int)c->max_failures,
 		.watch = &s->watch,
@@ -119,7 +113,7 @@ static int split_kinds(struct slurm_run *s)
 {
 	s->lines_of_kinds = strdup(s->run->queue.config.slurm);
 	if (!s->lines_of_kinds)
-		return error_set(&s->run->err, -ENOMEM, "starting the coordinator: out of memory");
+		return error_set(&s->run->err, -ENOMEM, "cannot start the coordinator: out of memory");
 	for (char *rest = s->lines_of_kinds, *line; s->num_kinds < RUN_MOST_KINDS && (line = strsep(&rest, "\n"));)
 		if (*line)
 			s->kinds[s->num_kinds++] = line;
@@ -131,12 +125,12 @@ static int create(struct run *run, struct journal *j, void **ret, pid_t *ret_hol
 	struct coordinator_options o;
 	struct slurm_run *s = calloc(1, sizeof(*s));
 	if (!s)
-		return error_set(&run->err, -ENOMEM, "starting the coordinator: out of memory");
+		return error_set(&run->err, -ENOMEM, "cannot start the coordinator: out of memory");
 	s->run = run;
 	s->watch = (struct runner_watch){.context = s, .say = print_lines, .changed = print_job};
 	/* The same file on the nodes, which share the file system or have gpuq installed in the same place. */
 	int r = readlink("/proc/self/exe", s->program, sizeof(s->program) - 1) < 0
-			? error_set(&run->err, -errno, "finding this program: %s", error_words(errno))
+			? error_set(&run->err, -errno, "cannot find this program: %s", error_words(errno))
 			: split_kinds(s);
 	if (r == 0)
 		r = find_towards(s, j);

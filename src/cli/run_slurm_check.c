@@ -22,15 +22,15 @@ struct taken_option {
 
 static const struct taken_option taken[] = {
 	{"array", 'a', NULL, "gpuq submits as many pilots as it needs; see --max-nodes"},
-	{"nodes", 'N', "1", "each pilot has one node; --max-nodes says how many there may be"},
+	{"nodes", 'N', "1", "each pilot has one node; see --max-nodes"},
 	{"ntasks", 'n', "1", "each pilot is one task; ask for CPUs with --cpus-per-task"},
-	{"job-name", 'J', NULL, "gpuq names its pilots itself"},
+	{"job-name", 'J', NULL, "gpuq chooses the names of its pilots"},
 	{"output", 'o', NULL, "the output of pilots is next to the journal, in jobs.jsonl.d"},
 	{"error", 'e', NULL, "the output of pilots is next to the journal, in jobs.jsonl.d"},
 	{"wrap", '\0', NULL, "the jobs come from the queue"},
-	{"wait", 'W', NULL, "gpuq waits itself"},
-	{"test-only", '\0', NULL, "it would submit nothing; see 'gpuq slurm check'"},
-	{"parsable", '\0', NULL, "gpuq reads what sbatch prints"},
+	{"wait", 'W', NULL, "gpuq itself waits for the pilots"},
+	{"test-only", '\0', NULL, "no job would be submitted; use 'gpuq slurm check' instead"},
+	{"parsable", '\0', NULL, "gpuq chooses the output format of sbatch"},
 };
 
 /* The value if `word` is this option: "" if the value is the next word; NULL: another option. */
@@ -88,11 +88,10 @@ static int refuse_without_slurm(struct run *run)
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		if (run->given[keys[i]])
 			return error_set(&run->err, -EINVAL,
-				"--%s is of no use without --slurm, which has the options for sbatch: --slurm '--gres=gpu:1'",
+				"--%s needs --slurm with the options for sbatch, as in --slurm '--gres=gpu:1'",
 				run_option_name(keys[i]));
 	if (run->takeover)
-		return error_set(
-			&run->err, -EINVAL, "--takeover is of no use without --slurm: other runners need none");
+		return error_set(&run->err, -EINVAL, "--takeover needs --slurm; other runners do not need it");
 	return 0;
 }
 
@@ -105,8 +104,8 @@ static int refuse_with_slurm(struct run *run)
 		{CONFIG_GPUS, "Slurm grants the GPUs; ask for them with --slurm '--gres=gpu:4'"},
 		{CONFIG_POLL_INTERVAL, "pilots watch their GPUs all the time"},
 		{CONFIG_CPU_AFFINITY, "Slurm binds the CPUs; see --cpus-per-task and --hint of sbatch"},
-		{CONFIG_IDLE_WARN, "it works on one machine only"},
-		{CONFIG_ON_IDLE, "it works on one machine only"},
+		{CONFIG_IDLE_WARN, "it works only on a single machine"},
+		{CONFIG_ON_IDLE, "it works only on a single machine"},
 	};
 	for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
 		if (run->given[local[i].key])

@@ -35,10 +35,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case ARGP_KEY_ARG:
 		if (state->arg_num != 0 || strcmp(arg, "check") != 0)
-			argp_error(state, "'%s' is not understood; write 'gpuq slurm check'", arg);
+			argp_error(state, "unknown argument '%s'; use 'gpuq slurm check'", arg);
 		return 0;
 	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "what to do is missing; write 'gpuq slurm check'");
+		argp_error(state, "no action given; use 'gpuq slurm check'");
 		return 0;
 	default:
 		if (key < SLURM_OPTION_FIRST || key >= SLURM_OPTION_FIRST + CONFIG_KEYS)
@@ -66,7 +66,9 @@ static void check(struct slurm_check *c)
 	if (!slurm_check_submit(c))
 		return;
 	slurm_check_wait(c);
-	slurm_check_report(c);
+	/* With one pilot at a time, nodes never share the file system with each other. */
+	if (slurm_check_report(c) && d->queue.config.max_nodes > 1)
+		slurm_check_second(c);
 }
 
 static volatile sig_atomic_t interrupted;
@@ -87,7 +89,7 @@ int slurm_check_main(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {slurm_options, parse, "check",
-		"Runs a tiny job on the cluster, with the options that 'gpuq run --slurm' would use, and says what is wrong with "
+		"Run a tiny job on the cluster with the options of 'gpuq run --slurm', and report what is wrong with "
 		"this cluster and what to ask its administrator for. Exits with 1 if there are problems.",
 		children, NULL, NULL};
 	struct slurm_check c = {

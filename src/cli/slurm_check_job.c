@@ -19,6 +19,7 @@
 #include "cli/slurm_check.h"
 #include "slurm/check_peers.h"
 #include "slurm/listing_text.h"
+#include "slurm/sbatch_refusal.h"
 #include "slurm/slurm_ask.h"
 
 #define LOOK_MS 250
@@ -39,7 +40,7 @@ static void put_word(struct text *t, const char *before, const char *word)
 }
 
 /* In a file, not in arguments of sbatch, which other users can see. */
-static int write_script(const struct slurm_check *c)
+static int write_script(const struct slurm_check *c, const char *name, const char *argument)
 {
 	cleanup_(text_finish) struct text t = {0};
 	char program[PATH_MAX] = "";
@@ -49,21 +50,20 @@ static int write_script(const struct slurm_check *c)
 	shell_quote(&t, program, strlen(program));
 	text_append_string(&t, " node-check ");
 	shell_quote(&t, c->dir, strlen(c->dir));
-	text_appendf(&t, " %s %u\n", c->address.host, c->address.port);
+	text_appendf(&t, " %s %u%s%s\n", c->address.host, c->address.port, *argument ? " " : "", argument);
 	if (text_error(&t))
 		return text_error(&t);
-	cleanup_(closep) int fd = node_check_create(c->dir_fd, NODE_CHECK_SCRIPT);
+	cleanup_(closep) int fd = node_check_create(c->dir_fd, name);
 	return fd < 0 ? fd : file_write_all(fd, t.data, t.length);
 }
 
-static int write_words(const struct slurm_check *c, struct text *t)
+static int write_words(const struct slurm_check *c, const char *option, const char *script, struct text *t)
 {
 	const char *options = c->doctor.queue.config.slurm;
 	put_word(t, "", "sbatch");
 	/* If there are several kinds, use the first. */
 	cleanup_(freep) char *first = options ? strndup(options, strcspn(options, "\n")) : NULL;
 	int n = first ? shell_split(first, t) : options ? -ENOMEM : 0;
-	int r = n < 0 ? n : write_script(c);
 	put_word(t, "", "--parsable");
 	put_word(t, "", "--no-requeue");
 	put_word(t, "", "--nodes=1");
@@ -71,40 +71,42 @@ static int write_words(const struct slurm_check *c, struct text *t)
 	put_word(t, "", "--job-name=gpuq-check");
 	/* Not into our directory, which may not exist on the node. */
 	put_word(t, "", "--output=/dev/null");
-	text_appendf(t, "%s/" NODE_CHECK_SCRIPT, c->dir);
+	if (option)
+		put_word(t, "", option);
+	text_appendf(t, "%s/%s", c->dir, script);
 	text_append(t, "", 1);
-	return r < 0 ? r : text_error(t);
+	return n < 0 ? n : text_error(t);
 }
 
-static const char *advice_for_refusal(const char *words)
+int slurm_check_sbatch(const struct slurm_check *c, const char *option, const char *script, const char *argument,
+	uint64_t *ret_job, char words[256])
 {
-	if (strstr(words, "QOS") || strstr(words, "Limit") || strstr(words, "limit"))
-		return "ask for less (--gres, --time, --mem), or ask the administrator for a higher limit of your account or QOS";
-	if (strstr(words, "ccount"))
-		return "name an account that you may use: --account in --slurm; 'sacctmgr show assoc user=$USER' lists them";
-	if (strstr(words, "artition"))
-		return "name a partition that 'sinfo' lists: --partition in --slurm";
-	return "change the options in --slurm; 'sbatch --help' explains them";
-}
-
-bool slurm_check_submit(struct slurm_check *c)
-{
-	cleanup_(text_finish) struct text words = {0};
+	cleanup_(text_finish) struct text line = {0};
 	const char *argv[MOST_WORDS + 1] = {NULL};
 	struct slurm_answer a = {0};
 	size_t n = 0;
-	int r = write_words(c, &words);
-	for (const char *p = text_string(&words); r == 0 && p < words.data + words.length && n < MOST_WORDS;
+	int r = write_script(c, script, argument);
+	if (r == 0)
+		r = write_words(c, option, script, &line);
+	for (const char *p = text_string(&line); r == 0 && p < line.data + line.length && n < MOST_WORDS;
 		p += strlen(p) + 1)
 		argv[n++] = p;
 	if (r == 0)
 		r = slurm_ask(argv, &a);
 	if (r == 0)
-		r = listing_parse_submitted(text_string(&a.out), a.out.length, &c->job);
+		r = listing_parse_submitted(text_string(&a.out), a.out.length, ret_job);
 	if (r < 0)
-		doctor_add(&c->doctor, DOCTOR_PROBLEM, "sbatch", advice_for_refusal(a.words), "refused: %s",
-			*a.words ? a.words : error_words(r));
+		snprintf(words, 256, "%s", *a.words ? a.words : error_words(r));
 	text_finish(&a.out);
+	return r;
+}
+
+bool slurm_check_submit(struct slurm_check *c)
+{
+	char words[256];
+	int r = slurm_check_sbatch(c, NULL, NODE_CHECK_SCRIPT, "", &c->job.id, words);
+	if (r < 0)
+		doctor_add(&c->doctor, DOCTOR_PROBLEM, "sbatch", sbatch_refusal_advice(words), "refused: %s", words);
 	return r == 0;
 }
 
@@ -122,25 +124,25 @@ static void find_value(const char *text, const char *name, char *ret, size_t siz
 		}
 }
 
-static void ask_state(struct slurm_check *c)
+void slurm_check_ask(struct check_job *job)
 {
 	char number[24], code[32];
 	struct slurm_answer a = {0};
-	snprintf(number, sizeof(number), "%" PRIu64, c->job);
+	snprintf(number, sizeof(number), "%" PRIu64, job->id);
 	const char *const argv[] = {"scontrol", "-o", "show", "job", number, NULL};
 	if (slurm_ask(argv, &a) == 0) {
-		find_value(text_string(&a.out), "JobState", c->state, sizeof(c->state));
-		find_value(text_string(&a.out), "Reason", c->reason, sizeof(c->reason));
+		find_value(text_string(&a.out), "JobState", job->state, sizeof(job->state));
+		find_value(text_string(&a.out), "Reason", job->reason, sizeof(job->reason));
 		find_value(text_string(&a.out), "ExitCode", code, sizeof(code));
-		c->exit_code = atoi(code);
+		job->exit_code = atoi(code);
 	}
 	text_finish(&a.out);
 }
 
-static bool is_over(const struct slurm_check *c)
+bool slurm_check_is_over(const struct check_job *job)
 {
-	return *c->state && strcmp(c->state, "PENDING") != 0 && strcmp(c->state, "CONFIGURING") != 0 &&
-	       strcmp(c->state, "RUNNING") != 0 && strcmp(c->state, "COMPLETING") != 0;
+	return *job->state && strcmp(job->state, "PENDING") != 0 && strcmp(job->state, "CONFIGURING") != 0 &&
+	       strcmp(job->state, "RUNNING") != 0 && strcmp(job->state, "COMPLETING") != 0;
 }
 
 /* A node that could connect has sent its report before it writes the file: that report may be on its way. */
@@ -182,10 +184,10 @@ void slurm_check_wait(struct slurm_check *c)
 		read_file(c);
 		uint64_t now = clock_now_ns();
 		if (!*c->report && now >= next_ask) {
-			ask_state(c);
+			slurm_check_ask(&c->job);
 			next_ask = now + ASK_MS * NS_PER_MS;
 		}
-		if (is_over(c) && !over_ns)
+		if (slurm_check_is_over(&c->job) && !over_ns)
 			over_ns = now;
 		if (over_ns && now >= over_ns + LATE_MS * NS_PER_MS)
 			break;
@@ -203,34 +205,41 @@ void slurm_check_wait(struct slurm_check *c)
 static void remove_directory(struct slurm_check *c)
 {
 	static const char *const names[] = {NODE_CHECK_GREETING, NODE_CHECK_LOGIN_LOCK, NODE_CHECK_NODE_LOCK,
-		NODE_CHECK_ANSWER, NODE_CHECK_ANSWER ".new", NODE_CHECK_DONE, NODE_CHECK_SCRIPT};
+		NODE_CHECK_ANSWER, NODE_CHECK_ANSWER ".new", NODE_CHECK_DONE, NODE_CHECK_SCRIPT, NODE_CHECK_SECOND_LOCK,
+		NODE_CHECK_SECOND, NODE_CHECK_SECOND ".new", NODE_CHECK_SECOND_SCRIPT, NODE_CHECK_SEEN,
+		NODE_CHECK_SEEN ".new"};
 	for (size_t i = 0; c->dir_fd >= 0 && i < sizeof(names) / sizeof(names[0]); i++)
 		(void)unlinkat(c->dir_fd, names[i], 0);
 	if (*c->dir)
 		(void)unlinkat(c->parent_fd, strrchr(c->dir, '/') + 1, AT_REMOVEDIR);
 }
 
-static void end_job(struct slurm_check *c)
+/* may_leave: it has reported, and sees that it may exit. */
+static void end_job(struct check_job *job, bool may_leave)
 {
 	char number[24];
 	struct slurm_answer a = {0};
 	uint64_t deadline = clock_now_ns() + LEAVE_MS * NS_PER_MS;
-	closep(&c->peer_fd);
-	int done_fd = node_check_create(c->dir_fd, NODE_CHECK_DONE);
-	closep(&done_fd);
-	for (ask_state(c); *c->report && !is_over(c) && clock_now_ns() < deadline; ask_state(c))
+	for (slurm_check_ask(job); may_leave && !slurm_check_is_over(job) && clock_now_ns() < deadline;
+		slurm_check_ask(job))
 		poll(NULL, 0, LOOK_MS);
-	if (is_over(c))
+	if (slurm_check_is_over(job))
 		return;
-	snprintf(number, sizeof(number), "%" PRIu64, c->job);
+	snprintf(number, sizeof(number), "%" PRIu64, job->id);
 	(void)slurm_ask((const char *const[]){"scancel", number, NULL}, &a);
 	text_finish(&a.out);
 }
 
 void slurm_check_end(struct slurm_check *c)
 {
-	if (c->job)
-		end_job(c);
+	if (c->job.id) {
+		closep(&c->peer_fd);
+		int done_fd = node_check_create(c->dir_fd, NODE_CHECK_DONE);
+		closep(&done_fd);
+		end_job(&c->job, *c->report);
+	}
+	if (c->second.id)
+		end_job(&c->second, strcmp(c->second.state, "RUNNING") == 0);
 	remove_directory(c);
 	closep(&c->lock_fd);
 	closep(&c->dir_fd);

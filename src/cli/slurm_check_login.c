@@ -81,7 +81,7 @@ bool slurm_check_controller(struct slurm_check *c)
 		doctor_add(&c->doctor, DOCTOR_OK, "controller", NULL, "answers, version %s", version);
 	} else {
 		doctor_add(&c->doctor, DOCTOR_PROBLEM, "controller",
-			"ask the administrator whether slurmctld is up and this host may talk to it (munge, slurm.conf)",
+			"ask the administrator whether slurmctld is running and whether this host may connect to it (munge, slurm.conf)",
 			"does not answer: %s", *a.words ? a.words : error_words(r));
 	}
 	bool cgroup = strcmp(tracking, "proctrack/cgroup") == 0;
@@ -90,7 +90,7 @@ bool slurm_check_controller(struct slurm_check *c)
 			cgroup ? NULL
 			       : "ask for ProctrackType=proctrack/cgroup: without it the end of a Slurm job does not prove that its processes have ended, "
 				 "and jobs of a lost pilot start elsewhere only after --slurm-lease",
-			"%s", *tracking ? tracking : "ProctrackType is not told");
+			"%s", *tracking ? tracking : "ProctrackType is unknown");
 	text_finish(&a.out);
 	return r == 0;
 }
@@ -113,32 +113,68 @@ static int64_t smallest(const char *text, int column)
 	return least;
 }
 
+/* The lowest limit in the first four columns of the answer; -1: none, or Slurm's accounting does not answer. */
+static int64_t ask_limit(const char *const *argv, bool *ret_answers)
+{
+	struct slurm_answer a = {0};
+	int64_t least = -1;
+	*ret_answers = slurm_ask(argv, &a) == 0 && a.out.length > 0;
+	for (int column = 0; *ret_answers && column < 4; column++) {
+		int64_t n = smallest(text_string(&a.out), column);
+		least = n >= 0 && (least < 0 || n < least) ? n : least;
+	}
+	text_finish(&a.out);
+	return least;
+}
+
+/* The QOS of --qos, else the default of the association; "": none. */
+static void find_qos(const struct slurm_check *c, const char *who, char *ret, size_t size)
+{
+	const char *const argv[] = {"sacctmgr", "-n", "-P", "show", "assoc", "where", who, "format=DefaultQOS", NULL};
+	const char *options = c->doctor.queue.config.slurm, *given = options ? strstr(options, "--qos=") : NULL;
+	struct slurm_answer a = {0};
+	*ret = '\0';
+	if (given)
+		snprintf(ret, size, "%.*s", (int)strcspn(given + 6, " \t\n'\""), given + 6);
+	else if (slurm_ask(argv, &a) == 0)
+		snprintf(ret, size, "%.*s", (int)strcspn(text_string(&a.out), "|\n"), text_string(&a.out));
+	text_finish(&a.out);
+}
+
+static bool is_too_low(struct slurm_check *c, int64_t limit, const char *whose)
+{
+	int64_t nodes = c->doctor.queue.config.max_nodes;
+	if (limit < 0 || limit >= nodes)
+		return false;
+	doctor_add(&c->doctor, DOCTOR_PROBLEM, "account",
+		"ask for more jobs at a time (MaxJobs, MaxSubmitJobs), or give a smaller --max-nodes",
+		"your %s may have %" PRId64 " job%s at a time, --max-nodes is %" PRId64, whose, limit,
+		limit == 1 ? "" : "s", nodes);
+	return true;
+}
+
 void slurm_check_account(struct slurm_check *c)
 {
 	const struct passwd *me = getpwuid(geteuid());
-	char who[80];
-	struct slurm_answer a = {0};
+	char who[80], qos[64], name[80], whose[80];
 	int64_t nodes = c->doctor.queue.config.max_nodes;
+	bool answers = false, qos_answers;
 	snprintf(who, sizeof(who), "user=%.64s", me ? me->pw_name : "");
-	const char *const argv[] = {"sacctmgr", "-n", "-P", "show", "assoc", "where", who,
+	const char *const assoc[] = {"sacctmgr", "-n", "-P", "show", "assoc", "where", who,
 		"format=MaxJobs,MaxSubmitJobs,GrpJobs,GrpSubmit", NULL};
 	/* Many clusters have no accounting, or hide it: then sbatch reports what is not allowed. */
-	if (me && slurm_ask(argv, &a) == 0 && a.out.length > 0) {
-		int64_t least = -1;
-		for (int column = 0; column < 4; column++) {
-			int64_t n = smallest(text_string(&a.out), column);
-			least = n >= 0 && (least < 0 || n < least) ? n : least;
-		}
-		if (least >= 0 && least < nodes)
-			doctor_add(&c->doctor, DOCTOR_PROBLEM, "account",
-				"ask for more jobs at a time (MaxJobs, MaxSubmitJobs), or give a smaller --max-nodes",
-				"your account may have %" PRId64 " job%s at a time, --max-nodes is %" PRId64, least,
-				least == 1 ? "" : "s", nodes);
-		else
-			doctor_add(&c->doctor, DOCTOR_OK, "account", NULL, "allows %" PRId64 " pilot%s at a time",
-				nodes, nodes == 1 ? "" : "s");
-	}
-	text_finish(&a.out);
+	int64_t limit = me ? ask_limit(assoc, &answers) : -1;
+	if (!answers || is_too_low(c, limit, "account"))
+		return;
+	find_qos(c, who, qos, sizeof(qos));
+	snprintf(name, sizeof(name), "name=%s", qos);
+	snprintf(whose, sizeof(whose), "QOS %s", qos);
+	const char *const of_qos[] = {"sacctmgr", "-n", "-P", "show", "qos", "where", name,
+		"format=MaxJobsPerUser,MaxSubmitJobsPerUser,GrpJobs,GrpSubmit", NULL};
+	if (*qos && is_too_low(c, ask_limit(of_qos, &qos_answers), whose))
+		return;
+	doctor_add(&c->doctor, DOCTOR_OK, "account", NULL, "allows %" PRId64 " pilot%s at a time", nodes,
+		nodes == 1 ? "" : "s");
 }
 
 /* ---- The queue's directory -------------------------------------------------------------- */
@@ -175,12 +211,12 @@ static int make_in(struct slurm_check *c, const char *parent, struct gd_error *e
 	if (r < 0)
 		return r;
 	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-		return error_set(err, -EIO, "no random numbers");
+		return error_set(err, -EIO, "cannot get random numbers");
 	int at = snprintf(c->dir, sizeof(c->dir), "%s/.gpuq-check-%016" PRIx64, parent, number);
 	if (at >= (int)sizeof(c->dir) - 16 || mkdirat(c->parent_fd, strrchr(c->dir, '/') + 1, 0700) < 0) {
 		r = at >= (int)sizeof(c->dir) - 16 ? -ENAMETOOLONG : -errno;
 		*c->dir = '\0';
-		return error_set(err, r, "nothing can be written in '%s': %s", parent, error_words(r));
+		return error_set(err, r, "cannot write to '%s': %s", parent, error_words(r));
 	}
 	r = node_check_open(c->parent_fd, strrchr(c->dir, '/') + 1, &c->dir_fd);
 	if (r == 0)
@@ -198,7 +234,7 @@ static bool make_directory(struct slurm_check *c)
 	if (r < 0)
 		doctor_add(&c->doctor, DOCTOR_PROBLEM, "directory",
 			r == -EPERM
-				? "name a file in a directory of your own with --jobs-file, change the permissions, or use --trust if you trust these people"
+				? "use --jobs-file with a file in a directory of your own, change the permissions, or use --trust if you trust these people"
 				: "choose another place for the queue: --jobs-file",
 			"%s", err.message);
 	return r == 0;
@@ -231,7 +267,7 @@ bool slurm_check_place(struct slurm_check *c)
 		r = listener_bind(towards, 0, &c->address, &err);
 	if (r < 0)
 		doctor_add(&c->doctor, DOCTOR_PROBLEM, "address",
-			"name the address of this host that nodes can reach with --slurm-address", "%s", err.message);
+			"use --slurm-address to name an address of this host that nodes can reach", "%s", err.message);
 	else
 		doctor_add(&c->doctor, DOCTOR_OK, "address", NULL, "nodes connect to %s", c->address.host);
 	return r == 0;

@@ -16,10 +16,10 @@
 /* Users compare records of different hosts, and programs compare file times. */
 #define MOST_SKEW_MS 2000
 
-static bool find_text(const struct slurm_check *c, const char *key, char *ret, size_t size)
+bool slurm_check_find(const char *report, const char *key, char *ret, size_t size)
 {
 	size_t n = strlen(key);
-	for (const char *line = c->report; *line; line += strcspn(line, "\n"), line += *line == '\n')
+	for (const char *line = report; *line; line += strcspn(line, "\n"), line += *line == '\n')
 		if (strncmp(line, key, n) == 0 && line[n] == ' ') {
 			snprintf(ret, size, "%.*s", (int)strcspn(line + n + 1, "\n"), line + n + 1);
 			return true;
@@ -31,7 +31,7 @@ static bool find_text(const struct slurm_check *c, const char *key, char *ret, s
 static bool find_number(const struct slurm_check *c, const char *key, int64_t *ret)
 {
 	char text[32], *end;
-	if (!find_text(c, key, text, sizeof(text)))
+	if (!slurm_check_find(c->report, key, text, sizeof(text)))
 		return false;
 	*ret = strtoll(text, &end, 10);
 	return end != text && !*end;
@@ -50,7 +50,7 @@ static const char *advice_for_pending(const char *reason)
 	if (strstr(reason, "Partition"))
 		return "name another partition: --partition in --slurm; 'sinfo' lists them";
 	if (strstr(reason, "Node") || strstr(reason, "Reserv"))
-		return "no node can take such a job now: 'sinfo -R' says why nodes are down; ask the administrator";
+		return "no node can run such a job now; 'sinfo -R' shows why nodes are down; ask the administrator";
 	return "the cluster is busy: try again later, or with a longer --wait";
 }
 
@@ -59,24 +59,26 @@ static void explain_silence(struct slurm_check *c)
 	struct doctor *d = &c->doctor;
 	char waited[UNITS_ROOM];
 	units_format_duration(c->wait_ms, waited);
-	if (strcmp(c->state, "PENDING") == 0)
-		doctor_add(d, DOCTOR_PROBLEM, "start", advice_for_pending(c->reason),
-			"job %" PRIu64 " did not start within %s: Slurm says %s", c->job, waited, c->reason);
-	else if (strcmp(c->state, "RUNNING") == 0 || strcmp(c->state, "COMPLETING") == 0 || !*c->state)
+	if (strcmp(c->job.state, "PENDING") == 0)
+		doctor_add(d, DOCTOR_PROBLEM, "start", advice_for_pending(c->job.reason),
+			"job %" PRIu64 " did not start within %s; Slurm gives the reason %s", c->job.id, waited,
+			c->job.reason);
+	else if (strcmp(c->job.state, "RUNNING") == 0 || strcmp(c->job.state, "COMPLETING") == 0 || !*c->job.state)
 		doctor_add(d, DOCTOR_PROBLEM, "report", "see the log of slurmd on that node",
-			"job %" PRIu64 " runs, but nothing was heard of it for %s", c->job, waited);
-	else if (c->exit_code == 126 || c->exit_code == 127)
+			"job %" PRIu64 " runs, but sent no report for %s", c->job.id, waited);
+	else if (c->job.exit_code == 126 || c->job.exit_code == 127)
 		doctor_add(d, DOCTOR_PROBLEM, "program",
 			"install gpuq on a file system that all nodes share, or in the same place on every node",
 			"gpuq-slurm cannot be executed on the node");
-	else if (c->exit_code == NODE_CHECK_SILENT)
+	else if (c->job.exit_code == NODE_CHECK_SILENT)
 		doctor_add(d, DOCTOR_PROBLEM, "network and files",
 			"ask for TCP connections from compute nodes to this host, and put the queue on a file system that the nodes share",
 			"the node can neither connect to %s port %u nor see '%s'", c->address.host, c->address.port,
 			c->dir);
 	else
 		doctor_add(d, DOCTOR_PROBLEM, "report", "see the log of slurmd on that node",
-			"job %" PRIu64 " ended without a report: %s, exit code %d", c->job, c->state, c->exit_code);
+			"job %" PRIu64 " ended without a report: %s, exit code %d", c->job.id, c->job.state,
+			c->job.exit_code);
 }
 
 /* ---- The report ------------------------------------------------------------------------- */
@@ -111,13 +113,20 @@ static void check_clock(struct slurm_check *c)
 		doctor_add(&c->doctor, DOCTOR_OK, "clock", NULL, "differs by less than %d s", MOST_SKEW_MS / 1000);
 }
 
-static void check_locks(struct slurm_check *c)
+const char *slurm_check_lock_advice(void)
+{
+	return "ask for a file system whose POSIX locks work between hosts (NFS: without nolock or local_lock; Lustre: mount option flock), "
+	       "or put the queue on such a file system";
+}
+
+/* Returns whether they work. */
+static bool check_locks(struct slurm_check *c)
 {
 	int64_t seen = 0, own = 0;
 	pid_t holder = 0;
 	char host[80], here[65] = "";
 	gethostname(here, sizeof(here) - 1);
-	(void)find_text(c, "host", host, sizeof(host));
+	(void)slurm_check_find(c->report, "host", host, sizeof(host));
 	bool told = find_number(c, "lock", &seen) && find_number(c, "own_lock", &own);
 	int r = own == 0 ? lock_holder_at(c->dir_fd, NODE_CHECK_NODE_LOCK, &holder) : 0;
 	const char *wrong = !told         ? "were not tested"
@@ -128,19 +137,18 @@ static void check_locks(struct slurm_check *c)
 			    : holder == 0 ? "this host does not see a lock of the node"
 					  : NULL;
 	if (wrong)
-		doctor_add(&c->doctor, DOCTOR_PROBLEM, "locks",
-			"ask for a file system whose POSIX locks work between hosts (NFS: without nolock or local_lock; Lustre: mount option flock), "
-			"or use one for the queue that has them",
+		doctor_add(&c->doctor, DOCTOR_PROBLEM, "locks", slurm_check_lock_advice(),
 			"do not work between hosts: %s", wrong);
 	else if (strcmp(host, here) == 0)
 		doctor_add(&c->doctor, DOCTOR_NOTE, "locks",
-			"name another node with --slurm '--exclude=NODE' to test two hosts",
+			"exclude this host with --slurm '--exclude=NODE' to test two hosts",
 			"work, but the job ran on this host");
 	else
 		doctor_add(&c->doctor, DOCTOR_OK, "locks", NULL, "are seen from both hosts");
+	return !wrong;
 }
 
-static void check_files(struct slurm_check *c)
+static bool check_files(struct slurm_check *c)
 {
 	int64_t code = -EIO;
 	(void)find_number(c, "folder", &code);
@@ -148,10 +156,10 @@ static void check_files(struct slurm_check *c)
 		doctor_add(&c->doctor, DOCTOR_PROBLEM, "shared",
 			"put the queue on a file system that login node and compute nodes share, under the same path: --jobs-file",
 			"the node does not see '%s': %s", c->dir, error_words((int)code));
-		return;
+		return false;
 	}
 	doctor_add(&c->doctor, DOCTOR_OK, "shared", NULL, "the node sees the directory of the queue");
-	check_locks(c);
+	return check_locks(c);
 }
 
 static void check_gpus(struct slurm_check *c)
@@ -163,7 +171,7 @@ static void check_gpus(struct slurm_check *c)
 	(void)find_number(c, "sized", &sized);
 	if (usable < 0)
 		doctor_add(d, DOCTOR_PROBLEM, "GPUs", "ask the administrator to look at the driver of that node",
-			"they cannot be listed on the node: %s", error_words((int)usable));
+			"cannot be listed on the node: %s", error_words((int)usable));
 	else if (granted <= 0)
 		doctor_add(d, DOCTOR_NOTE, "GPUs", "ask for them: --slurm '--gres=gpu:1'", "Slurm has granted none");
 	else if (usable != granted)
@@ -172,8 +180,8 @@ static void check_gpus(struct slurm_check *c)
 			"Slurm has granted %" PRId64 ", but the driver shows %" PRId64 " of them", granted, usable);
 	else if (sized < usable)
 		doctor_add(d, DOCTOR_NOTE, "GPUs",
-			"ask for NVIDIA's management library (libnvidia-ml.so.1) on the nodes: without it the memory of GPUs is not known, and each has one job at a time",
-			"%" PRId64 " granted; no driver can be asked about them", granted);
+			"ask for NVIDIA's management library (libnvidia-ml.so.1) on the nodes: without it, the memory of GPUs is unknown, and each GPU runs one job at a time",
+			"%" PRId64 " granted; no driver can be queried about them", granted);
 	else
 		doctor_add(d, DOCTOR_OK, "GPUs", NULL, "%" PRId64 " granted, and the driver shows the same", granted);
 }
@@ -192,24 +200,25 @@ static void check_time(struct slurm_check *c)
 	slurm_check_longest(c, left);
 }
 
-void slurm_check_report(struct slurm_check *c)
+bool slurm_check_report(struct slurm_check *c)
 {
 	struct doctor *d = &c->doctor;
 	char node[80], version[32];
 	if (!*c->report) {
 		explain_silence(c);
-		return;
+		return false;
 	}
-	(void)find_text(c, "node", node, sizeof(node));
-	(void)find_text(c, "version", version, sizeof(version));
-	doctor_add(d, DOCTOR_OK, "start", NULL, "job %" PRIu64 " ran on node %s", c->job, node);
+	(void)slurm_check_find(c->report, "node", node, sizeof(node));
+	(void)slurm_check_find(c->report, "version", version, sizeof(version));
+	doctor_add(d, DOCTOR_OK, "start", NULL, "job %" PRIu64 " ran on node %s", c->job.id, node);
 	if (strcmp(version, GD_VERSION) != 0)
 		doctor_add(d, DOCTOR_PROBLEM, "version", "install the same version of gpuq everywhere",
 			"gpuq is %s there and " GD_VERSION " here", version);
 	d->section = "Node";
 	check_network(c);
 	check_clock(c);
-	check_files(c);
+	bool locks = check_files(c);
 	check_gpus(c);
 	check_time(c);
+	return locks;
 }

@@ -18,6 +18,7 @@
 #include "cli/run_slurm.h"
 #include "cli/say.h"
 #include "cli/slurm_check.h"
+#include "cli/slurm_launch.h"
 #include "cli/subprogram.h"
 #include "queue/runner/allocation_end.h"
 #include "slurm/agent.h"
@@ -76,7 +77,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case 'S':
 		if (a->num_kinds == MOST_KINDS)
-			argp_error(state, "more than %d times --slurm", MOST_KINDS);
+			argp_error(state, "--slurm can be given at most %d times", MOST_KINDS);
 		a->kinds[a->num_kinds++] = arg;
 		break;
 	case 'n':
@@ -126,7 +127,7 @@ static int coordinate(struct journal *j, const struct slurm_arguments *a, struct
 	char log_dir[PATH_MAX], program[PATH_MAX] = "";
 	/* The nodes execute the same file, because they share the file system. */
 	if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
-		return error_set(err, -errno, "finding this program: %s", error_words(errno));
+		return error_set(err, -errno, "cannot find this program: %s", error_words(errno));
 	if (snprintf(log_dir, sizeof(log_dir), "%s/logs", j->parent_path) >= (int)sizeof(log_dir))
 		return error_set(err, -ENAMETOOLONG, "the path of the log directory is too long");
 	struct coordinator_options options = {.journal = j,
@@ -143,7 +144,7 @@ static int coordinate(struct journal *j, const struct slurm_arguments *a, struct
 		.watch = &watch};
 	int r = coordinator_create(&options, &c, &holder, err);
 	if (r == -EBUSY)
-		return error_set(err, r, "process %d runs this queue already", (int)holder);
+		return error_set(err, r, "process %d already runs this queue", (int)holder);
 	if (r == 0)
 		r = coordinator_run(c, &result, err);
 	coordinator_destroy(c);
@@ -173,7 +174,7 @@ static int run_pilot(struct slurm_arguments *a)
 	char *end = NULL, host[65] = "", dir[PATH_MAX];
 	unsigned long long slurm_job = job ? strtoull(job, &end, 10) : 0;
 	if (!job || !*job || *end || slurm_job == 0) {
-		say("this is a part of gpuq that Slurm starts: SLURM_JOB_ID is not set");
+		say("this part of gpuq is started by Slurm, but SLURM_JOB_ID is not set");
 		return EXIT_USAGE;
 	}
 	if (!a->journal || *a->journal != '/' || strlen(a->journal) + 3 > sizeof(dir)) {
@@ -209,13 +210,13 @@ static int run_pilot(struct slurm_arguments *a)
 int main(int argc, char **argv)
 {
 	static const struct argp_option options[] = {{"jobs-file", 'j', "FILE", 0, "The journal of the queue", 0},
-		{"gpus", 'g', "SPEC", 0, "GPUs to use, in place of those that Slurm granted", 0},
+		{"gpus", 'g', "SPEC", 0, "GPUs to use instead of those that Slurm granted", 0},
 		{"towards", 't', "HOST", 0, "coordinator: a host in the network of the nodes", 0},
 		{"lease", 'l', "SECONDS", 0, "coordinator: how long a pilot works without it", 0},
-		{"silence", 's', "SECONDS", 0, "coordinator: after which a pilot connects again", 0},
+		{"silence", 's', "SECONDS", 0, "coordinator: after which time a pilot reconnects", 0},
 		{"slurm", 'S', "OPTIONS", 0, "coordinator: submit pilots with these options of sbatch", 0},
-		{"max-nodes", 'n', "N", 0, "coordinator: pilots at a time", 0},
-		{"takeover", 'o', NULL, 0, "coordinator: also if the last one ran on another host", 0}, {0}};
+		{"max-nodes", 'n', "N", 0, "coordinator: maximum number of pilots", 0},
+		{"takeover", 'o', NULL, 0, "coordinator: start even if the last one ran on another host", 0}, {0}};
 	static const struct argp argp = {options, parse, NULL, "The parts of a queue on a cluster", NULL, NULL, NULL};
 	struct slurm_arguments a = {0};
 	setlocale(LC_ALL, "");
@@ -225,13 +226,18 @@ int main(int argc, char **argv)
 		return subprogram_enter("gpuq run --slurm") ? EXIT_USAGE : run_slurm_main(argc, argv);
 	if (argc >= 1 && strcmp(argv[0], "gpuq slurm") == 0)
 		return subprogram_enter("gpuq slurm check") ? EXIT_USAGE : slurm_check_main(argc, argv);
-	/* gpuq-slurm node-check DIRECTORY HOST PORT */
+	/* gpuq-slurm node-check DIRECTORY HOST PORT [second] */
 	const char *token = getenv(NODE_CHECK_TOKEN);
+	if (argc == 6 && strcmp(argv[1], "node-check") == 0 && strcmp(argv[5], NODE_CHECK_SECOND) == 0 && token &&
+		*token)
+		return node_check_second(argv[2], token);
 	if (argc == 5 && strcmp(argv[1], "node-check") == 0 && token && *token)
 		return node_check_main(argv[2], argv[3], (uint16_t)strtoul(argv[4], NULL, 10), token);
+	if (argc >= 3 && strncmp(argv[1], "launch-", 7) == 0)
+		return slurm_launch_main(argc, argv);
 	bool pilot = argc >= 2 && strcmp(argv[1], "pilot") == 0;
 	if (!pilot && (argc < 2 || strcmp(argv[1], "coordinator") != 0)) {
-		say("this program is a part of gpuq, which executes it");
+		say("this program is part of gpuq and is started by it");
 		return EXIT_USAGE;
 	}
 	int r = argp_parse(&argp, argc - 1, argv + 1, 0, NULL, &a);

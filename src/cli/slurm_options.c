@@ -9,6 +9,6 @@ const struct argp_option slurm_options[] = {
 	{"slurm-address", SLURM_OPTION_FIRST + CONFIG_SLURM_ADDRESS, "HOST", 0,
 		"The address of this host, as for 'gpuq run'", 1},
 	{"wait", SLURM_OPTION_WAIT, "TIME", 0, "How long to wait for the job to run (2m)", 1},
-	{"json", SLURM_OPTION_JSON, 0, 0, "An object with an array of findings", 1},
+	{"json", SLURM_OPTION_JSON, 0, 0, "Print a JSON object with an array of findings", 1},
 	{0},
 };

@@ -40,7 +40,7 @@ int subprogram_become(const char *name, const char *package, char **argv)
 	int r = subprogram_find(name, path, sizeof(path), &err);
 	if (r == -ENOPKG) {
 #ifdef GD_WHEEL
-		say("'%s' is not part of the Python package, for it needs %s; build gpu_dispatch from source with 'make install'",
+		say("'%s' is not part of the Python package because it needs %s; build gpu_dispatch from source with 'make install'",
 			name, package);
 #else
 		say("%s; build gpu_dispatch where %s is installed", err.message, package);
@@ -54,7 +54,7 @@ int subprogram_become(const char *name, const char *package, char **argv)
 	debug_say("executing '%s'", path);
 	if (realpath("/proc/self/exe", self) && setenv(SUBPROGRAM_MARK, self, 1) == 0)
 		execv(path, argv);
-	say("starting '%s': %s", path, error_words(errno));
+	say("cannot start '%s': %s", path, error_words(errno));
 	return EXIT_WORK_FAILED;
 }
 
@@ -62,7 +62,7 @@ int subprogram_enter(const char *command)
 {
 	const char *mark = getenv(SUBPROGRAM_MARK);
 	if (!mark || strlen(mark) >= sizeof(gpuq_path)) {
-		say("this program is a part of gpuq; type '%s'", command);
+		say("this program is part of gpuq; run '%s'", command);
 		return EXIT_USAGE;
 	}
 	strcpy(gpuq_path, mark);

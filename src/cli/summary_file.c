@@ -46,7 +46,7 @@ int summary_file_write(const char *path, int fd, const struct text *json)
 	if (r == 0)
 		r = file_write_all(fd, json->data, json->length);
 	if (r < 0)
-		say("writing the summary to %s%s%s: %s", standard ? "" : "'", standard ? "standard output" : path,
+		say("cannot write the summary to %s%s%s: %s", standard ? "" : "'", standard ? "standard output" : path,
 			standard ? "" : "'", error_words(r));
 	return r;
 }

@@ -58,7 +58,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (p->all && p->queue.jobs_file)
-			argp_error(state, "--all: shows every queue; leave out --jobs-file");
+			argp_error(state, "--all cannot be used with --jobs-file");
 		return 0;
 	case TOP_OPTION_GPUS:
 		if (config_set(&p->queue.command_line, CONFIG_GPUS, "--gpus", arg, &p->err) < 0)
@@ -83,7 +83,7 @@ static off_t size_of(int fd)
 	return fstat(fd, &st) < 0 ? -1 : st.st_size;
 }
 
-/* Of a large log, only the end is read. */
+/* Only the end of a large log is read. */
 static void read_log(struct top_program *p)
 {
 	char buf[65536];
@@ -98,7 +98,7 @@ static void read_log(struct top_program *p)
 	}
 	for (ssize_t n; (n = read(p->log_fd, buf, sizeof(buf))) > 0;)
 		if (log_tail_append(&p->top.log, buf, (size_t)n) < 0)
-			top_say(&p->top, true, "reading the log: out of memory");
+			top_say(&p->top, true, "cannot read the log: out of memory");
 }
 
 static unsigned attempts_of(const struct top_program *p, uint64_t id)
@@ -142,7 +142,7 @@ static void act(struct top_program *p)
 		[VIEW_RETRY] = "queued again",
 		[VIEW_HOLD] = "held",
 		[VIEW_RELEASE] = "released",
-		[VIEW_URGENT] = "put before all others",
+		[VIEW_URGENT] = "moved to the front",
 	};
 	const struct view_actions *a = queue_view_actions(p->view);
 	struct gd_error err = {0};
@@ -292,7 +292,7 @@ static int start(struct top_program *p)
 		r = loop_add(p->loop, STDIN_FILENO, EPOLLIN, on_key, p, &ignored);
 	if (r == 0)
 		r = loop_add(p->loop, queue_view_fd(p->view), EPOLLIN, on_news, p, &ignored);
-	return r < 0 ? error_set(&p->err, r, "starting: %s", error_words(r)) : 0;
+	return r < 0 ? error_set(&p->err, r, "cannot start: %s", error_words(r)) : 0;
 }
 
 static int run(struct top_program *p)
@@ -309,7 +309,7 @@ static int run(struct top_program *p)
 	while (r == 0 && !p->over)
 		r = loop_round(p->loop, -1);
 	top_terminal_close();
-	return r < 0 ? error_set(&p->err, r, "waiting: %s", error_words(r)) : 0;
+	return r < 0 ? error_set(&p->err, r, "cannot wait: %s", error_words(r)) : 0;
 }
 
 /* Dies of the same signal, so that the parent process sees it. */

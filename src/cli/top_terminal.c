@@ -33,15 +33,13 @@ int top_terminal_check(struct gd_error *err)
 {
 	const char *term = getenv("TERM");
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
-		return error_set(
-			err, -EINVAL, "gpuq top needs a terminal, and this is none; 'gpuq status' prints the same");
+		return error_set(err, -EINVAL, "gpuq top needs a terminal; use 'gpuq status' instead");
 	if (!term || !*term || strcmp(term, "dumb") == 0)
 		return error_set(err, -EINVAL,
-			"gpuq top needs a terminal that can move its cursor, and TERM is '%s'; 'gpuq status' prints the same",
+			"gpuq top needs a terminal that can move its cursor, but TERM is '%s'; use 'gpuq status' instead",
 			term ? term : "");
 	if (!top_terminal_is_known(term))
-		return error_set(err, -EINVAL,
-			"TERM is '%s', and nothing is known of such a terminal here; try TERM=xterm-256color", term);
+		return error_set(err, -EINVAL, "unknown terminal type TERM='%s'; try TERM=xterm-256color", term);
 	return 0;
 }
 
@@ -66,7 +64,7 @@ int top_terminal_open(struct gd_error *err)
 		setlocale(LC_CTYPE, "C.UTF-8");
 	terminal = newterm(NULL, stdout, stdin);
 	if (!terminal)
-		return error_set(err, -EIO, "taking over the terminal: it does not let itself be");
+		return error_set(err, -EIO, "cannot control the terminal");
 	set_escdelay(25);
 	cbreak();
 	noecho();

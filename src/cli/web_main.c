@@ -54,7 +54,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (s->all && s->queue.jobs_file)
-			argp_error(state, "--all: shows every queue; leave out --jobs-file");
+			argp_error(state, "--all cannot be used with --jobs-file");
 		return 0;
 	case WEB_OPTION_LISTEN:
 		s->listen = arg;
@@ -74,7 +74,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r = config_set(&s->queue.command_line, CONFIG_LOG_DIR, "--log-dir", arg, &s->err);
 		break;
 	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is one word too many", arg);
+		argp_error(state, "unexpected argument '%s'", arg);
 		return EINVAL;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -96,17 +96,17 @@ static int find_token(struct server *s)
 	const char *given = getenv("GPUQ_WEB_TOKEN");
 	int r = web_token_make(s->made);
 	if (r < 0)
-		return error_set(&s->err, r, "making a token: %s", error_words(r));
+		return error_set(&s->err, r, "cannot create a token: %s", error_words(r));
 	if (!given || !*given)
 		return 0;
 	if (!web_token_usable(given))
 		return error_set(&s->err, -EINVAL,
-			"$GPUQ_WEB_TOKEN: not a token of 16 to 256 letters, digits and -._~; "
-			"'openssl rand -hex 16' makes one");
+			"$GPUQ_WEB_TOKEN: not a valid token; expected 16 to 256 letters, digits and -._~; "
+			"'openssl rand -hex 16' creates one");
 	s->given = strdup(given);
 	s->given_is_full = s->listen && strncmp(s->listen, WEB_LISTEN_UNIX, sizeof(WEB_LISTEN_UNIX) - 1) == 0;
 	unsetenv("GPUQ_WEB_TOKEN");
-	return s->given ? 0 : error_set(&s->err, -ENOMEM, "reading the token: out of memory");
+	return s->given ? 0 : error_set(&s->err, -ENOMEM, "cannot read the token: out of memory");
 }
 
 static void on_signal(void *context, uint32_t events)
@@ -149,7 +149,7 @@ static int open_server(struct server *s)
 	if (r == 0)
 		r = loop_add(s->loop, queue_view_fd(s->view), EPOLLIN, on_news, s, NULL);
 	if (r < 0)
-		return error_set(&s->err, r, "starting the server: %s", error_words(r));
+		return error_set(&s->err, r, "cannot start the server: %s", error_words(r));
 	return web_open(&(struct web_options){.listen = s->listen,
 				.token = s->given_is_full ? s->given : s->made,
 				.metrics_token = s->given,
@@ -165,8 +165,8 @@ static int open_server(struct server *s)
 static int announce(struct server *s)
 {
 	if (web_is_public(s->web))
-		say("warning: other machines can reach this, and read along: there is no encryption; "
-		    "'ssh -L' to a loopback address has it");
+		say("warning: other machines can connect, and the connection is not encrypted; "
+		    "use a loopback address with 'ssh -L' instead");
 	const char *path = web_socket_path(s->web);
 	if (path)
 		say("listening on '%s'; on your own machine: ssh -L 8765:%s HOST", path, path);
@@ -174,7 +174,7 @@ static int announce(struct server *s)
 		printf("%s\n", WEB_UNIX_ADDRESS);
 	else
 		printf("%s#token=%s\n", web_address(s->web), s->made);
-	return fflush(stdout) != 0 ? error_set(&s->err, -errno, "writing the address: %s", error_words(errno)) : 0;
+	return fflush(stdout) != 0 ? error_set(&s->err, -errno, "cannot print the address: %s", error_words(errno)) : 0;
 }
 
 static int serve(struct server *s)
@@ -187,7 +187,7 @@ static int serve(struct server *s)
 	web_changed(s->web);
 	while (r == 0 && !s->stop)
 		r = loop_round(s->loop, -1);
-	return r < 0 ? error_set(&s->err, r, "serving: %s", error_words(r)) : 0;
+	return r < 0 ? error_set(&s->err, r, "cannot serve requests: %s", error_words(r)) : 0;
 }
 
 int main(int argc, char **argv)

@@ -8,7 +8,7 @@
 
 /*
  * Appends the CPUs of the nodes of these GPUs that this process may use, as "0-15,32-47". Appends nothing if a node is
- * unknown or has no such CPU: then no CPU is closer than another.
+ * unknown or has no such CPU, because then no CPU is closer than another.
  */
 void gpu_affinity(const struct gd_gpu *const *gpus, size_t num_gpus, struct text *out);
 

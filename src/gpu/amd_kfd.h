@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What AMD's compute driver (kfd) publishes in sysfs: the processes on a card and the
- * xGMI links between cards. A machine without that driver has neither.
+ * Data that AMD's compute driver (kfd) publishes in sysfs: the processes on a card and the xGMI links between cards.
+ * Without that driver, there is no data.
  */
 #ifndef GPU_AMD_KFD_H
 #define GPU_AMD_KFD_H

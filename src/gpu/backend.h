@@ -12,10 +12,10 @@
 #include "gpu/set.h"
 #include "gpu/spec.h"
 
-/* Something that happened to a card between two samples. */
+/* An event of a card between two samples. */
 struct gpu_event {
 	unsigned card;
-	unsigned xid; /* NVIDIA's number for what went wrong */
+	unsigned xid; /* NVIDIA's number of the error */
 };
 
 struct gpu_backend {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The environment that shows a child process its GPUs and hides the others. */
+/* The environment with which a child process sees its GPUs and no others. */
 #include "gpu/bind.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #define MAX_CHANGES 8
 
 /*
- * Several programs call int() on what they find in CUDA_VISIBLE_DEVICES, so it
- * holds numbers; only MIG instances and GPUs granted by UUID have none, and CUDA takes no mixture.
+ * Several programs call int() on the words of CUDA_VISIBLE_DEVICES, so it contains numbers. Only MIG instances and GPUs
+ * granted by UUID have no number, and CUDA does not accept a mixture.
  */
 static void append_nvidia(struct text *t, const struct gd_gpu *const *gpus, size_t num_gpus)
 {
@@ -32,7 +32,7 @@ static void append_nvidia(struct text *t, const struct gd_gpu *const *gpus, size
 	}
 }
 
-/* ROCR takes a mixture; its numbers and ours may differ where cards are hidden from it, UUIDs do not. */
+/* ROCR accepts a mixture. If cards are hidden from it, its numbers may differ from ours; UUIDs do not. */
 static void append_amd(struct text *t, const struct gd_gpu *const *gpus, size_t num_gpus)
 {
 	for (size_t i = 0; i < num_gpus; i++) {
@@ -49,15 +49,15 @@ static int check(const struct gd_gpu *const *gpus, size_t num_gpus, struct gd_er
 	for (size_t i = 0; i < num_gpus; i++) {
 		if (gpus[i]->vendor != gpus[0]->vendor)
 			return error_set(err, -EINVAL,
-				"binding to GPU %d and GPU %d: one is %s, the other %s; a process can be bound to one kind",
+				"cannot bind to GPU %d and GPU %d: one is %s, the other %s; a process can use only one kind",
 				gpus[0]->index, gpus[i]->index, gd_vendor_name(gpus[0]->vendor),
 				gd_vendor_name(gpus[i]->vendor));
 		if (gpus[i]->mig_enabled && gpus[i]->mig_index < 0)
 			return error_set(err, -EINVAL,
-				"binding to GPU %d: the card is split; bind to one of its MIG instances",
+				"cannot bind to GPU %d: it is split into MIG instances; bind to one of them",
 				gpus[i]->index);
 		if (gpus[i]->mig_index >= 0 && !(gpus[i]->known & GD_GPU_KNOWN_UUID))
-			return error_set(err, -EINVAL, "binding to MIG instance %d of GPU %d: its UUID is unknown",
+			return error_set(err, -EINVAL, "cannot bind to MIG instance %d of GPU %d: its UUID is unknown",
 				gpus[i]->mig_index, gpus[i]->index);
 	}
 	return 0;
@@ -98,12 +98,12 @@ int gd_gpu_bind(const struct gd_gpu *const *gpus, size_t num_gpus, struct gd_env
 	for (size_t i = 0; i < num_gpus; i++)
 		text_appendf(&numbers, "%s%d", i ? "," : "", gpus[i]->index);
 	if (text_error(&visible) || text_error(&numbers))
-		return error_set(err, -ENOMEM, "binding to %zu GPUs: out of memory", num_gpus);
+		return error_set(err, -ENOMEM, "cannot bind to %zu GPUs: out of memory", num_gpus);
 
 	struct gd_env_change changes[MAX_CHANGES];
 	size_t count = 0;
 	if (amd) {
-		/* HIP obeys all of these, as indices after ROCR's filter: any would filter twice. */
+		/* HIP applies all of these variables after ROCR's filter, so any of them would filter twice. */
 		changes[count++] = (struct gd_env_change){"CUDA_VISIBLE_DEVICES", NULL};
 		changes[count++] = (struct gd_env_change){"HIP_VISIBLE_DEVICES", NULL};
 		changes[count++] = (struct gd_env_change){"GPU_DEVICE_ORDINAL", NULL};
@@ -124,7 +124,7 @@ int gd_gpu_bind(const struct gd_gpu *const *gpus, size_t num_gpus, struct gd_env
 	if (num_gpus > 0 && gpus[0]->vendor != GD_VENDOR_SIMULATED)
 		changes[count++] = (struct gd_env_change){"GPUQ_GPUS", NULL};
 	r = pack(changes, count, ret);
-	return r < 0 ? error_set(err, r, "binding to %zu GPUs: out of memory", num_gpus) : 0;
+	return r < 0 ? error_set(err, r, "cannot bind to %zu GPUs: out of memory", num_gpus) : 0;
 }
 
 int gpu_bind_none(const int *ids, size_t num_ids, struct gd_env_change **ret, struct gd_error *err)
@@ -138,5 +138,5 @@ int gpu_bind_none(const int *ids, size_t num_ids, struct gd_env_change **ret, st
 	int r = text_error(&numbers);
 	if (r == 0)
 		r = pack(&(struct gd_env_change){"GPUQ_GPU", text_string(&numbers)}, 1, ret);
-	return r < 0 ? error_set(err, r, "naming %zu GPUs: out of memory", num_ids) : 0;
+	return r < 0 ? error_set(err, r, "cannot list %zu GPUs: out of memory", num_ids) : 0;
 }

@@ -67,7 +67,7 @@ int gpu_grant(struct gpu_set *there)
 		word[strcspn(word, " \t")] = '\0';
 		if (!read_word(word, (int)there->count, &gpu))
 			break;
-		/* A UUID has no number of its own. */
+		/* A UUID does not contain a number. */
 		while (gpu.known & GD_GPU_KNOWN_UUID && is_named(there, &gpu))
 			gpu.index++;
 		if (is_named(there, &gpu))

@@ -14,7 +14,7 @@ static bool same_card(const struct gd_gpu *a, const struct gd_gpu *b)
 	return a->vendor == b->vendor && a->vendor_index == b->vendor_index;
 }
 
-/* The number-th card of a vendor that an earlier variable has left visible. */
+/* The number-th card of a vendor that is still visible after an earlier variable. */
 static const struct gd_gpu *nth_card(
 	const struct gpu_set *there, const bool *visible, enum gd_vendor vendor, long number)
 {
@@ -84,7 +84,7 @@ static size_t count_cards(const struct gpu_set *there, enum gd_vendor vendor, co
 	return count;
 }
 
-/* CUDA orders cards of different kinds by speed unless told otherwise: its numbers may then not be ours. */
+/* CUDA orders cards of different models by speed by default, so its numbers may differ from ours. */
 static int warn_of_mixed_cards(struct gpu_set *there)
 {
 	const char *value = getenv("CUDA_VISIBLE_DEVICES");
@@ -98,8 +98,8 @@ static int warn_of_mixed_cards(struct gpu_set *there)
 			continue;
 		if (first && strcmp(first->name, gpu->name) != 0)
 			return gpu_set_warn(there,
-				"CUDA_VISIBLE_DEVICES='%s' is read as nvidia-smi numbers the cards; as they differ, "
-				"set CUDA_DEVICE_ORDER=PCI_BUS_ID so that CUDA does the same",
+				"CUDA_VISIBLE_DEVICES='%s' is interpreted with the GPU numbers of nvidia-smi; "
+				"set CUDA_DEVICE_ORDER=PCI_BUS_ID so that CUDA uses the same numbers",
 				value);
 		first = first ? first : gpu;
 	}
@@ -107,8 +107,8 @@ static int warn_of_mixed_cards(struct gpu_set *there)
 }
 
 /*
- * Slurm numbers the cards of the node. Where it hides the others from the driver, the driver numbers those that are
- * left, which are then as many as Slurm names.
+ * Slurm numbers the cards of the node. If it hides the others from the driver, the driver numbers only the remaining
+ * ones; their count is then the count that Slurm names.
  */
 static const char *nvidia_variable(const struct gpu_set *there)
 {
@@ -155,7 +155,7 @@ int gpu_limit(struct gpu_set *there)
 		r = apply(there, GD_VENDOR_NVIDIA, nvidia, visible);
 	if (r == 0)
 		r = warn_of_none(there, GD_VENDOR_NVIDIA, nvidia, visible);
-	/* HIP filters what ROCR has left, and takes CUDA's variable for its own. */
+	/* HIP filters the cards that ROCR shows, and treats CUDA's variable as its own. */
 	const char *hip = getenv("HIP_VISIBLE_DEVICES") ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES";
 	if (r == 0)
 		r = apply(there, GD_VENDOR_AMD, "ROCR_VISIBLE_DEVICES", visible);

@@ -26,7 +26,7 @@ const char *gd_vendor_name(enum gd_vendor vendor)
 static int hand_over(const struct gpu_set *set, struct gd_gpu_list **ret, struct gd_error *err)
 {
 	int r = gpu_set_to_list(set, ret);
-	return r < 0 ? error_set(err, r, "listing GPUs: out of memory") : 0;
+	return r < 0 ? error_set(err, r, "cannot list GPUs: out of memory") : 0;
 }
 
 int gpu_list_of_machine(const char *text, const char *machine, struct gd_gpu_list **ret, struct gd_error *err)
@@ -77,7 +77,7 @@ int gd_gpu_get(int index, struct gd_gpu_list **ret, struct gd_error *err)
 	for (size_t i = 0; i < there.num_warnings && r == 0; i++)
 		r = gpu_set_warn(&chosen, "%s", there.warnings[i]);
 	if (r < 0)
-		return error_set(err, r, "looking at GPU %d: out of memory", index);
+		return error_set(err, r, "cannot query GPU %d: out of memory", index);
 	if (chosen.count == 0)
 		return gpu_pick(&there, &index, 1, &chosen, err);
 	return hand_over(&chosen, ret, err);
@@ -99,7 +99,7 @@ int gd_gpu_parse(const char *spec, int *ids, size_t max, struct gd_error *err)
 int gd_gpu_validate(const int *ids, size_t num_ids, struct gd_error *err)
 {
 	if (num_ids == 0)
-		return error_set(err, -EINVAL, "choosing GPUs: the list is empty");
+		return error_set(err, -EINVAL, "cannot select GPUs: the list is empty");
 	struct gd_gpu_list *list;
 	int r = gpu_list_ids(ids, num_ids, &list, err);
 	if (r == 0)

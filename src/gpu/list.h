@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions for other parts of this project, beside the public ones. */
+/* Internal functions in addition to the public ones. */
 #ifndef GPU_LIST_H
 #define GPU_LIST_H
 
@@ -12,8 +12,9 @@
 int gpu_list_ids(const int *ids, size_t num_ids, struct gd_gpu_list **ret, struct gd_error *err);
 
 /*
- * What gd_gpu_list() returns in another process, whose gpu_probe_machine() is `machine`: neither $GPUQ_GPUS nor
- * CUDA_VISIBLE_DEVICES and the like of this process count. NULL: gd_gpu_list().
+ * Returns what gd_gpu_list() returns in another process, whose gpu_probe_machine() is `machine`: $GPUQ_GPUS,
+ * CUDA_VISIBLE_DEVICES and similar variables of this process are ignored. If `machine` is NULL, the same as
+ * gd_gpu_list().
  */
 int gpu_list_of_machine(const char *spec, const char *machine, struct gd_gpu_list **ret, struct gd_error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* NVIDIA's cards. Runs in the probe process alone; any call here may hang. */
+/* NVIDIA's cards. Runs only in the probe process; any call here may hang. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@ struct nvml {
 	struct nvml_event_set *_Atomic events;
 	/* Links between the first MAX_LINKED cards: bit k of [i] for the pair i, k. */
 	_Atomic uint64_t links[MAX_LINKED], links_asked[MAX_LINKED];
-	_Atomic uint64_t answered; /* cards that were read without an error, and so may be asked for their links */
+	_Atomic uint64_t answered; /* cards that were read without an error, so their links may be queried */
 	struct nvml_device *_Atomic handles[];
 };
 
@@ -64,7 +64,7 @@ static void read_identity(struct reading *r)
 	}
 }
 
-/* The kernel writes four digits of domain, small letters; NVML eight, large ones. */
+/* The kernel writes four digits for the domain, in lower case; NVML writes eight, in upper case. */
 static void read_numa_node(struct gd_gpu *gpu, const struct nvml_pci *pci)
 {
 	const char *root = getenv("GPUQ_SYSFS_ROOT");
@@ -305,8 +305,8 @@ static int add_card(struct nvml *n, struct gd_gpu *gpu, struct nvml_device *devi
 }
 
 /*
- * Links do not change: each pair is asked once, by the card that is read second, so that no card is asked about one
- * that may hang. A card's own first sample may therefore lack links that the other end reports.
+ * Links do not change. Each pair is queried once, when the second of its cards is read, so no query involves a card
+ * that may hang. A card's own first sample may therefore lack links that the other card reports.
  */
 static void add_links(struct nvml *n, unsigned card, struct gpu_set *ret)
 {
@@ -362,14 +362,14 @@ static int nvml_open(const struct gpu_spec *spec, struct gpu_set *warnings, void
 		/* Most machines without a GPU have no library; report that only if a GPU is expected. */
 		const char *asked = getenv("GPUQ_NVML_LIBRARY");
 		bool expected = (asked && *asked) || access("/proc/driver/nvidia/version", F_OK) == 0 || r == -ENOSYS;
-		return expected ? gpu_set_warn(warnings, "NVIDIA's library cannot be used: %s", reason) : 0;
+		return expected ? gpu_set_warn(warnings, "cannot use NVIDIA's library: %s", reason) : 0;
 	}
 	int result = api.init();
 	if (result == NVML_OK)
 		result = api.count(&num_cards);
 	if (result != NVML_OK)
 		return gpu_set_warn(
-			warnings, "the NVIDIA driver cannot be used: %s (NVML error %d)", nvml_words(result), result);
+			warnings, "cannot use the NVIDIA driver: %s (NVML error %d)", nvml_words(result), result);
 	struct nvml *n = calloc(1, sizeof(*n) + num_cards * sizeof(n->handles[0]));
 	if (!n)
 		return -ENOMEM;
@@ -404,7 +404,7 @@ static int nvml_wait_event(void *state, struct gpu_event *ret)
 	if (result == NVML_TIMEOUT)
 		return 0;
 	if (result != NVML_OK) {
-		/* Returned at once, and for as long as a card is lost: the samples tell which one it is. */
+		/* This error is returned at once while any card is lost; the samples show which one it is. */
 		struct timespec pause = {.tv_sec = 1};
 		nanosleep(&pause, NULL);
 		return 0;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* POSIX has dlsym() return functions as objects; only memcpy converts without a warning. */
+/* dlsym() returns functions as object pointers; only memcpy() converts them without a warning. */
 static bool find(void *library, const char *symbol, void *ret_function)
 {
 	void *address = dlsym(library, symbol);
@@ -70,10 +70,10 @@ int nvml_api_load(struct nvml_api *ret, const char **ret_reason)
 	find_versioned(library, &api);
 	find_others(library, &api);
 	if (!api.init || !api.count || !api.handle) {
-		*ret_reason = "it has no nvmlInit, nvmlDeviceGetCount or nvmlDeviceGetHandleByIndex";
+		*ret_reason = "nvmlInit, nvmlDeviceGetCount or nvmlDeviceGetHandleByIndex is missing";
 		return -ENOSYS;
 	}
-	/* Never unloaded: threads may hang in it, and it ends with its process. */
+	/* Never unloaded, because threads may hang in it; it ends with its process. */
 	*ret = api;
 	return 0;
 }
@@ -82,7 +82,7 @@ const char *nvml_words(int result)
 {
 	switch (result) {
 	case NVML_UNINITIALIZED:
-		return "it could not be initialised";
+		return "not initialized";
 	case NVML_NO_PERMISSION:
 		return "no permission (is /dev/nvidia* accessible?)";
 	case NVML_NOT_SUPPORTED:
@@ -98,7 +98,7 @@ const char *nvml_words(int result)
 	case NVML_GPU_LOST:
 		return "it has fallen off the bus";
 	case NVML_LIB_RM_VERSION_MISMATCH:
-		return "driver and library are of different versions; reboot, or load the new driver";
+		return "driver and library have different versions; reboot, or load the new driver";
 	default:
 		return "unknown error";
 	}

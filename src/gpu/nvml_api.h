@@ -113,7 +113,7 @@ struct nvml_api {
 
 /*
  * Loads $GPUQ_NVML_LIBRARY, or libnvidia-ml.so.1. -ENOENT if it cannot be loaded, -ENOSYS if it is another library;
- * *ret_reason says why, valid until the next call of the loader.
+ * *ret_reason is the reason, valid until the next call of the loader.
  */
 int nvml_api_load(struct nvml_api *ret, const char **ret_reason);
 

@@ -40,7 +40,7 @@ struct gpu_probe {
 	bool unlimited;
 	bool silent;
 	bool lacks_driver;     /* a driver does not answer: its GPUs are unknown */
-	struct gpu_set before; /* what an earlier probe listed */
+	struct gpu_set before; /* the list of an earlier probe */
 	int timer_fd;          /* for simulated GPUs, in place of the process */
 	struct text in;
 	size_t taken;
@@ -101,7 +101,7 @@ static int start(struct gpu_probe *p)
 	return r < 0 ? r : sim_arm(p);
 }
 
-/* Tests with a driver that hangs shorten it. */
+/* Tests with a hanging driver shorten this time. */
 static unsigned default_answer_ms(void)
 {
 	const char *text = getenv("GPUQ_ANSWER_MS");
@@ -113,7 +113,7 @@ int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **r
 {
 	struct gpu_probe *p = calloc(1, sizeof(*p));
 	if (!p)
-		return error_set(err, -ENOMEM, "asking for GPUs: out of memory");
+		return error_set(err, -ENOMEM, "cannot query GPUs: out of memory");
 	p->process = PROBE_PROCESS_NONE;
 	p->timer_fd = -1;
 	p->settings.period_ms = options->period_ms;
@@ -124,11 +124,11 @@ int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **r
 	int r = gpu_spec_parse(options->spec, options->machine, &p->spec, err);
 	for (size_t i = 0; r == 0 && options->last && i < options->last->count; i++)
 		if (gpu_set_add(&p->before, options->last->gpus[i]) < 0)
-			r = error_set(err, -ENOMEM, "asking for GPUs: out of memory");
+			r = error_set(err, -ENOMEM, "cannot query GPUs: out of memory");
 	if (r == 0) {
 		r = start(p);
 		if (r < 0)
-			error_set(err, r, "asking for GPUs: cannot start the probe process: %s", error_words(r));
+			error_set(err, r, "cannot query GPUs: cannot start the probe process: %s", error_words(r));
 	}
 	if (r < 0) {
 		gpu_probe_close(p);
@@ -221,7 +221,7 @@ static int learn_card(struct gpu_probe *p, unsigned index, struct gpu_set *said)
 	return 0;
 }
 
-/* The cards, with what is known of them from before. */
+/* The cards, with their identity from an earlier probe. */
 static int learn_cards(struct gpu_probe *p, unsigned count, struct gpu_set *warnings)
 {
 	if (p->cards)
@@ -270,7 +270,7 @@ static int learn(struct gpu_probe *p, const struct wire_record *record, struct g
 	return -EBADMSG;
 }
 
-/* 1 with news from the bytes read so far, 0 if more must be read first. */
+/* Returns 1 and an event from the bytes read so far, or 0 if more must be read first. */
 static int next_news(struct gpu_probe *p, struct gpu_news *ret)
 {
 	while (p->taken < p->in.length) {
@@ -287,7 +287,7 @@ static int next_news(struct gpu_probe *p, struct gpu_news *ret)
 	return 0;
 }
 
-/* Bytes that have come, or 0; -EPIPE at the end of the stream. */
+/* Returns the number of bytes received, or 0; -EPIPE at the end of the stream. */
 static ssize_t read_more(struct gpu_probe *p)
 {
 	char bytes[READ_AT_ONCE];
@@ -367,7 +367,7 @@ int gpu_probe_list(const struct gpu_probe *p, struct gd_gpu_list **ret, struct g
 	cleanup_(gpu_set_finish) struct gpu_set chosen = {0};
 	int r = collect(p, &there);
 	if (r < 0)
-		return error_set(err, r, "listing GPUs: out of memory");
+		return error_set(err, r, "cannot list GPUs: out of memory");
 	r = gpu_select(&there, &p->spec, &chosen, err);
 	if (r < 0)
 		return r;
@@ -375,12 +375,12 @@ int gpu_probe_list(const struct gpu_probe *p, struct gd_gpu_list **ret, struct g
 		if (there.gpus[i].health == GD_GPU_HEALTH_NOT_ANSWERING && there.gpus[i].mig_index < 0)
 			r = gpu_set_add(&chosen, &there.gpus[i]);
 	if (r < 0)
-		return error_set(err, r, "listing GPUs: out of memory");
+		return error_set(err, r, "cannot list GPUs: out of memory");
 	r = gpu_set_to_list(&chosen, ret);
-	return r < 0 ? error_set(err, r, "listing GPUs: out of memory") : 0;
+	return r < 0 ? error_set(err, r, "cannot list GPUs: out of memory") : 0;
 }
 
-/* The probe keeps the time of the drivers; this limit is for a probe process that does not run. */
+/* The probe process limits the time of drivers; this limit is for a probe process that does not run. */
 static int wait_for_round(struct gpu_probe *p)
 {
 	uint64_t wait_ns = (p->settings.answer_ms + SLACK_MS) * NS_PER_MS;
@@ -416,16 +416,16 @@ int gpu_probe_once(
 	if (r == -EPIPE) {
 		probe_process_end(&p->process);
 		if (p->process.exit_signal && p->process.exit_signal != SIGKILL)
-			r = error_set(err, -EIO, "asking for GPUs: the driver crashed the process that asked it (%s)",
+			r = error_set(err, -EIO, "cannot query GPUs: the driver crashed the probe process (%s)",
 				sigdescr_np(p->process.exit_signal));
 		else
-			r = error_set(err, -EIO, "asking for GPUs: the process that asks the drivers has ended");
+			r = error_set(err, -EIO, "cannot query GPUs: the probe process has ended");
 	} else if (r < 0) {
-		error_set(err, r, "asking for GPUs: %s", error_words(r));
+		error_set(err, r, "cannot query GPUs: %s", error_words(r));
 	} else {
 		r = collect(p, ret);
 		if (r < 0)
-			error_set(err, r, "listing GPUs: out of memory");
+			error_set(err, r, "cannot list GPUs: out of memory");
 	}
 	if (r == 0) {
 		*ret_spec = p->spec;

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Queries GPUs in a separate process, because driver calls hang on broken cards, and a driver must not be loaded in a
- * process that forks workers.
+ * process that forks workers. Calling sequence: gpu_probe_open() → wait for gpu_probe_fd() to be readable →
+ * gpu_probe_read() until it returns 0 → gpu_probe_list() → … → gpu_probe_close()
  *
- *     gpu_probe_open() → wait for gpu_probe_fd() to be readable →
- *     gpu_probe_read() until it returns 0 → gpu_probe_list() → … → gpu_probe_close()
+ * A probe keeps the last answer of each card. A card that does not answer in time becomes GD_GPU_HEALTH_NOT_ANSWERING
+ * and keeps its known identity. It is queried again when its call returns, or by another thread if the call does not
+ * return; the other cards are not affected. If this fails for a long time, the probe ends (-EPIPE), because another
+ * process may succeed. A card that reported Xid 79 (fallen off the bus) stays lost as long as the probe is open.
  *
- * A probe keeps the last answer of each card. A card that does not answer in time
- * becomes GD_GPU_HEALTH_NOT_ANSWERING, keeps what was known of its identity, and is asked
- * again once its call returns, or by another thread if it does not; the others go on meanwhile. If that does not help
- * for long, the probe ends (-EPIPE), because another process may succeed. A card that reported Xid 79 (fallen off the
- * bus) stays lost as long as the probe is open.
- *
- * For simulated GPUs there is no process; everything else is the same. Not thread-safe. Neither SIGCHLD nor children of
- * others are touched; the caller may ignore SIGCHLD or wait for all children.
+ * For simulated GPUs there is no process; everything else is the same. Not thread-safe. The probe does not touch
+ * SIGCHLD or other children; the caller may ignore SIGCHLD or wait for all children.
  */
 #ifndef GPU_PROBE_H
 #define GPU_PROBE_H
@@ -32,37 +29,37 @@ struct gpu_probe_options {
 	unsigned answer_ms; /* how long a driver may take; 5000 */
 	bool events;        /* report Xids */
 	/*
-	 * NULL, or the gpu_probe_machine() of another process, whose GPUs are meant: then neither $GPUQ_GPUS nor
-	 * CUDA_VISIBLE_DEVICES and the like of this process count.
+	 * NULL, or the gpu_probe_machine() of another process, whose GPUs are queried: $GPUQ_GPUS, CUDA_VISIBLE_DEVICES
+	 * and similar variables of this process are then ignored.
 	 */
 	const char *machine;
 	/* "auto" and "all" select cards that do not answer, too; they come last. For programs that wait for such cards.
 	 */
 	bool silent;
-	/* NULL, or what an earlier probe listed: the identity of cards that do not answer this one. Copied. */
+	/* NULL, or the list of an earlier probe, for the identity of cards that do not answer this one. Copied. */
 	const struct gd_gpu_list *last;
 };
 
 enum gpu_news_kind {
 	GPU_NEWS_CARD = 1, /* a card has answered, or has been given up */
-	GPU_NEWS_XID,      /* something went wrong on a card */
+	GPU_NEWS_XID,      /* an error of a card */
 	GPU_NEWS_ROUND,    /* after the opening, each card has answered or been given up; simulated: each period */
 };
 
 struct gpu_news {
 	enum gpu_news_kind kind;
 	int index;    /* of the card */
-	unsigned xid; /* NVIDIA's number for what went wrong */
+	unsigned xid; /* NVIDIA's number of the error */
 };
 
-/* Starts the probe, which asks all cards. Waits for the process to run, not for a driver. */
+/* Starts the probe, which queries all cards. Waits until the process runs, but not for a driver. */
 int gpu_probe_open(const struct gpu_probe_options *options, struct gpu_probe **ret, struct gd_error *err);
 
-/* Readable when there is news. For poll() only. */
+/* Readable when gpu_probe_read() has an event. For poll() only. */
 int gpu_probe_fd(const struct gpu_probe *p);
 
 /*
- * 1 with the next piece of news; 0 if there is none yet. -EPIPE if the probe has ended (a driver crashed it, or it was
+ * Returns 1 and the next event; 0 if there is none yet. -EPIPE if the probe has ended (a driver crashed it, or it was
  * killed): close it and open another.
  */
 int gpu_probe_read(struct gpu_probe *p, struct gpu_news *ret);
@@ -70,7 +67,7 @@ int gpu_probe_read(struct gpu_probe *p, struct gpu_news *ret);
 /* The selected GPUs as far as they have answered; see gd_gpu_list(). Complete after the first GPU_NEWS_ROUND. */
 int gpu_probe_list(const struct gpu_probe *p, struct gd_gpu_list **ret, struct gd_error *err);
 
-/* Selects other GPUs of the same machine from now on; the probe goes on. */
+/* Selects other GPUs of the same machine from now on; the probe continues. */
 int gpu_probe_select(struct gpu_probe *p, const char *spec, struct gd_error *err);
 
 /* Which machine's GPUs these are, as one word for gpu_probe_options. */
@@ -79,12 +76,12 @@ void gpu_probe_machine(const struct gpu_probe *p, char ret[GPU_MACHINE_SIZE]);
 /* The process behind it; 0 for simulated GPUs. */
 pid_t gpu_probe_pid(const struct gpu_probe *p);
 
-/* Kills the process and reaps it, which takes a second at most. NULL is fine. */
+/* Kills and reaps the process, which takes at most a second. NULL is allowed. */
 void gpu_probe_close(struct gpu_probe *p);
 
 /*
- * All GPUs of the machine as they are now, without those that the environment hides: opens a
- * probe, takes one round, closes it. The selection of `options->spec` is parsed and returned, but not applied.
+ * Returns all GPUs of the machine with their current state, without those that the environment hides: opens a probe,
+ * waits for one round, closes it. The selection of `options->spec` is parsed and returned, but not applied.
  */
 int gpu_probe_once(
 	const struct gpu_probe_options *options, struct gpu_spec *ret_spec, struct gpu_set *ret, struct gd_error *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gpuq-probe: asks the drivers for its parent. */
+/* gpuq-probe: calls the drivers for its parent process. */
 #include <stdio.h>
 #include <string.h>
 

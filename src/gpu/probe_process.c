@@ -66,7 +66,7 @@ static int spawn_prober(const struct prober_settings *settings, pid_t *ret)
 
 /* ---- The fork ----------------------------------------------------------- */
 
-/* Signals are held back until the child has left the caller's handlers behind. */
+/* Signals are blocked until the child has reset the caller's handlers. */
 static int fork_prober(const struct prober_settings *settings, pid_t *ret)
 {
 	sigset_t all, before;
@@ -150,8 +150,8 @@ int probe_process_start(const struct prober_settings *settings, struct probe_pro
 }
 
 /*
- * Waits for the end of a process that was killed. One that SIGKILL does not end (a driver holds it in the kernel) is
- * left alone after REAP_MS; one that only lacks CPU time to end, not before SLOW_MS.
+ * Waits for the end of a process that was killed. A process that SIGKILL does not end, because a driver holds it in the
+ * kernel, is abandoned after REAP_MS; one that only lacks CPU time to end, after SLOW_MS.
  */
 static void wait_for_end(const struct pidref *ref)
 {
@@ -170,7 +170,7 @@ void probe_process_end(struct probe_process *p)
 	if (pidref_is_set(&p->ref)) {
 		pidref_signal(&p->ref, SIGKILL);
 		wait_for_end(&p->ref);
-		/* ECHILD: the caller ignores SIGCHLD, or has waited for everything. */
+		/* ECHILD: the caller ignores SIGCHLD, or waits for all children. */
 		siginfo_t info = {0};
 		if (waitid(P_PID, (id_t)p->ref.pid, &info, WEXITED | WNOHANG) == 0 && info.si_pid &&
 			info.si_code != CLD_EXITED)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The process that asks the drivers, from the side of its parent.
+ * The process that calls the drivers, as seen by its parent.
  *
- * It is the program gpuq-probe: $GPUQ_PROBE, or beside the file that this code is
- * in, or where it was installed. A fork of this process would inherit locks that other threads hold, including those of
- * the dynamic loader, which it needs to load a driver. So a fork is used only if the program is missing (for example in
- * a statically linked program on another machine).
+ * It is the program gpuq-probe: $GPUQ_PROBE, or next to the file that contains this code, or where it was installed. A
+ * fork of this process would inherit locks that other threads hold, including those of the dynamic loader, which it
+ * needs to load a driver. So a fork is used only if the program is missing (for example in a statically linked program
+ * on another machine).
  */
 #ifndef GPU_PROBE_PROCESS_H
 #define GPU_PROBE_PROCESS_H

@@ -53,7 +53,7 @@ struct prober {
 	size_t num_events, events_capacity;
 	struct text out;
 	size_t sent;
-	bool started;    /* the parent has let us begin */
+	bool started;    /* the parent has started the probe */
 	bool round_told; /* WIRE_ROUND was sent */
 	uint64_t met_ns; /* when a card answered for the first time */
 	uint64_t tick_ns;
@@ -120,7 +120,7 @@ static void send_out(struct prober *p)
 	p->sent = 0;
 }
 
-/* The byte that lets us begin, or the end of the stream. */
+/* The byte with which the parent starts the probe, or the end of the stream. */
 static void read_parent(struct prober *p)
 {
 	char bytes[64];
@@ -131,7 +131,7 @@ static void read_parent(struct prober *p)
 		p->started = true;
 }
 
-/* Waits for something to happen, or for the deadline. Leaves if the parent has ended. */
+/* Waits for an event or the deadline. Exits if the parent has ended. */
 static void wait_until(struct prober *p, uint64_t deadline_ns)
 {
 	struct pollfd fds[] = {
@@ -173,7 +173,9 @@ static bool all_opened(struct prober *p)
 	return all;
 }
 
-/* A driver that does not open in time is left out: its cards could not be numbered. Another process tries again. */
+/*
+ * A driver that does not open in time is ignored, because its cards could not be numbered. Another process tries again.
+ */
 static void open_drivers(struct prober *p, struct gpu_set *warnings)
 {
 	for (size_t i = 0; i < NUM_DRIVERS; i++) {
@@ -243,7 +245,7 @@ static void start_cards(struct prober *p, const struct gpu_set *warnings)
 			c->busy = true;
 			prober_card_give_up(c, p->settings->answer_ms);
 			prober_card_put_sick(
-				c, GD_GPU_HEALTH_UNREADABLE, "cannot be asked: no thread could be started", &p->out);
+				c, GD_GPU_HEALTH_UNREADABLE, "cannot be queried: cannot start a thread", &p->out);
 		}
 	}
 }
@@ -311,7 +313,7 @@ static void tell_round(struct prober *p)
 	p->round_told = true;
 }
 
-/* When the next card is to be given up or asked by another thread, or the next tick comes. */
+/* The time at which the next card is given up or queried by another thread, or of the next tick. */
 static uint64_t next_deadline(const struct prober *p)
 {
 	uint64_t next = p->settings->period_ms ? p->tick_ns : UINT64_MAX;
@@ -335,7 +337,10 @@ static bool is_time(struct prober *p)
 	return p->sent == p->out.length;
 }
 
-/* When to try another process for a driver that did not open in time: its cards can no longer be numbered here. */
+/*
+ * The time at which another process is tried for a driver that did not open in time: its cards can no longer be
+ * numbered here.
+ */
 static uint64_t reopen_deadline(const struct prober *p)
 {
 	return p->opened_ns + (p->settings->answer_ms * NS_PER_MS << PROBER_CARD_REPLACEMENTS);
@@ -383,7 +388,7 @@ static int take_over_fds(int socket)
 			prober_leave();
 	if (kept != 3 && dup2(kept, 3) < 0)
 		prober_leave();
-	file_close_range(4, INT_MAX); /* close-on-exec does not help where nothing is executed */
+	file_close_range(4, INT_MAX); /* a fork without exec does not close them */
 	return 3;
 }
 
@@ -396,9 +401,8 @@ static void reset_signals(void)
 }
 
 /*
- * A fork of a program with threads inherits the locks that these held at that
- * moment, with nobody to release them. The locks that we need are tried before we report that we run; the parent
- * notices if we hang here, and forks again.
+ * A fork of a program with threads inherits the locks that they held at that moment, and no thread releases them. The
+ * locks that we need are tried before we report that we run; the parent notices if we hang here, and forks again.
  */
 static void say_ready(struct prober *p)
 {
@@ -421,7 +425,7 @@ void prober_main(const struct prober_settings *settings)
 	if (r < 0 || prober_threads_init(&p->threads) < 0 || getppid() != settings->parent)
 		prober_leave();
 
-	/* The parent opens its pidfd before it lets us begin: only now may a driver crash us. */
+	/* The parent opens its pidfd before it starts the probe, so a driver may crash us only after this. */
 	while (!p->started)
 		wait_until(p, UINT64_MAX);
 	say_ready(p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What runs in the probe process. Its first thread never calls a driver: it watches the clock, so a hanging driver is
- * reported and not waited for. Each driver is opened, and each card asked, by a thread of its own.
+ * The code of the probe process. Its first thread never calls a driver: it only watches the clock, so a hanging driver
+ * is reported without waiting for it. A separate thread opens each driver, and a separate thread queries each card.
  */
 #ifndef GPU_PROBER_H
 #define GPU_PROBER_H
@@ -11,7 +11,7 @@
 #include "gpu/backend.h"
 
 struct prober_settings {
-	int socket;         /* records go out; a byte comes in, which lets it begin; not blocking */
+	int socket;         /* for records to the parent; a byte from the parent starts the probe; non-blocking */
 	pid_t parent;       /* the probe ends with it */
 	unsigned period_ms; /* how often cards are asked; 0: once */
 	unsigned answer_ms; /* how long a driver may take */
@@ -19,9 +19,8 @@ struct prober_settings {
 };
 
 /*
- * The process, from its very beginning to its end. Closes every descriptor but the
- * socket, and leaves the session, so that a Ctrl-C meant for its parent does not
- * reach it.
+ * The main function of the process. Closes every descriptor except the socket, and creates a new session, so that a
+ * Ctrl-C for its parent does not reach it.
  */
 _Noreturn void prober_main(const struct prober_settings *settings);
 

@@ -27,7 +27,9 @@ static bool wait_for_question(const struct asker *me, bool *ret_watching)
 	return current;
 }
 
-/* Hands the answer over; false: the thread was replaced, and the answer is still the caller's. */
+/*
+ * Passes the answer to the first thread; false: this thread was replaced, and the answer still belongs to the caller.
+ */
 static bool answer_question(const struct asker *me, const struct gpu_set *answer, bool watching)
 {
 	struct prober_card *c = me->card;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One card in the probe process. A thread of its own asks the driver about it; the
- * first thread asks for an answer, takes it, and gives up a card that does not answer
- * in time. A card that was given up is in use again once it answers.
+ * One card in the probe process. The first thread requests a sample; the card's own thread calls the driver and returns
+ * the answer. If a card does not answer in time, the first thread gives it up; it is used again when it answers.
  *
  * A driver call may never return although the driver works again. So the thread of a card that was given up is
- * replaced, after longer and longer waits: a new thread asks again, and the old one ends if its call ever returns.
- * After PROBER_CARD_REPLACEMENTS threads are lost in this way, only another process can help: one of them may hold a
- * lock of the driver's library.
+ * replaced, after longer and longer waits: a new thread queries the card, and the old one ends if its call ever
+ * returns. After PROBER_CARD_REPLACEMENTS threads are lost in this way, only another process can help, because one of
+ * them may hold a lock of the driver's library.
  */
 #ifndef GPU_PROBER_CARD_H
 #define GPU_PROBER_CARD_H
@@ -36,7 +35,7 @@ struct prober_card {
 	struct gpu_set answer;
 
 	/* Used by the first thread only. */
-	bool busy; /* asked, and no answer taken yet */
+	bool busy; /* a sample was requested, and no answer was taken yet */
 	bool given_up;
 	bool met; /* has answered at least once */
 	uint64_t asked_ns;
@@ -49,29 +48,29 @@ struct prober_card {
 /* Starts its thread: 0 or a negative errno value. */
 int prober_card_start(struct prober_card *c);
 
-/* It did not answer in time. answer_ms: how long a driver may take. */
+/* Gives up the card, which did not answer in time. answer_ms: how long a driver may take. */
 void prober_card_give_up(struct prober_card *c, unsigned answer_ms);
 
-/* Starts another thread for a card that was given up, which asks at once. */
+/* Starts another thread for a card that was given up; it queries the card at once. */
 void prober_card_replace(struct prober_card *c, unsigned answer_ms);
 
-/* Asks for an answer, unless one is still due. */
+/* Requests a sample, unless one was already requested. */
 void prober_card_ask(struct prober_card *c);
 
 /*
- * True with an answer, to be released with gpu_set_finish(). *ret_watching: whether
- * the driver's events have to be waited for.
+ * Returns true and the answer, if there is one; release it with gpu_set_finish(). *ret_watching: whether to wait for
+ * the driver's events.
  */
 bool prober_card_take(struct prober_card *c, struct gpu_set *ret, bool *ret_watching);
 
 /*
- * When a card that is busy is to be given up. last_met_ns: when any card answered for
- * the first time; cards that were not in use wake up one after the other, so no card
- * that has not answered yet is given up while others begin to.
+ * The time at which a busy card is given up. last_met_ns: when any card answered for the first time. Cards that were
+ * not in use wake up one after the other, so a card that has never answered is not given up while others begin to
+ * answer.
  */
 uint64_t prober_card_deadline(const struct prober_card *c, uint64_t last_met_ns, unsigned answer_ms);
 
-/* Writes a record that says what is wrong with the card. */
+/* Writes a record with the problem of the card. */
 void prober_card_put_sick(const struct prober_card *c, enum gd_gpu_health health, const char *words, struct text *out);
 
 #endif

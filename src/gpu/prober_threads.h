@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the threads of the probe process share. The first thread keeps the time and
- * never calls a driver; all others do, and may hang in one for good. So nobody waits
- * for a thread, and none holds the lock while it calls a driver.
+ * Data shared by the threads of the probe process. The first thread keeps the time and never calls a driver; all others
+ * do, and may hang in a driver forever. So no thread waits for another thread to end, and no thread holds the lock
+ * while it calls a driver.
  */
 #ifndef GPU_PROBER_THREADS_H
 #define GPU_PROBER_THREADS_H

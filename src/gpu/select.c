@@ -20,7 +20,7 @@ const char *gpu_unusable_reason(const struct gd_gpu *gpu)
 	case GD_GPU_HEALTH_NOT_ANSWERING:
 		return "its driver does not answer";
 	case GD_GPU_HEALTH_UNREADABLE:
-		return "its driver refuses it";
+		return "its driver returns errors";
 	}
 	if (gpu->mig_enabled && gpu->mig_index < 0)
 		return "it is split into MIG instances";
@@ -54,7 +54,7 @@ static void append_those_there(struct text *t, const struct gpu_set *there, bool
 			text_appendf(t, "%d", gpu->index);
 	}
 	if (named == 0)
-		text_append_string(t, "there is none here (sim:4 gives four simulated ones)");
+		text_append_string(t, "this machine has none (sim:4 simulates four)");
 	bool simulated = there->count > 0 && there->gpus[0].vendor == GD_VENDOR_SIMULATED;
 	const char *variable = simulated ? "GPUQ_GPUS" : "CUDA_VISIBLE_DEVICES";
 	const char *value = getenv(variable);
@@ -70,7 +70,8 @@ static int not_there(const struct gpu_set *there, const char *what, const char *
 		if (uuid && there->gpus[i].health == GD_GPU_HEALTH_NOT_ANSWERING &&
 			!(there->gpus[i].known & GD_GPU_KNOWN_UUID))
 			text_appendf(&t, "; it may be GPU %d, which does not answer", there->gpus[i].index);
-	return error_set(err, -ENODEV, "%s: %s%s is not there; %s", what, uuid ? "" : "GPU ", wanted, text_string(&t));
+	return error_set(
+		err, -ENODEV, "%s: %s%s does not exist; %s", what, uuid ? "" : "GPU ", wanted, text_string(&t));
 }
 
 static const struct gd_gpu *find_card(const struct gpu_set *there, int index)
@@ -81,7 +82,7 @@ static const struct gd_gpu *find_card(const struct gpu_set *there, int index)
 	return NULL;
 }
 
-/* The card, or the instances that follow it where it is split. */
+/* Adds the card or, if it is split, the instances that follow it. */
 static int add_card(const struct gpu_set *there, const struct gd_gpu *card, const char *what, struct gpu_set *ret,
 	struct gd_error *err)
 {
@@ -118,8 +119,9 @@ static int find_uuid(const struct gpu_set *there, const char *beginning, const c
 			break;
 		}
 		if (found)
-			return error_set(err, -EINVAL, "%s: '%s' is the beginning of both %s and %s; give more of it",
-				what, beginning, found->uuid, gpu->uuid);
+			return error_set(err, -EINVAL,
+				"%s: '%s' is ambiguous: it matches %s and %s; give more characters", what, beginning,
+				found->uuid, gpu->uuid);
 		found = gpu;
 	}
 	*ret = found;
@@ -152,7 +154,7 @@ static int check_once(const struct gpu_set *s, const char *what, struct gd_error
 	for (size_t i = 0; i < s->count; i++)
 		for (size_t k = 0; k < i; k++)
 			if (s->gpus[i].index == s->gpus[k].index && s->gpus[i].mig_index == s->gpus[k].mig_index)
-				return error_set(err, -EINVAL, "%s: GPU %d is named twice", what, s->gpus[i].index);
+				return error_set(err, -EINVAL, "%s: GPU %d is listed twice", what, s->gpus[i].index);
 	return 0;
 }
 
@@ -167,7 +169,7 @@ static int select_items(const struct gpu_set *there, const struct gpu_spec *spec
 	return check_once(ret, what, err);
 }
 
-/* Selects what can be used. The probe has already reported broken cards; a split card is replaced by its instances. */
+/* Selects the usable GPUs. The probe has already reported broken cards; a split card is replaced by its instances. */
 static int select_usable(const struct gpu_set *there, struct gpu_set *ret)
 {
 	int r = 0;
@@ -177,9 +179,9 @@ static int select_usable(const struct gpu_set *there, struct gpu_set *ret)
 		if (gd_gpu_usable(gpu))
 			r = gpu_set_add(ret, gpu);
 		else if (is_split(gpu) && gpu->health == GD_GPU_HEALTH_OK && !has_instances)
-			r = gpu_set_warn(ret, "GPU %d is left out: MIG is enabled, but it has no instance", gpu->index);
+			r = gpu_set_warn(ret, "GPU %d is skipped: MIG is enabled, but it has no instance", gpu->index);
 		else if (gpu->health == GD_GPU_HEALTH_OK && !is_split(gpu))
-			r = gpu_set_warn(ret, "GPU %d is left out: %s", gpu->index, gpu_unusable_reason(gpu));
+			r = gpu_set_warn(ret, "GPU %d is skipped: %s", gpu->index, gpu_unusable_reason(gpu));
 	}
 	return r;
 }

@@ -7,19 +7,19 @@
 #include "gpu/spec.h"
 
 /*
- * Removes what an inherited CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or
- * HIP_VISIBLE_DEVICES hides, or what Slurm has not granted. Indices stay as they were.
+ * Removes GPUs that an inherited CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES hides, or that Slurm
+ * has not granted. Indices are unchanged.
  */
 int gpu_limit(struct gpu_set *there);
 
 /*
- * If no driver reported a GPU: adds those that gpu_grant_variable() names. Nothing else is known about them. A warning
- * says so, or what is missing if nothing was granted.
+ * If no driver reported a GPU, adds those that gpu_grant_variable() names. Nothing else is known about them. A warning
+ * reports this or, if nothing was granted, what is missing.
  */
 int gpu_grant(struct gpu_set *there);
 
 /*
- * The variable that says which NVIDIA GPUs this process was granted: CUDA_VISIBLE_DEVICES, as Slurm and containers set
+ * The variable that lists the NVIDIA GPUs this process was granted: CUDA_VISIBLE_DEVICES, as Slurm and containers set
  * it, else SLURM_STEP_GPUS or SLURM_JOB_GPUS; NULL: none is set.
  */
 const char *gpu_grant_variable(void);
@@ -31,8 +31,8 @@ bool gpu_is_granted(const struct gd_gpu *gpu);
 int gpu_select(const struct gpu_set *there, const struct gpu_spec *spec, struct gpu_set *ret, struct gd_error *err);
 
 /*
- * The GPUs with these numbers, in their order, repeated as often as given; a split
- * card gives its instances. One that cannot be used is an error that says why.
+ * The GPUs with these numbers, in their order, repeated as often as given; a split card selects its instances. -ENODEV
+ * with the reason if one cannot be used.
  */
 int gpu_pick(const struct gpu_set *there, const int *ids, size_t num_ids, struct gpu_set *ret, struct gd_error *err);
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * GPUs while they are being collected. Start from `struct gpu_set s = {0}`;
- * release with gpu_set_finish(), also as cleanup_(gpu_set_finish). A set owns its
- * GPUs' processes and its warnings; what is added is copied.
+ * GPUs while they are being collected. Start from `struct gpu_set s = {0}`; release with gpu_set_finish(), also as
+ * cleanup_(gpu_set_finish). A set owns its GPUs' processes and its warnings, and copies everything that is added.
  */
 #ifndef GPU_SET_H
 #define GPU_SET_H

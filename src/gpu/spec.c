@@ -55,9 +55,8 @@ static int parse_sim(struct gpu_spec *spec, const char *p, struct gd_error *err)
 			spec->text, GPU_SPEC_MAX_SIM);
 	uint64_t bytes = SIM_DEFAULT_BYTES;
 	if (*p == 'x' && (units_parse_size(p + 1, 0, &bytes, NULL) < 0 || bytes == 0 || bytes > SIM_MAX_BYTES))
-		return error_set(err, -EINVAL,
-			"%s '%s': '%s' is not an amount of memory; expected one like 16G or 512M", spec->source,
-			spec->text, p + 1);
+		return error_set(err, -EINVAL, "%s '%s': '%s' is not a size; expected one like 16G or 512M",
+			spec->source, spec->text, p + 1);
 	spec->kind = GPU_SPEC_ALL;
 	spec->sim_count = (int)count;
 	spec->sim_memory_bytes = bytes;
@@ -85,12 +84,12 @@ static int parse_item(struct gpu_spec *spec, const char *p, struct gpu_spec_item
 		return error_set(
 			err, -EINVAL, "%s '%s': '%s' is not a GPU; expected " FORMS, spec->source, spec->text, p);
 	if (last < first)
-		return error_set(err, -EINVAL, "%s '%s': the range '%s' runs backwards", spec->source, spec->text, p);
+		return error_set(err, -EINVAL, "%s '%s': the range '%s' is reversed", spec->source, spec->text, p);
 	*ret = (struct gpu_spec_item){.first = (int)first, .last = (int)last};
 	return 0;
 }
 
-/* Without the blanks around it; changes the text. */
+/* Removes leading and trailing blanks; changes the text. */
 static char *trim(char *s)
 {
 	while (isspace((unsigned char)*s))
@@ -123,7 +122,7 @@ static bool is_auto(const char *text)
 	return strncmp(text, "auto", 4) == 0 && text[4 + strspn(text + 4, blanks)] == '\0';
 }
 
-/* The text alone, whatever $GPUQ_GPUS says. */
+/* Parses only the text, independent of $GPUQ_GPUS. */
 static int parse_text(const char *text, const char *source, struct gpu_spec *ret, struct gd_error *err)
 {
 	cleanup_(gpu_spec_finish) struct gpu_spec spec = {.text = strdup(text), .source = source};
@@ -134,7 +133,7 @@ static int parse_text(const char *text, const char *source, struct gpu_spec *ret
 	char *s = trim(copy);
 	int r = 0;
 	if (!*s)
-		r = error_set(err, -EINVAL, "%s '%s': it is empty; expected " FORMS, source, text);
+		r = error_set(err, -EINVAL, "%s '%s': empty value; expected " FORMS, source, text);
 	else if (strncmp(s, "sim:", 4) == 0)
 		r = parse_sim(&spec, s + 4, err);
 	else if (strcmp(s, "auto") != 0 && strcmp(s, "all") != 0)
@@ -146,7 +145,7 @@ static int parse_text(const char *text, const char *source, struct gpu_spec *ret
 	return 0;
 }
 
-/* What $GPUQ_GPUS says, or in its place the machine that was noted by another process. */
+/* Parses $GPUQ_GPUS or, instead of it, the machine that another process recorded. */
 static int parse_default(const char *machine, struct gpu_spec *ret, struct gd_error *err)
 {
 	if (machine)

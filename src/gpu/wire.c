@@ -44,7 +44,7 @@ struct cursor {
 	size_t left;
 };
 
-/* The next `size` bytes into `to`, or false where there are not so many. */
+/* Copies the next `size` bytes to `to`; false if there are fewer. */
 static bool take(struct cursor *c, void *to, size_t size)
 {
 	if (c->left < size)

@@ -27,7 +27,7 @@ struct wire_record {
 	uint32_t value;
 };
 
-/* Appends a record; set may be NULL. Memory that runs out is remembered in out. */
+/* Appends a record; set may be NULL. If memory runs out, text_error(out) reports it. */
 void wire_put(struct text *out, enum wire_kind kind, unsigned card, unsigned value, const struct gpu_set *set);
 
 /*

@@ -9,13 +9,13 @@
 #include "base/sized.h"
 #include "launch/balancer.h"
 
-SIZED_NO_TAIL(gd_file_result, processing_seconds);
+SIZED_NO_TAIL(gd_file_result, node);
 SIZED_NO_TAIL(gd_launch_failure, error);
-SIZED_NO_TAIL(gd_launch_gpu, share);
+SIZED_NO_TAIL(gd_launch_gpu, node);
 SIZED_NO_TAIL(gd_launch_summary, idle_seconds);
 
 struct gd_balancer {
-	struct gd_launch_gpu **gpus; /* by number; each is a separate allocation */
+	struct gd_launch_gpu **gpus; /* by node and number; each is a separate allocation, with the node's name */
 	size_t num_gpus, gpus_capacity;
 	struct gd_launch_failure **failures; /* each one allocation, with its strings */
 	size_t num_failures, failures_capacity;
@@ -28,20 +28,27 @@ struct gd_balancer {
 	double loading, idle;
 };
 
-/* The GPU with this number; a new one is inserted in order. */
-static int get_gpu(struct gd_balancer *b, int64_t number, struct gd_launch_gpu **ret)
+static int compare_gpu(const struct gd_launch_gpu *gpu, const char *node, int64_t number)
+{
+	int c = strcmp(gpu->node ? gpu->node : "", node ? node : "");
+	return c ? c : (gpu->gpu > number) - (gpu->gpu < number);
+}
+
+/* The GPU with this number, on a node or on this machine (NULL); a new one is inserted in order. */
+static int get_gpu(struct gd_balancer *b, const char *node, int64_t number, struct gd_launch_gpu **ret)
 {
 	size_t at = 0;
-	while (at < b->num_gpus && b->gpus[at]->gpu < number)
+	while (at < b->num_gpus && compare_gpu(b->gpus[at], node, number) < 0)
 		at++;
-	if (at == b->num_gpus || b->gpus[at]->gpu != number) {
-		struct gd_launch_gpu *gpu = calloc(1, sizeof(*gpu));
+	if (at == b->num_gpus || compare_gpu(b->gpus[at], node, number) != 0) {
+		struct gd_launch_gpu *gpu = calloc(1, sizeof(*gpu) + (node ? strlen(node) + 1 : 0));
 		if (!gpu || array_reserve(b->gpus, &b->gpus_capacity, b->num_gpus + 1) < 0) {
 			free(gpu);
 			return -ENOMEM;
 		}
 		gpu->size = sizeof(*gpu);
 		gpu->gpu = number;
+		gpu->node = node ? strcpy((char *)(gpu + 1), node) : NULL;
 		memmove(b->gpus + at + 1, b->gpus + at, (b->num_gpus - at) * sizeof(struct gd_launch_gpu *));
 		b->gpus[at] = gpu;
 		b->num_gpus++;
@@ -58,7 +65,7 @@ int gd_balancer_create(const int *gpus, size_t num_gpus, struct gd_balancer **re
 	b->start_ns = clock_now_ns();
 	for (size_t i = 0; i < num_gpus; i++) {
 		struct gd_launch_gpu *gpu;
-		int r = get_gpu(b, gpus[i], &gpu);
+		int r = get_gpu(b, NULL, gpus[i], &gpu);
 		if (r < 0) {
 			gd_balancer_destroy(b);
 			return r;
@@ -89,7 +96,8 @@ void gd_balancer_destroy(struct gd_balancer *b)
 void gd_balancer_reset(struct gd_balancer *b)
 {
 	for (size_t i = 0; i < b->num_gpus; i++)
-		*b->gpus[i] = (struct gd_launch_gpu){.size = sizeof(struct gd_launch_gpu), .gpu = b->gpus[i]->gpu};
+		*b->gpus[i] = (struct gd_launch_gpu){
+			.size = sizeof(struct gd_launch_gpu), .gpu = b->gpus[i]->gpu, .node = b->gpus[i]->node};
 	free_failures(b);
 	*b = (struct gd_balancer){.gpus = b->gpus,
 		.num_gpus = b->num_gpus,
@@ -144,7 +152,7 @@ int gd_balancer_add(struct gd_balancer *b, const struct gd_file_result *result)
 	struct gd_file_result given;
 	int r = sized_read(&given, sizeof(given), result, "gd_file_result", NULL);
 	if (r == 0 && given.gpu >= 0)
-		r = get_gpu(b, given.gpu, &gpu);
+		r = get_gpu(b, given.node, given.gpu, &gpu);
 	if (r < 0)
 		return r;
 	if (!given.error) {

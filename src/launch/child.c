@@ -220,7 +220,7 @@ void child_words(const struct child *c, char *to, size_t room)
 	last_line(c, line, sizeof(line));
 	if (WIFSIGNALED(c->status))
 		snprintf(how, sizeof(how), "%s%s", signal_name(WTERMSIG(c->status)),
-			WTERMSIG(c->status) == SIGKILL ? " (perhaps the kernel's, for lack of memory)" : "");
+			WTERMSIG(c->status) == SIGKILL ? " (perhaps sent by the kernel because memory ran out)" : "");
 	else
 		snprintf(how, sizeof(how), "exit %d", WEXITSTATUS(c->status));
 	snprintf(to, room, "%s%s%s", how, line[0] ? ": " : "", line);

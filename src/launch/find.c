@@ -190,9 +190,9 @@ static int examine(struct finder *f, int fd, const struct dirent *d, const char 
 		return 0;
 	if (!objection && (!wanted || (r == -ENOENT && d->d_type != DT_LNK)))
 		return 1; /* removed meanwhile */
-	int said = warn(f, "'%s%s' is left out: %s", prefix, d->d_name,
+	int said = warn(f, "'%s%s' is skipped: %s", prefix, d->d_name,
 		objection      ? objection
-		: r == -ENOENT ? "the link leads nowhere"
+		: r == -ENOENT ? "the link is broken"
 			       : error_words(r));
 	return said < 0 ? said : 1;
 }
@@ -220,7 +220,7 @@ static int take_name(struct finder *f, int fd, const struct dirent *d, const cha
 	if (!wanted && (!may_be_folder || !f->options->recursive))
 		return 0;
 	if (f->root_length + to->name_at + length + FIND_PATH_MARGIN >= PATH_MAX)
-		return warn(f, "'%.60s…' is left out: its path is too long", to->name_at ? prefix : name);
+		return warn(f, "'%.60s…' is skipped: its path is too long", to->name_at ? prefix : name);
 	struct stat st;
 	int r = examine(f, fd, d, prefix, wanted, &st);
 	if (r != 0)
@@ -239,7 +239,7 @@ static int read_folder(struct finder *f, DIR *dir, const char *prefix, struct fo
 		errno = 0;
 		const struct dirent *d = readdir(dir);
 		if (!d && errno != 0) {
-			return warn(f, "folder '%s' could not be read to its end: %s", *prefix ? prefix : ".",
+			return warn(f, "folder '%s' could not be read completely: %s", *prefix ? prefix : ".",
 				error_words(-errno));
 		}
 		if (!d)
@@ -306,7 +306,7 @@ static int enter(struct finder *f, const char *path, bool is_link, const struct 
 	const char *objection;
 	cleanup_(closep) int entry = -1;
 	if (above->depth == MAX_DEPTH)
-		return warn(f, "folder '%.60s…' is left out: more than %d folders inside each other", path, MAX_DEPTH);
+		return warn(f, "folder '%.60s…' is skipped: more than %d nested folders", path, MAX_DEPTH);
 	int r = find_open_entry(f->root, path, &entry, &st, &objection);
 	int fd = r < 0 ? -1 : openat(entry, ".", O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
 	if (r == 0 && fd < 0)
@@ -315,7 +315,7 @@ static int enter(struct finder *f, const char *path, bool is_link, const struct 
 	if (r == -ENOENT)
 		return 0; /* removed meanwhile */
 	if (r < 0)
-		return warn(f, "folder '%s' is left out: %s", path, objection ? objection : error_words(r));
+		return warn(f, "folder '%s' is skipped: %s", path, objection ? objection : error_words(r));
 	return walk(f, fd, prefix, is_link, above);
 }
 
@@ -330,7 +330,7 @@ static int find_repetition(struct finder *f, const struct level *here, const cha
 	*ret_why = NULL;
 	for (const struct level *l = here->above; l; l = l->above)
 		if (l->device == here->device && l->inode == here->inode) {
-			*ret_why = "it is a link to a folder that it is in";
+			*ret_why = "it is a link to one of its own parent folders";
 			return 0;
 		}
 	int length = snprintf(key, sizeof(key), "%jx:%jx", (uintmax_t)here->device, (uintmax_t)here->inode);
@@ -339,7 +339,7 @@ static int find_repetition(struct finder *f, const struct level *here, const cha
 		return copy && path_map_put(&f->visited, copy, 0) ? 0 : -ENOMEM;
 	}
 	if (here->linked)
-		*ret_why = "a link leads to a folder that was found before";
+		*ret_why = "it was already found through another path";
 	return 0;
 }
 
@@ -356,7 +356,7 @@ static int list_folder(struct finder *f, int fd, const char *prefix, const struc
 	if (r < 0)
 		return r;
 	if (why)
-		return warn(f, "folder '%s' is left out: %s", prefix, why);
+		return warn(f, "folder '%s' is skipped: %s", prefix, why);
 	bool excluded = f->has_excluded && here->above && here->device == f->excluded_device &&
 			here->inode == f->excluded_inode;
 	if (excluded)
@@ -432,9 +432,8 @@ static int find(struct finder *f, const char *folder, struct gd_error *err)
 	cleanup_(closep) int root = -1;
 	r = open_root(f, folder, path, &root);
 	if (r < 0)
-		return error_set(err, r, "looking for files in '%s': %s", folder,
-			r == -EPERM ? "a symbolic link of another user has just been put in its place"
-				    : error_words(r));
+		return error_set(err, r, "cannot search folder '%s': %s", folder,
+			r == -EPERM ? "it was replaced with a symbolic link of another user" : error_words(r));
 	note_excluded(f, root);
 	f->root = root;
 	f->root_length = strlen(path);
@@ -443,7 +442,7 @@ static int find(struct finder *f, const char *folder, struct gd_error *err)
 	r = fd >= 0 ? walk(f, fd, "", false, NULL) : f->found->files.folder ? -errno : -ENOMEM;
 	if (r == 0)
 		r = point_to_files(f->found);
-	return r < 0 ? error_set(err, r, "looking for files in '%s': %s", folder, error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot search folder '%s': %s", folder, error_words(r)) : 0;
 }
 
 int find_files(const char *folder, const struct gd_find_options *options, const struct find_again *again,
@@ -452,7 +451,7 @@ int find_files(const char *folder, const struct gd_find_options *options, const 
 	struct finder f = {.options = options, .again = again};
 	f.found = calloc(1, sizeof(*f.found));
 	if (!f.found)
-		return error_set(err, -ENOMEM, "looking for files in '%s': out of memory", folder);
+		return error_set(err, -ENOMEM, "cannot search folder '%s': out of memory", folder);
 	f.found->files.size = sizeof(f.found->files);
 	int r = find(&f, folder, err);
 	find_patterns_finish(&f.patterns);

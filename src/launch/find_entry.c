@@ -15,16 +15,16 @@ static const char *find_objection(uid_t chooser, const struct stat *target)
 {
 	uid_t user = geteuid();
 	if (S_ISDIR(target->st_mode))
-		return "it leads through a symbolic link of another user to a folder";
+		return "its path contains a symbolic link of another user to a folder";
 	/* First: in a namespace without a map, all users have the same id. */
 	bool ours = target->st_uid == user;
 	if (target->st_uid == chooser && !ours)
 		return NULL;
 	if (ours || user == 0)
-		return "it leads through a symbolic link of another user to a file of yours";
+		return "its path contains a symbolic link of another user to a file of yours";
 	return target->st_mode & S_IROTH
 		       ? NULL
-		       : "it leads through a symbolic link of another user to a file that not everybody can read";
+		       : "its path contains a symbolic link of another user to a file that not everybody can read";
 }
 
 int find_open_entry(int folder_fd, const char *path, int *ret_fd, struct stat *ret, const char **ret_objection)

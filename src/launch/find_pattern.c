@@ -11,10 +11,10 @@
 int find_check_pattern(const char *pattern, struct gd_error *err)
 {
 	if (!*pattern)
-		return error_set(err, -EINVAL, "the pattern is empty; '*' stands for every file");
+		return error_set(err, -EINVAL, "empty pattern; '*' matches every file");
 	if (strchr(pattern, '/'))
 		return error_set(err, -EINVAL,
-			"pattern '%s': patterns are of names alone, without '/'; set recursive to search folders below",
+			"pattern '%s': a pattern matches names and cannot contain '/'; set recursive to search subfolders",
 			pattern);
 	return 0;
 }

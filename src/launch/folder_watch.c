@@ -2,6 +2,8 @@
 #include "launch/folder_watch.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,7 @@
 #define FOLDERS     (IN_MOVED_FROM | IN_MOVE_SELF | IN_DELETE_SELF)
 #define READ_MOST   16 /* buffers per turn, so that other work gets its turn */
 #define READ_BUFFER 16384
+#define LIMIT_FILE  "/proc/sys/user/max_inotify_watches" /* of all programs of this user together */
 
 struct watched_folder {
 	char *prefix; /* NULL: not watched */
@@ -28,11 +31,25 @@ struct folder_watch {
 	int fd;
 	struct watched_folder *folders; /* by watch descriptor: small numbers that are never reused */
 	size_t count, capacity;
+	size_t most;     /* folders per search */
 	uint64_t search; /* number of the last search */
+	size_t added;    /* in the last search */
 	int error;       /* of the last search */
 	bool stale;
 	bool recursive;
 };
+
+/*
+ * Half of the limit, minus one: other users can make any number of folders, other programs of this user need watches,
+ * too, and a search can add folders before it removes others.
+ */
+static size_t find_most(void)
+{
+	char text[32];
+	int r = file_read_small(AT_FDCWD, LIMIT_FILE, text, sizeof(text));
+	unsigned long long limit = r > 0 ? strtoull(text, NULL, 10) : 0;
+	return limit < 4 || limit > INT_MAX ? INT_MAX : (size_t)limit / 2 - 1;
+}
 
 int folder_watch_open(bool recursive, struct folder_watch **ret)
 {
@@ -44,6 +61,7 @@ int folder_watch_open(bool recursive, struct folder_watch **ret)
 		return -ENOMEM;
 	w->fd = take_fd(&fd);
 	w->recursive = recursive;
+	w->most = find_most();
 	w->stale = true;
 	*ret = w;
 	return 0;
@@ -80,6 +98,7 @@ void folder_watch_set_stale(struct folder_watch *w)
 void folder_watch_begin_search(struct folder_watch *w)
 {
 	w->search++;
+	w->added = 0;
 	w->error = 0;
 	w->stale = false; /* events from here on count again */
 }
@@ -105,6 +124,11 @@ static int keep_prefix(struct folder_watch *w, size_t number, const char *prefix
 int folder_watch_add(struct folder_watch *w, int fd, const char *prefix)
 {
 	char path[32];
+	if (w->added == w->most) {
+		w->error = -ENOSPC;
+		return 0;
+	}
+	w->added++;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	int number = inotify_add_watch(w->fd, path, NAMES | FOLDERS | IN_ONLYDIR);
 	if (number < 0) {

@@ -29,7 +29,7 @@ const struct history_entry *history_find(const struct history *h, const char *fi
 int history_refuse(const char *path, const char *objection, struct gd_error *err)
 {
 	return error_set(err, -EPERM,
-		"refusing to use '%s': it %s, who could change what is said to be done; make it yours alone to write or remove it, or set trust_output_dir if you accept that",
+		"refusing to use '%s': it %s, who could change the record of finished files; remove the write permission of others, delete the file, or set trust_output_dir if you accept that",
 		path, objection);
 }
 
@@ -57,7 +57,8 @@ static int take_run(struct history_loading *r, const struct history_line *line)
 {
 	int64_t version = 0;
 	if (json_to_int64(&line->version, &version) == 0 && version > HISTORY_VERSION)
-		return error_set(&r->why, -EINVAL, "it was written by a newer gpuq (version %lld)", (long long)version);
+		return error_set(&r->why, -EINVAL, "it was written by a newer version of gpuq (version %lld)",
+			(long long)version);
 	char input[PATH_MAX];
 	int n = get_path(&line->input, input);
 	if (n < 0)
@@ -140,7 +141,7 @@ int history_load(struct history *h, const char *path, bool checked, struct gd_er
 	if (r == -EPERM && reader.objection)
 		return history_refuse(path, reader.objection, err);
 	if (r < 0)
-		return error_set(err, r, "reading '%s': %s", path,
+		return error_set(err, r, "cannot read '%s': %s", path,
 			loading.why.code ? loading.why.message : history_reader_words(r));
 	return 0;
 }

@@ -47,7 +47,7 @@ int history_load(struct history *h, const char *path, bool checked, struct gd_er
 void history_finish(struct history *h);
 const struct history_entry *history_find(const struct history *h, const char *file);
 
-/* Returns -EPERM and says: refusing to use 'path': it can be written by its group; what to do. */
+/* Returns -EPERM with the message "refusing to use 'path': it can be written by its group" and what to do. */
 int history_refuse(const char *path, const char *objection, struct gd_error *err);
 
 #endif

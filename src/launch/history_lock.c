@@ -33,13 +33,13 @@ static int open_file(const char *path, int *ret_fd, struct gd_error *err)
 	if (fd < 0 && errno == ENOENT)
 		fd = open(path, flags | O_CREAT, 0600);
 	if (fd < 0 && errno == ELOOP)
-		return error_set(err, -EPERM, "opening '%s': it is a symbolic link; remove it", path);
+		return error_set(err, -EPERM, "cannot open '%s': it is a symbolic link; remove it", path);
 	if (fd < 0 && errno == ENXIO)
-		return error_set(err, -EPERM, "opening '%s': it is not a regular file; remove it", path);
+		return error_set(err, -EPERM, "cannot open '%s': it is not a regular file; remove it", path);
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return error_set(err, -errno, "opening '%s': %s", path, error_words(errno));
+		return error_set(err, -errno, "cannot open '%s': %s", path, error_words(errno));
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
-		return error_set(err, -EPERM, "opening '%s': it %s; remove it", path,
+		return error_set(err, -EPERM, "cannot open '%s': it %s; remove it", path,
 			S_ISREG(st.st_mode) ? "belongs to another user" : "is not a regular file");
 	*ret_fd = take_fd(&fd);
 	return 0;
@@ -57,7 +57,7 @@ int output_lock_take(struct history_lock *l, const char *lock_path, const char *
 {
 	cleanup_(freep) char *path = strdup(lock_path);
 	if (!path)
-		return error_set(err, -ENOMEM, "opening '%s': out of memory", lock_path);
+		return error_set(err, -ENOMEM, "cannot open '%s': out of memory", lock_path);
 	for (;;) {
 		cleanup_(closep) int fd = -1;
 		int r = open_file(path, &fd, err);
@@ -81,9 +81,10 @@ int history_lock_take(struct history_lock *l, const char *history_path, struct g
 	cleanup_(freep) char *path = NULL;
 	if (asprintf(&path, "%.*s" LOCK_NAME, slash ? (int)(slash + 1 - history_path) : 0, history_path) < 0) {
 		path = NULL;
-		return error_set(err, -ENOMEM, "opening '%s': out of memory", history_path);
+		return error_set(err, -ENOMEM, "cannot open '%s': out of memory", history_path);
 	}
-	snprintf(busy, sizeof(busy), "writing '%s': another gpuq launch works in this output folder", history_path);
+	snprintf(
+		busy, sizeof(busy), "cannot write '%s': another gpuq launch is using this output folder", history_path);
 	return output_lock_take(l, path, busy, err);
 }
 

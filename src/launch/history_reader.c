@@ -28,6 +28,7 @@ static int parse(const char *text, size_t size, struct json_value *ret_event, st
 		{"output", &ret->output.plain},
 		{"output_b64", &ret->output.coded},
 		{"fingerprint", &ret->fingerprint},
+		{"node", &ret->node},
 		{"gpu", &ret->gpu},
 		{"audio_seconds", &ret->audio},
 		{"processing_seconds", &ret->processing},
@@ -105,11 +106,22 @@ static int look_at_size(int fd, bool checked, uint64_t *ret_max)
 	return (uint64_t)st.st_size > *ret_max ? -E2BIG : 0;
 }
 
+/* A report could otherwise publish what a link of another user leads to. */
+static int open_file(const struct history_reader *r, const char *path)
+{
+	cleanup_(freep) char *name = NULL;
+	cleanup_(closep) int dir_fd = -1;
+	if (!r->own_links || trust_is_off())
+		return file_open_regular(AT_FDCWD, path, 0);
+	int e = trust_open_parent(path, false, &dir_fd, &name, NULL);
+	return e < 0 ? e : file_open_regular(dir_fd, name, O_NOFOLLOW);
+}
+
 int history_reader_run(struct history_reader *r, const char *path)
 {
 	r->bad_lines = r->first_bad_line = r->size_read = 0;
 	r->checksums = false;
-	cleanup_(closep) int fd = file_open_regular(AT_FDCWD, path, 0);
+	cleanup_(closep) int fd = open_file(r, path);
 	if (fd < 0)
 		return fd;
 	r->objection = r->checked ? trust_objection(fd) : NULL;
@@ -141,7 +153,9 @@ int history_reader_run(struct history_reader *r, const char *path)
 const char *history_reader_words(int code)
 {
 	if (code == -E2BIG)
-		return "other users can have written it, and it is larger than 256 MiB; set GPUQ_TRUST=1 to read it anyway";
+		return "other users can write it, and it is larger than 256 MiB; set GPUQ_TRUST=1 to read it anyway";
+	if (code == -EPERM)
+		return "a symbolic link of another user leads to it";
 	return code == -EFBIG
 		       ? "a line is longer than 16 MiB, or it has more than 64 MiB of holes: the file is damaged; move it away"
 		       : error_words(code);

@@ -32,7 +32,7 @@ struct history_line {
 	enum history_event event;
 	uint64_t number; /* 1… */
 	struct history_bytes input, file, output;
-	struct json_value version, time, fingerprint, size, mtime, gpu, audio, processing, error;
+	struct json_value version, time, fingerprint, size, mtime, node, gpu, audio, processing, error;
 };
 
 /* 0; -EBADMSG: a bad line; any other negative value ends the reading. */
@@ -43,6 +43,7 @@ struct history_reader {
 	void *context;
 	bool skip_unfinished; /* ignore a last line without a newline: it may be incomplete */
 	bool checked;         /* -EPERM for a file that other users can write */
+	bool own_links;       /* -EPERM if a link of another user leads to the file */
 	/* Filled in by history_reader_run(). */
 	bool checksums; /* of the last line: its run writes checksums */
 	uint64_t bad_lines, first_bad_line;

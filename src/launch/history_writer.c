@@ -31,18 +31,18 @@ int history_writer_open(struct history_writer *w, const char *path, bool checked
 	cleanup_(closep) int fd =
 		open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0644);
 	if (fd < 0)
-		return error_set(err, -errno, "opening '%s': %s", path, error_words(-errno));
+		return error_set(err, -errno, "cannot open '%s': %s", path, error_words(-errno));
 	if (fstat(fd, &st) < 0)
-		return error_set(err, -errno, "opening '%s': %s", path, error_words(-errno));
+		return error_set(err, -errno, "cannot open '%s': %s", path, error_words(-errno));
 	if (!S_ISREG(st.st_mode))
-		return error_set(err, -EINVAL, "opening '%s': it is no regular file", path);
+		return error_set(err, -EINVAL, "cannot open '%s': it is not a regular file", path);
 	const char *objection = checked ? trust_objection(fd) : NULL;
 	if (objection)
 		return history_refuse(path, objection, err);
 	/* Ends a torn line with a newline. If only the newline was missing, the line is valid again. */
 	char last = '\n';
 	if (st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) < 0)
-		return error_set(err, -errno, "reading '%s': %s", path, error_words(-errno));
+		return error_set(err, -errno, "cannot read '%s': %s", path, error_words(-errno));
 	if (last != '\n')
 		text_append_char(&w->pending, '\n');
 	w->fd = take_fd(&fd);
@@ -91,7 +91,7 @@ void history_writer_add_run(struct history_writer *w, const struct history_run *
 }
 
 void history_writer_add(
-	struct history_writer *w, const struct history_entry *e, int gpu, int attempt, const char *error)
+	struct history_writer *w, const struct history_entry *e, const struct history_place *place, const char *error)
 {
 	struct text *t = &w->pending;
 	size_t from = t->length;
@@ -102,9 +102,11 @@ void history_writer_add(
 	json_put_int(t, "mtime", e->mtime_ns);
 	json_put_any(t, "output", e->output, strlen(e->output));
 	json_put_string(t, "fingerprint", e->fingerprint);
-	if (gpu >= 0) {
-		json_put_int(t, "gpu", gpu);
-		json_put_int(t, "attempt", attempt);
+	if (place->node)
+		json_put_string(t, "node", place->node);
+	if (place->gpu >= 0) {
+		json_put_int(t, "gpu", place->gpu);
+		json_put_int(t, "attempt", place->attempt);
 	}
 	if (e->audio_seconds >= 0)
 		json_put_decimal(t, "audio_seconds", e->audio_seconds, 3);

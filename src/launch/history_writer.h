@@ -39,8 +39,14 @@ struct history_run {
 
 /* Lines are kept until history_writer_flush(). */
 void history_writer_add_run(struct history_writer *w, const struct history_run *run);
+/* Where and how often a file was processed; gpu -1: it reached no worker. node: of a cluster, or NULL. */
+struct history_place {
+	const char *node;
+	int gpu;
+	int attempt;
+};
 void history_writer_add(
-	struct history_writer *w, const struct history_entry *e, int gpu, int attempt, const char *error);
+	struct history_writer *w, const struct history_entry *e, const struct history_place *place, const char *error);
 int history_writer_flush(struct history_writer *w);
 /* Lines that are missing or incomplete in the file. */
 uint64_t history_writer_unwritten(const struct history_writer *w);

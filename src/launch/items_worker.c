@@ -91,7 +91,7 @@ static int pack(struct text *t, const struct message *m, uint32_t count, const c
 	*ret_why = "its answer has more results than the message had items";
 	if (json_next_item(&results, &result) > 0 || (has_errors && json_next_item(&errors, &error) > 0))
 		return -EBADMSG;
-	*ret_why = "there is no memory for its answer";
+	*ret_why = "not enough memory for its answer";
 	return text_error(t);
 }
 
@@ -104,7 +104,7 @@ static void answer(struct gd_worker *w, struct items_session *s, size_t i, const
 	s->has_answered = true;
 	if (!m->ok)
 		gd_worker_batch_fail(w, i, m->out_of_memory ? ITEMS_OUT_OF_MEMORY : ITEMS_FAILED, "%s",
-			m->error[0] ? m->error : "the program gave no reason");
+			m->error[0] ? m->error : "no reason given by the program");
 	else if (pack(&s->answer, m, s->tasks[i].count, &why) < 0)
 		gd_worker_batch_fail(w, i, ITEMS_FAILED, "%s", why);
 	else
@@ -126,7 +126,7 @@ static _Noreturn void leave(struct gd_worker *w, struct items_session *s, bool b
 	_exit(1);
 }
 
-/* The message that an answer belongs to. A program that answers a message it does not have is not trusted any more. */
+/* The message that an answer belongs to. A program that answers a message it does not have is not trusted anymore. */
 static size_t find(struct gd_worker *w, struct items_session *s, int64_t id)
 {
 	for (size_t i = 0; i < s->next; i++)
@@ -135,7 +135,7 @@ static size_t find(struct gd_worker *w, struct items_session *s, int64_t id)
 	char words[SESSION_WORDS_MAX];
 	snprintf(words, sizeof(words), "the program answered message %lld, which %s", (long long)id,
 		s->has_answered ? "it had answered before or never received" : "it never received");
-	fprintf(stderr, "gpuq map: %s; it is replaced\n", words);
+	fprintf(stderr, "gpuq map: %s; replacing it\n", words);
 	leave(w, s, !s->has_answered, words);
 }
 
@@ -178,7 +178,7 @@ static void converse(struct gd_worker *w, struct items_session *s)
 		if (r < 0)
 			leave(w, s, true, words);
 		if (r > 0 && m.kind == MESSAGE_ERROR)
-			leave(w, s, true, m.error[0] ? m.error : "the program gave no reason");
+			leave(w, s, true, m.error[0] ? m.error : "no reason given by the program");
 		if (r > 0 && m.kind == MESSAGE_ANSWER)
 			answer(w, s, find(w, s, m.id), &m);
 		if (!told && s->answered < s->count && gd_worker_cancelled(w, oldest(s))) {

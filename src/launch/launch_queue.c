@@ -45,6 +45,14 @@ int launch_queue_add(struct launch_queue *q, const size_t *order, const size_t *
 	return 0;
 }
 
+int launch_queue_put_back(struct launch_queue *q, size_t file)
+{
+	if (q->any.next == 0)
+		return launch_queue_add(q, &file, NULL, 1);
+	q->any.files[--q->any.next] = file;
+	return 0;
+}
+
 void launch_queue_finish(struct launch_queue *q)
 {
 	free(q->any.files);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The files that no worker has yet: in one line for any free GPU, or in one line per GPU if a strategy has placed them.
- * When a GPU has lost its last worker, the other GPUs take over its line.
+ * The files that no worker has yet: in one list ("line") for any free GPU, or in one list per GPU if a strategy has
+ * placed them. When a GPU has lost its last worker, the other GPUs take over its line.
  */
 #ifndef LAUNCH_LAUNCH_QUEUE_H
 #define LAUNCH_LAUNCH_QUEUE_H
@@ -28,6 +28,8 @@ int launch_queue_place(struct launch_queue *q, size_t num_gpus);
  * NULL: they are for any GPU. -ENOMEM: none was added.
  */
 int launch_queue_add(struct launch_queue *q, const size_t *order, const size_t *gpus, size_t count);
+/* Puts a file that was taken from a line before all others of the line for any GPU. -ENOMEM. */
+int launch_queue_put_back(struct launch_queue *q, size_t file);
 void launch_queue_finish(struct launch_queue *q);
 
 /* How many files are left. */

@@ -35,28 +35,22 @@ static void keep_first(void *context, const struct gd_error *err)
 int gd_launcher_create(const struct gd_launch_options *options, struct gd_launcher **ret, struct gd_error *err)
 {
 	struct gd_error first = {0};
-	struct launcher_inputs in;
-	if (launcher_check(options, keep_first, &first, &in) > 0)
-		return error_set(err, first.code, "%s", first.message);
 	struct gd_launcher *l = calloc(1, sizeof(*l));
-	int stop_fd = l ? file_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) : -ENOMEM;
-	if (stop_fd < 0) {
-		launcher_inputs_finish(&in);
-		free(l);
-		return error_set(err, stop_fd, "making a launcher: %s", error_words(stop_fd));
-	}
-	l->options = in.options;
-	l->options.output_dir = launcher_output_dir(&in.options);
-	if (!l->options.worker_name)
-		l->options.worker_name = "";
-	l->settings = in.settings;
-	l->gpus = in.gpus;
-	l->plugin = in.plugin;
-	l->no_worker = in.no_worker;
-	l->stop_fd = stop_fd;
+	if (!l)
+		return error_set(err, -ENOMEM, "cannot create a launcher: %s", error_words(-ENOMEM));
 	l->input_fd = l->output_fd = -1;
 	l->writer = HISTORY_WRITER_CLOSED;
-	launcher_worker(&l->options, &l->worker);
+	l->stop_fd = -1;
+	if (launcher_check(options, keep_first, &first, l) > 0) {
+		gd_launcher_destroy(l);
+		return error_set(err, first.code, "%s", first.message);
+	}
+	l->stop_fd = file_above_stdio(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (l->stop_fd < 0) {
+		int r = l->stop_fd;
+		gd_launcher_destroy(l);
+		return error_set(err, r, "cannot create a launcher: %s", error_words(r));
+	}
 	launcher_fingerprint(l);
 	*ret = l;
 	return 0;
@@ -71,18 +65,19 @@ void gd_launcher_destroy(struct gd_launcher *l)
 	launcher_drop_plan(l);
 	history_writer_close(&l->writer);
 	gd_balancer_destroy(l->balancer);
-	gd_gpu_list_free(l->gpus);
-	free(l->settings);
-	free(l->plugin);
+	launcher_drop_options(l);
 	text_finish(&l->worker_words);
 	launch_queue_finish(&l->queue);
 	free(l->submitted);
 	free(l->last_end_ns);
 	free(l->reloading_ns);
+	free(l->remote_slots);
+	free(l->remote_numbers);
+	free(l->put_backs);
 	free(l->worker_states);
 	free(l->worker_list);
 	free(l->output_root);
-	close(l->stop_fd);
+	closep(&l->stop_fd);
 	closep(&l->input_fd);
 	closep(&l->output_fd);
 	free(l);
@@ -90,7 +85,7 @@ void gd_launcher_destroy(struct gd_launcher *l)
 
 int gd_launcher_find(struct gd_launcher *l, struct gd_error *err)
 {
-	return l->has_run ? error_set(err, -EALREADY, "the launcher has run") : launcher_plan(l, err);
+	return l->has_run ? error_set(err, -EALREADY, "the launcher has already run") : launcher_plan(l, err);
 }
 
 const struct gd_files *gd_launcher_files(const struct gd_launcher *l)
@@ -165,6 +160,7 @@ static void copy_gpus(struct gd_launch_gpu *gpus, const struct gd_launch_gpu **l
 {
 	for (size_t i = 0; i < s->num_gpus; i++) {
 		gpus[i] = *s->gpus[i];
+		gpus[i].node = NULL; /* a library call uses this machine only */
 		list[i] = &gpus[i];
 	}
 }

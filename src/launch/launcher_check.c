@@ -43,12 +43,8 @@ static void found(struct mistakes *m, const struct gd_error *err)
 
 #define PROGRAM_READY_MS (10 * 60 * 1000)
 
-const char *launcher_output_dir(const struct gd_launch_options *o)
-{
-	return o->output_dir ? o->output_dir : "data/outputs";
-}
-
-bool launcher_worker(const struct gd_launch_options *o, struct launch_worker *ret)
+/* False: there is no worker, or its hooks are in this program. */
+static bool describe_worker(const struct gd_launch_options *o, struct launch_worker *ret)
 {
 	*ret = (struct launch_worker){.settings = o->settings, .num_settings = o->num_settings};
 	/* Without a limit, a program that forgets to flush its "ready" would hang forever. */
@@ -72,7 +68,7 @@ bool launcher_worker(const struct gd_launch_options *o, struct launch_worker *re
 static void check_input(const struct gd_launch_options *o, struct mistakes *m)
 {
 	if (!o->input_dir || !*o->input_dir) {
-		mistake(m, -EINVAL, "no input folder was given");
+		mistake(m, -EINVAL, "no input folder given");
 		return;
 	}
 	DIR *dir = opendir(o->input_dir);
@@ -96,7 +92,7 @@ static bool refuses_output(const char *path, struct gd_error *err)
 /* Checks that the folder, or its nearest existing parent, is writable. */
 static void check_output(const struct gd_launch_options *o, struct mistakes *m)
 {
-	const char *given = launcher_output_dir(o);
+	const char *given = o->output_dir;
 	char path[PATH_MAX];
 	struct stat out, in;
 	struct gd_error err = {0};
@@ -117,29 +113,29 @@ static void check_output(const struct gd_launch_options *o, struct mistakes *m)
 	if (stat(path, &out) < 0)
 		mistake(m, -errno, "output folder '%s': %s", given, error_words(-errno));
 	else if (!S_ISDIR(out.st_mode))
-		mistake(m, -ENOTDIR, "output folder '%s': '%s' is no folder", given, path);
+		mistake(m, -ENOTDIR, "output folder '%s': '%s' is not a folder", given, path);
 	else if (access(path, W_OK | X_OK) < 0)
-		mistake(m, -errno, "output folder '%s': writing into '%s': %s", given, path, error_words(-errno));
+		mistake(m, -errno, "output folder '%s': cannot write to '%s': %s", given, path, error_words(-errno));
 	else if (!o->trust_output_dir && refuses_output(given, &err))
 		found(m, &err);
 	else if (o->recursive && o->input_dir && strcmp(path, given) == 0 && stat(o->input_dir, &in) == 0 &&
 		 in.st_dev == out.st_dev && in.st_ino == out.st_ino)
 		mistake(m, -EINVAL,
-			"output folder '%s' is the input folder: what is written there would be found as input; choose another output_dir",
+			"output folder '%s' is the input folder, so results would be found as input; choose another output_dir",
 			given);
 }
 
-static void check_gpus(const struct gd_launch_options *o, struct mistakes *m, struct gd_gpu_list **ret)
+static void check_gpus(struct gd_launcher *l, struct mistakes *m)
 {
-	struct gd_gpu_list *list;
 	struct gd_error err = {0};
-	if (gd_gpu_list(o->gpus, &list, &err) < 0) {
+	if (gd_gpu_list(l->options.gpus, &l->gpus, &err) < 0) {
 		found(m, &err);
 		return;
 	}
+	const struct gd_gpu_list *list = l->gpus;
 	if (list->count == 0)
 		mistake(m, -ENODEV,
-			"no GPU was found%s%s; set gpus to sim:4 to try it with simulated ones, or for work that needs no GPU",
+			"no GPU found%s%s; set gpus to sim:4 to simulate some, for a test or for work that needs no GPU",
 			list->num_warnings ? ": " : "", list->num_warnings ? list->warnings[0] : "");
 	for (size_t i = 0; i < list->count; i++) {
 		const struct gd_gpu *gpu = list->gpus[i];
@@ -150,39 +146,38 @@ static void check_gpus(const struct gd_launch_options *o, struct mistakes *m, st
 		else
 			mistake(m, -ENODEV, "GPU %d cannot be used", gpu->index);
 	}
-	*ret = list;
 }
 
 /*
- * Resolves a plug-in to its path and stores it in o->plugin. The default worker is the installed speech recognizer; if
- * none is installed, only gd_launcher_run() fails: folder, files and GPUs can be inspected without a worker.
+ * Resolves a plug-in to its path and stores it in the options. The default worker is the installed speech recognizer;
+ * if none is installed, only gd_launcher_run() fails: folder, files and GPUs can be inspected without a worker.
  */
-static void find_plugin(struct gd_launch_options *o, struct mistakes *m, struct launcher_inputs *in)
+static void find_plugin(struct gd_launcher *l, struct mistakes *m)
 {
 	struct gd_error err = {0};
-	bool given = o->plugin != NULL;
-	int r = plugins_find(o->plugin, &in->plugin, &err);
+	bool given = l->options.plugin != NULL;
+	int r = plugins_find(l->options.plugin, &l->plugin, &err);
 	if (r < 0 && given)
 		found(m, &err);
 	else if (r < 0)
-		in->no_worker = err;
-	o->plugin = in->plugin;
+		l->no_worker = err;
+	l->options.plugin = l->plugin;
 }
 
-static void check_worker(struct gd_launch_options *o, struct mistakes *m, struct launcher_inputs *in)
+static void check_worker(struct gd_launcher *l, struct mistakes *m)
 {
+	const struct gd_launch_options *o = &l->options;
 	int others = !!o->command + !!o->program + !!o->worker + !!o->worker_argv;
-	struct launch_worker worker;
 	struct gd_worker_ops ops;
 	struct gd_error err = {0};
 	if (others + !!o->plugin > 1) {
 		mistake(m, -EINVAL,
-			"more than one worker was given: set only one of command, program, plugin, worker and worker_argv");
+			"more than one worker given; set only one of command, program, plugin, worker and worker_argv");
 		return;
 	}
 	if (others == 0)
-		find_plugin(o, m, in);
-	if (launcher_worker(o, &worker) && launch_worker_check(&worker, &err) < 0)
+		find_plugin(l, m);
+	if (describe_worker(o, &l->worker) && launch_worker_check(&l->worker, &err) < 0)
 		found(m, &err);
 	else if (o->worker && sized_read(&ops, sizeof(ops), o->worker, "gd_worker_ops", &err) < 0)
 		found(m, &err);
@@ -193,23 +188,24 @@ static void check_worker(struct gd_launch_options *o, struct mistakes *m, struct
 static void check_numbers(const struct gd_launch_options *o, struct mistakes *m)
 {
 	if (o->workers_per_gpu < 0 || o->workers_per_gpu > MOST_WORKERS_PER_GPU)
-		mistake(m, -EINVAL, "%d workers per GPU: it takes 1 to %d", o->workers_per_gpu, MOST_WORKERS_PER_GPU);
+		mistake(m, -EINVAL, "%d workers per GPU: expected 1 to %d", o->workers_per_gpu, MOST_WORKERS_PER_GPU);
 	if (o->task_timeout_ms < 0 || o->setup_timeout_ms < 0)
 		mistake(m, -EINVAL, "a time limit is negative");
 	if (o->setup_concurrency < 0)
-		mistake(m, -EINVAL, "%d setups at the same time: it takes 1 or more, or 0 for no limit",
+		mistake(m, -EINVAL, "%d setups at the same time: expected 1 or more, or 0 for no limit",
 			o->setup_concurrency);
 	if (o->retries < 0)
-		mistake(m, -EINVAL, "%d retries: it takes 0 or more", o->retries);
+		mistake(m, -EINVAL, "%d retries: expected 0 or more", o->retries);
 	if ((unsigned)o->balance > GD_BALANCE_AS_FOUND)
-		mistake(m, -EINVAL, "balance %d is none of enum gd_balance", (int)o->balance);
+		mistake(m, -EINVAL, "balance is %d, which is not a value of enum gd_balance", (int)o->balance);
 	if (o->output != GD_OUTPUT_INHERIT && o->output != GD_OUTPUT_SILENT && o->output != GD_OUTPUT_FILES)
-		mistake(m, -EINVAL, "output %d is none of enum gd_output", (int)o->output);
+		mistake(m, -EINVAL, "output is %d, which is not a value of enum gd_output", (int)o->output);
 }
 
 /* Gives the options a copy of the settings, as strings; none if one is wrong. */
-static void check_settings(struct gd_launch_options *o, struct mistakes *m, struct gd_setting **ret)
+static void check_settings(struct gd_launcher *l, struct mistakes *m)
 {
+	struct gd_launch_options *o = &l->options;
 	int before = m->count;
 	struct gd_error err;
 	size_t count = o->num_settings;
@@ -221,43 +217,46 @@ static void check_settings(struct gd_launch_options *o, struct mistakes *m, stru
 			found(m, &err);
 	if (m->count > before || count == 0)
 		return;
-	if (settings_copy(given, count, ret, &o->num_settings) < 0)
+	if (settings_copy(given, count, &l->settings, &o->num_settings) < 0)
 		mistake(m, -ENOMEM, "no memory for %zu settings", count);
-	o->settings = *ret;
+	o->settings = l->settings;
 }
 
-void launcher_inputs_finish(struct launcher_inputs *in)
+void launcher_drop_options(struct gd_launcher *l)
 {
-	gd_gpu_list_free(in->gpus);
-	free(in->settings);
-	free(in->plugin);
+	gd_gpu_list_free(l->gpus);
+	free(l->settings);
+	free(l->plugin);
 }
 
 int launcher_check(const struct gd_launch_options *options, void (*fn)(void *context, const struct gd_error *err),
-	void *context, struct launcher_inputs *ret)
+	void *context, struct gd_launcher *l)
 {
 	struct mistakes m = {fn, context, 0};
-	struct launcher_inputs in = {0};
+	struct gd_launch_options *o = &l->options;
 	struct gd_error err = {0};
-	if (sized_read(&in.options, sizeof(in.options), options, "gd_launch_options", &err) < 0) {
+	if (sized_read(o, sizeof(*o), options, "gd_launch_options", &err) < 0) {
 		found(&m, &err);
 		return m.count;
 	}
-	check_input(&in.options, &m);
-	check_output(&in.options, &m);
-	check_gpus(&in.options, &m, &in.gpus);
-	check_settings(&in.options, &m, &in.settings);
-	check_worker(&in.options, &m, &in);
-	check_numbers(&in.options, &m);
-	if (m.count == 0 && ret)
-		*ret = in;
-	else
-		launcher_inputs_finish(&in);
+	if (!o->output_dir)
+		o->output_dir = "data/outputs";
+	if (!o->worker_name)
+		o->worker_name = "";
+	check_input(o, &m);
+	check_output(o, &m);
+	check_gpus(l, &m);
+	check_settings(l, &m);
+	check_worker(l, &m);
+	check_numbers(o, &m);
 	return m.count;
 }
 
 int gd_launch_validate(
 	const struct gd_launch_options *options, void (*fn)(void *context, const struct gd_error *err), void *context)
 {
-	return launcher_check(options, fn, context, NULL);
+	struct gd_launcher l = {0};
+	int count = launcher_check(options, fn, context, &l);
+	launcher_drop_options(&l);
+	return count;
 }

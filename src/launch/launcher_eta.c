@@ -5,7 +5,7 @@
 #include "launch/launcher_private.h"
 
 SIZED_NO_TAIL(gd_launch_progress, reserved);
-SIZED_NO_TAIL(gd_launch_worker, file);
+SIZED_NO_TAIL(gd_launch_worker, gpu);
 
 #define PROGRESS_NS (100 * NS_PER_MS)
 
@@ -78,6 +78,7 @@ void launcher_look_at_workers(struct gd_launcher *l)
 	for (size_t i = 0; i < l->num_workers; i++) {
 		struct launcher_worker *w = &l->worker_states[i];
 		w->public.file = NULL;
+		launcher_remote_place_worker(l, i, &w->public);
 		if (gd_pool_worker_stats(l->pool, (int)i, &w->stats, sizeof(w->stats)) == 0 && w->stats.has_task &&
 			w->stats.task_id < l->num_submitted)
 			w->public.file = l->todo[l->submitted[w->stats.task_id]]->path;

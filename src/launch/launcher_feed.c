@@ -87,16 +87,16 @@ static int prepare(struct gd_launcher *l, size_t i, const char *output, struct t
 	int r = look_at_file(l, i);
 	if (r < 0) {
 		text_append_string(
-			words, r == -ENOENT   ? "the file has vanished"
-			       : r == -EPERM  ? "it, or a folder on the way, has become a symbolic link of another user"
-			       : r == -ESTALE ? "the input folder has been replaced"
+			words, r == -ENOENT   ? "the file no longer exists"
+			       : r == -EPERM  ? "the file or one of its folders is now a symbolic link of another user"
+			       : r == -ESTALE ? "the input folder was replaced"
 					      : error_words(r));
 		return r;
 	}
 	r = outputs_make_result_folder(l->output_fd, l->output_of[i], l->options.trust_output_dir, &objection);
 	if (r < 0)
-		text_appendf(words, "making its output folder '%s': %s%s", output,
-			objection ? "a folder on the way " : "", objection ? objection : error_words(r));
+		text_appendf(words, "cannot create its output folder '%s': %s%s", output,
+			objection ? "one of its parent folders " : "", objection ? objection : error_words(r));
 	return r;
 }
 
@@ -157,7 +157,7 @@ static int submit(struct gd_launcher *l, size_t i, int gpu)
 			return r == -ENODEV ? r : 0;
 	}
 	if (r < 0 && !words.length)
-		text_appendf(&words, "handing it to a worker: %s", error_words(r));
+		text_appendf(&words, "cannot pass it to a worker: %s", error_words(r));
 	if (r < 0) {
 		launcher_put_result(l, i, NULL, text_string(&words));
 		launcher_check_failures(l);

@@ -202,10 +202,10 @@ int launcher_plan(struct gd_launcher *l, struct gd_error *err)
 	const char *input = NULL;
 	r = sort_out(l, &replaced, &input);
 	if (r < 0)
-		return error_set(err, r, "planning the work on %zu files: %s", l->files->count, error_words(r));
+		return error_set(err, r, "cannot plan the work on %zu files: %s", l->files->count, error_words(r));
 	if (replaced && !l->options.force)
 		return error_set(err, -EINVAL,
-			"output folder '%s' has the results of %zu files of the same names from '%s'; choose another output_dir to keep them, or set force to replace them",
+			"output folder '%s' has results of %zu files with the same names from '%s'; choose another output_dir to keep them, or set force to replace them",
 			l->options.output_dir, replaced, input);
 	count_earlier(l);
 	l->planned = true;

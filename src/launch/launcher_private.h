@@ -2,7 +2,8 @@
 /*
  * Internals of the launcher: launcher.c, launcher_check.c (mistakes in the options), launcher_plan.c (which files to
  * process), launcher_run.c (the run, with launcher_feed.c, launcher_order.c and launcher_results.c), launcher_watch.c
- * (files that arrive during the run) and launcher_eta.c (progress and ETA).
+ * (files that arrive during the run), launcher_remote.c (workers on other machines) and launcher_eta.c (progress and
+ * ETA).
  *
  * Files to process have a number, their index in `todo`; other lists about them have the same length.
  */
@@ -18,6 +19,8 @@
 #include "launch/history_writer.h"
 #include "launch/launch_queue.h"
 #include "launch/outputs.h"
+#include "launch/remote.h"
+#include "launch/remote_note.h"
 #include "launch/worker.h"
 #include "launch/worker_note.h"
 #include "launch/workload.h"
@@ -35,11 +38,20 @@ struct launcher_worker {
 	struct gd_worker_stats stats;
 };
 
+/* The worker of a slot on another machine, according to its notes. */
+struct remote_slot {
+	char node[REMOTE_NODE_ROOM]; /* "": none yet */
+	int gpu;
+	int tries;              /* attempts at its last file */
+	uint64_t processing_ns; /* of that file */
+	uint64_t put_back;      /* the pool's id of a task that goes back to the queue; GD_NO_TASK: none */
+};
+
 struct gd_launcher {
 	struct gd_launch_options options; /* with the defaults filled in */
 	struct gd_setting *settings;      /* of the options */
 	struct gd_gpu_list *gpus;
-	char *plugin;              /* of the options */
+	char *plugin;              /* of the options: the path of the plug-in, or NULL */
 	struct gd_error no_worker; /* the error of gd_launcher_run() if there is no worker; code 0: there is one */
 	struct launch_worker worker;
 	char fingerprint[HASH_TEXT];
@@ -67,7 +79,12 @@ struct gd_launcher {
 	bool input_replaceable;  /* other users can replace the input folder */
 	struct gd_balancer *balancer;
 	struct gd_pool *pool;
-	struct durations *durations; /* of the files durations_first…durations_end-1 */
+	const struct launch_remote *remote; /* NULL: the workers are on this machine */
+	struct launch_remote_workers remote_workers;
+	struct remote_slot *remote_slots; /* by slot */
+	int *remote_numbers;              /* 0, 1, 2…: in place of numbers of GPUs */
+	unsigned char *put_backs;         /* by file: how often it was put back; stops counting at a limit */
+	struct durations *durations;      /* of the files durations_first…durations_end-1 */
 	size_t durations_first, durations_end;
 	size_t durations_sorted; /* number of durations read when the queue was last sorted */
 	size_t durations_taken;
@@ -103,23 +120,14 @@ void launcher_warn(struct gd_launcher *l, const char *format, ...) GD_PRINTF(2, 
 
 /* ---- launcher_check.c ---- */
 
-/* The result of valid options. */
-struct launcher_inputs {
-	struct gd_launch_options options; /* with `settings` */
-	struct gd_setting *settings;
-	struct gd_gpu_list *gpus;
-	char *plugin;              /* the path of the plug-in, or NULL */
-	struct gd_error no_worker; /* code 0, or why there is no default worker */
-};
-
-void launcher_inputs_finish(struct launcher_inputs *in);
-
-/* Calls `mistake` for each mistake and returns their number. Sets *ret if there are none. */
+/*
+ * Reads the options into `l`, which is zero, with everything that is found out on the way: settings, GPUs and worker.
+ * Calls `mistake` for each mistake and returns their number.
+ */
 int launcher_check(const struct gd_launch_options *options, void (*mistake)(void *context, const struct gd_error *err),
-	void *context, struct launcher_inputs *ret);
-/* The worker of the options; false if there is none, or if its hooks are in this program. */
-bool launcher_worker(const struct gd_launch_options *o, struct launch_worker *ret);
-const char *launcher_output_dir(const struct gd_launch_options *o);
+	void *context, struct gd_launcher *l);
+/* Frees that, also after mistakes. */
+void launcher_drop_options(struct gd_launcher *l);
 
 /* ---- launcher_plan.c ---- */
 
@@ -159,6 +167,20 @@ void launcher_stop_pool(struct gd_launcher *l, int stops);
 bool launcher_is_ending(const struct gd_launcher *l);
 /* Whether no file waits or is with a worker. */
 bool launcher_has_no_work(const struct gd_launcher *l);
+
+/* ---- launcher_remote.c ---- */
+
+/* Starts the workers on other machines. Sets l->remote to NULL if there are none. */
+int launcher_remote_start(struct gd_launcher *l, const char *log_dir, struct gd_error *err);
+/* The options for the pool of their proxies. */
+void launcher_remote_options(const struct gd_launcher *l, struct gd_options *ret);
+/* True if the message is a note about a remote worker. */
+bool launcher_remote_note(struct gd_launcher *l, const struct gd_event *e);
+/* True if the file of a failed task is not processed anymore and was put back into the queue. */
+bool launcher_remote_put_back(struct gd_launcher *l, const struct gd_event *e);
+/* Sets the node and GPU of a result, or of a worker, if they are remote. */
+void launcher_remote_place(const struct gd_launcher *l, const struct gd_event *e, struct history_place *place);
+void launcher_remote_place_worker(const struct gd_launcher *l, size_t slot, struct gd_launch_worker *worker);
 
 /* ---- launcher_order.c ---- */
 

@@ -41,7 +41,7 @@ void launcher_flush_history(struct gd_launcher *l)
 	if (r == 0 || l->history_error)
 		return;
 	l->history_error = r;
-	launcher_warn(l, "recording results in '%s/" HISTORY_NAME "': %s; it is tried again with each result",
+	launcher_warn(l, "cannot record results in '%s/" HISTORY_NAME "': %s; retrying with each result",
 		l->options.output_dir, error_words(r));
 }
 
@@ -57,7 +57,7 @@ void launcher_take_note(struct gd_launcher *l, const struct gd_event *e, const s
 	if (l->worker_notes++ < MOST_NOTES)
 		launcher_warn(l, "the worker on GPU %d: %s", e->gpu, note->warning);
 	else
-		launcher_warn(l, "further warnings of workers are in their logs only");
+		launcher_warn(l, "further warnings of workers appear only in their logs");
 }
 
 /* Files of a batch begin together; the time of each is counted from the previous answer. */
@@ -69,9 +69,11 @@ static double processing_seconds(struct gd_launcher *l, const struct gd_event *e
 	uint64_t from_ns = *last_end_ns > e->started_ns ? *last_end_ns : e->started_ns;
 	if (e->ended_ns > *last_end_ns)
 		*last_end_ns = e->ended_ns;
-	from_ns += l->reloading_ns[e->slot];
+	uint64_t ns = e->ended_ns > from_ns ? e->ended_ns - from_ns : 0, reloading_ns = l->reloading_ns[e->slot];
 	l->reloading_ns[e->slot] = 0;
-	return e->ended_ns > from_ns ? (double)(e->ended_ns - from_ns) / (double)NS_PER_S : 0;
+	if (l->remote)
+		ns = l->remote_slots[e->slot].processing_ns; /* the time here includes that of lost connections */
+	return ns > reloading_ns ? (double)(ns - reloading_ns) / (double)NS_PER_S : 0;
 }
 
 void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event *e, const char *error)
@@ -87,6 +89,10 @@ void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event 
 		.audio_seconds = found_has_seconds(f) ? f->seconds : 0,
 		.processing_seconds = processing_seconds(l, e),
 	};
+	struct history_place place = {.gpu = e ? e->gpu : -1, .attempt = e ? e->attempt : 0};
+	launcher_remote_place(l, e, &place);
+	result.node = place.node;
+	result.gpu = place.gpu;
 	struct history_entry entry = {
 		.file = f->path,
 		.output = l->output_of[i],
@@ -97,7 +103,7 @@ void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event 
 		.done = !error,
 	};
 	memcpy(entry.fingerprint, l->fingerprint, sizeof(entry.fingerprint));
-	history_writer_add(&l->writer, &entry, (int)result.gpu, e ? e->attempt : 0, error);
+	history_writer_add(&l->writer, &entry, &place, error);
 	launch_amount_add(&l->done, f);
 	/* Without memory, the file counts as not processed. */
 	(void)gd_balancer_add(l->balancer, &result);
@@ -117,6 +123,6 @@ void launcher_check_failures(struct gd_launcher *l)
 	l->enough = true;
 	launcher_stop_pool(l, 1);
 	if (!l->reason[0])
-		snprintf(l->reason, sizeof(l->reason), "stopped after %llu failure%s, as max_failures says",
+		snprintf(l->reason, sizeof(l->reason), "stopped after %llu failure%s (max_failures)",
 			(unsigned long long)s.files_failed, s.files_failed == 1 ? "" : "s");
 }

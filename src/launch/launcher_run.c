@@ -40,6 +40,8 @@ static int on_success(void *context, const struct gd_event *e)
 static int on_failure(void *context, const struct gd_event *e)
 {
 	struct gd_launcher *l = context;
+	if (launcher_remote_put_back(l, e))
+		return 0;
 	if (e->failure == GD_FAILURE_NO_WORKER)
 		l->no_worker_left = true;
 	if (e->failure == GD_FAILURE_CANCELLED || e->failure == GD_FAILURE_NO_WORKER || l->pool_stops > 1)
@@ -52,7 +54,7 @@ static int on_failure(void *context, const struct gd_event *e)
 static int on_setup_fail(void *context, const struct gd_event *e)
 {
 	struct gd_launcher *l = context;
-	launcher_warn(l, "the worker on GPU %d is lost: %s", e->gpu, e->message);
+	launcher_warn(l, l->remote ? "worker %d is lost: %s" : "the worker on GPU %d is lost: %s", e->gpu, e->message);
 	if (!l->reason[0])
 		snprintf(l->reason, sizeof(l->reason), "%s", e->message);
 	return 0;
@@ -63,6 +65,8 @@ static int on_message(void *context, const struct gd_event *e)
 {
 	struct gd_launcher *l = context;
 	struct worker_note note;
+	if (launcher_remote_note(l, e))
+		return 0;
 	if (l->worker.kind == LAUNCH_PROGRAM && worker_note_read(&e->result, &note) == 0)
 		launcher_take_note(l, e, &note);
 	return 0;
@@ -164,11 +168,11 @@ static int open_output(struct gd_launcher *l, struct gd_error *err)
 	if (r == -ENOENT) {
 		r = outputs_make_folder(AT_FDCWD, output);
 		if (r < 0)
-			return error_set(err, r, "making the output folder '%s': %s", output, error_words(r));
+			return error_set(err, r, "cannot create output folder '%s': %s", output, error_words(r));
 		r = trust ? 0 : outputs_open_trusted(output, &l->output_fd, err);
 	}
 	if (r < 0)
-		return r == -ENOENT ? error_set(err, r, "opening the output folder '%s': %s", output, error_words(r))
+		return r == -ENOENT ? error_set(err, r, "cannot open output folder '%s': %s", output, error_words(r))
 				    : r;
 	/* The checked folder keeps its path: no other user can rename a part of it. */
 	if (realpath(output, root))
@@ -176,7 +180,7 @@ static int open_output(struct gd_launcher *l, struct gd_error *err)
 	if (l->output_root && trust)
 		l->output_fd = open(root, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (!l->output_root || l->output_fd < 0)
-		return error_set(err, -errno, "opening the output folder '%s': %s", output, error_words(-errno));
+		return error_set(err, -errno, "cannot open output folder '%s': %s", output, error_words(-errno));
 	return 0;
 }
 
@@ -200,9 +204,8 @@ static int open_input(struct gd_launcher *l, struct gd_error *err)
 	const char *folder = l->files->folder;
 	int r = find_open_folder(folder, &l->input_fd);
 	if (r < 0)
-		return error_set(err, r, "opening the input folder '%s': %s", folder,
-			r == -EPERM ? "a symbolic link of another user has just been put in its place"
-				    : error_words(r));
+		return error_set(err, r, "cannot open input folder '%s': %s", folder,
+			r == -EPERM ? "it was replaced with a symbolic link of another user" : error_words(r));
 	l->input_replaceable = trust_check_way(l->input_fd, NULL) < 0;
 	return 0;
 }
@@ -215,12 +218,12 @@ static int fill_queue(struct gd_launcher *l, struct gd_error *err)
 		launch_amount_add(&l->total, l->todo[i]);
 	}
 	int r = numbers ? launcher_queue_files(l, numbers, l->num_todo) : -ENOMEM;
-	return r < 0 ? error_set(err, r, "sharing out %zu files: %s", l->num_todo, error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot distribute %zu files: %s", l->num_todo, error_words(r)) : 0;
 }
 
 static int make_balancer(struct gd_launcher *l, struct gd_error *err)
 {
-	size_t count = l->gpus->count;
+	size_t count = l->remote ? 0 : l->gpus->count; /* remote GPUs are known when they have joined */
 	cleanup_(freep) int *gpus = calloc(count + 1, sizeof(*gpus));
 	for (size_t i = 0; gpus && i < count; i++)
 		gpus[i] = l->gpus->gpus[i]->index;
@@ -230,19 +233,33 @@ static int make_balancer(struct gd_launcher *l, struct gd_error *err)
 	return 0;
 }
 
+static int make_logs(struct gd_launcher *l, struct text *ret_path, struct gd_error *err)
+{
+	text_appendf(ret_path, "%s/" LOGS_NAME, l->output_root);
+	int r = l->options.output == GD_OUTPUT_FILES ? outputs_make_private(l->output_fd, LOGS_NAME) : 0;
+	return r < 0 ? error_set(err, r, "cannot create folder '%s': %s", text_string(ret_path),
+			       r == -EPERM ? "it was created by another user; remove it" : error_words(r))
+		     : 0;
+}
+
+static int start_remote(struct gd_launcher *l, struct gd_error *err)
+{
+	cleanup_(text_finish) struct text logs = {0};
+	int r = make_logs(l, &logs, err);
+	bool to_files = l->options.output == GD_OUTPUT_FILES;
+	return r < 0 ? r : launcher_remote_start(l, to_files ? text_string(&logs) : NULL, err);
+}
+
 static int start_workers(struct gd_launcher *l, struct gd_error *err)
 {
 	const struct gd_launch_options *o = &l->options;
 	cleanup_(text_finish) struct text logs = {0};
 	cleanup_(freep) char **argv = NULL;
 	int r = l->worker.kind ? launch_worker_argv(&l->worker, &argv, err) : 0;
+	if (r == 0)
+		r = make_logs(l, &logs, err);
 	if (r < 0)
 		return r;
-	text_appendf(&logs, "%s/" LOGS_NAME, l->output_root);
-	r = o->output == GD_OUTPUT_FILES ? outputs_make_private(l->output_fd, LOGS_NAME) : 0;
-	if (r < 0)
-		return error_set(err, r, "making the folder '%s': %s", text_string(&logs),
-			r == -EPERM ? "another user has made it; remove it" : error_words(r));
 	struct gd_options pool = {
 		.size = sizeof(pool),
 		.worker = o->worker,
@@ -260,6 +277,8 @@ static int start_workers(struct gd_launcher *l, struct gd_error *err)
 		.output = o->output,
 		.output_dir = o->output == GD_OUTPUT_FILES ? text_string(&logs) : NULL,
 	};
+	if (l->remote)
+		launcher_remote_options(l, &pool);
 	const struct gd_callbacks callbacks = {
 		.size = sizeof(callbacks),
 		.context = l,
@@ -272,7 +291,7 @@ static int start_workers(struct gd_launcher *l, struct gd_error *err)
 	r = gd_pool_open(&pool, &callbacks, &l->pool, err);
 	if (r == -EBUSY && o->worker)
 		return error_set(err, r,
-			"this program has threads, so its hooks cannot be forked: set worker_argv or plugin of struct gd_launch_options in place of worker, or allow_threads if the hooks use no lock of other threads");
+			"this program has threads, so its hooks cannot be forked: set worker_argv or plugin of struct gd_launch_options instead of worker, or set allow_threads if the hooks use no lock of other threads");
 	return r;
 }
 
@@ -302,6 +321,8 @@ static int begin(struct gd_launcher *l, struct gd_error *err)
 		r = open_input(l, err);
 	if (r == 0) /* after open_history(), which may plan again */
 		r = fill_queue(l, err);
+	if (r == 0 && l->remote)
+		r = start_remote(l, err);
 	if (r == 0)
 		r = make_balancer(l, err);
 	if (r == 0)
@@ -311,7 +332,7 @@ static int begin(struct gd_launcher *l, struct gd_error *err)
 	if (r < 0)
 		return r;
 	if (l->options.watch && (r = launcher_watch_open(l)) < 0)
-		return error_set(err, r, "watching '%s': %s", l->options.input_dir, error_words(r));
+		return error_set(err, r, "cannot watch '%s': %s", l->options.input_dir, error_words(r));
 	const struct history_run run = {
 		.input = l->files->folder,
 		.worker = text_string(&l->worker_words),
@@ -332,13 +353,14 @@ static void end_history(struct gd_launcher *l)
 		l->unrecorded = lost;
 		launcher_warn(l,
 			"%llu results could not be recorded in '%s/" HISTORY_NAME
-			"': %s; these files are done again by the next run",
+			"': %s; the next run will process these files again",
 			lost, l->options.output_dir, error_words(l->history_error));
 		return;
 	}
 	int r = history_writer_sync(&l->writer);
 	if (r < 0)
-		launcher_warn(l, "writing '%s/" HISTORY_NAME "' to disk: %s", l->options.output_dir, error_words(r));
+		launcher_warn(
+			l, "cannot write '%s/" HISTORY_NAME "' to disk: %s", l->options.output_dir, error_words(r));
 }
 
 static int end(struct gd_launcher *l, struct gd_error *err)
@@ -359,7 +381,8 @@ static int end(struct gd_launcher *l, struct gd_error *err)
 	if (atomic_load(&l->stops) > 0 && summary.files_left > 0)
 		return error_set(err, -ECANCELED, "interrupted");
 	if (l->no_worker_left)
-		return error_set(err, -ECHILD, "no worker is left: %s", l->reason[0] ? l->reason : "all have ended");
+		return error_set(
+			err, -ECHILD, "no worker is left: %s", l->reason[0] ? l->reason : "all workers have ended");
 	if (l->enough)
 		return error_set(err, -EDQUOT, "%s", l->reason);
 	return 0;
@@ -374,7 +397,7 @@ static int plain_error(int r)
 int gd_launcher_run(struct gd_launcher *l, struct gd_error *err)
 {
 	if (l->has_run)
-		return error_set(err, -EALREADY, "a launcher runs once");
+		return error_set(err, -EALREADY, "a launcher can run only once");
 	if (l->no_worker.code)
 		return error_set(err, l->no_worker.code, "%s", l->no_worker.message);
 	int r = l->planned ? 0 : launcher_plan(l, err);

@@ -36,7 +36,8 @@ static void queue_fresh(struct gd_launcher *l)
 	if (r == -ENOMEM)
 		return; /* retried */
 	if (r < 0) {
-		launcher_warn(l, "sharing out %zu new files: %s; any GPU takes them", w->num_fresh, error_words(r));
+		launcher_warn(l, "cannot distribute %zu new files: %s; any GPU may process them", w->num_fresh,
+			error_words(r));
 		if (launch_queue_add(&l->queue, w->fresh, NULL, w->num_fresh) < 0)
 			return;
 	}

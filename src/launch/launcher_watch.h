@@ -33,6 +33,7 @@ struct launch_watch {
 	struct path_map known; /* the last number of each path, or WATCH_SKIPPED */
 	struct arena arena;    /* paths and files of this run */
 	struct path_map said;  /* warnings already issued; the numbers are unused */
+	bool told_all;         /* no further warnings are issued */
 	bool root_is_output;   /* the launcher's own files are among the names */
 	bool told_limit;
 	int lost;        /* why the last search failed, already reported; or 0 */
@@ -67,7 +68,7 @@ int watch_take_name(void *context, const char *path, bool created);
 /* ---- launcher_watch_search.c ---- */
 
 void watch_search_if_due(struct gd_launcher *l, uint64_t now_ns);
-/* Issues the same warning only once: other users can make and remove a link repeatedly. */
+/* Issues the same warning only once, and a limited number of them: other users can make and remove links repeatedly. */
 void watch_warn_once(struct gd_launcher *l, const char *words);
 
 #endif

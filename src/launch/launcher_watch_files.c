@@ -66,7 +66,7 @@ static int add_file(struct gd_launcher *l, const struct gd_found *given, const s
 	if (!l->options.force && e && e->done && e->input && strcmp(e->input, l->files->folder) != 0) {
 		cleanup_(text_finish) struct text words = {0};
 		text_appendf(&words,
-			"the output folder has results of a file of the same name from '%s'; choose another output_dir to keep them, or set force to replace them",
+			"the output folder has results of a file with the same name from '%s'; choose another output_dir to keep them, or set force to replace them",
 			e->input);
 		launcher_put_result(l, i, NULL, text_string(&words));
 		launcher_check_failures(l);
@@ -126,7 +126,7 @@ int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret)
 	int r = find_open_entry(l->input_fd, path, &fd, &st, &objection);
 	if (r < 0 && objection) {
 		cleanup_(text_finish) struct text words = {0};
-		text_appendf(&words, "'%s' is left out: %s", path, objection);
+		text_appendf(&words, "'%s' is skipped: %s", path, objection);
 		watch_warn_once(l, text_string(&words));
 	}
 	if (r == 0 && S_ISDIR(st.st_mode) && l->options.recursive && l->watch->folders)

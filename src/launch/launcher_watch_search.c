@@ -15,6 +15,8 @@
 #define SEARCH_NS       (5 * NS_PER_S)    /* between searches if folders cannot be watched */
 #define SEARCH_LEAST_NS (100 * NS_PER_MS) /* between searches */
 #define SERVE_NS        (10 * NS_PER_MS)  /* between services of the workers, during a search */
+/* Other users can give a folder any number of names that are warned about, and each warning is kept. */
+#define MOST_WARNINGS 1000
 
 /* Searching a large folder takes seconds; workers must not wait for their next file meanwhile. */
 static void serve_if_due(struct gd_launcher *l)
@@ -66,7 +68,14 @@ static int enter_folder(void *context, int fd, const char *prefix)
 void watch_warn_once(struct gd_launcher *l, const char *words)
 {
 	struct launch_watch *w = l->watch;
-	const char *copy = path_map_get(&w->said, words) ? NULL : arena_copy(&w->arena, words, strlen(words));
+	if (w->told_all || path_map_get(&w->said, words))
+		return;
+	if (w->said.count == MOST_WARNINGS) {
+		w->told_all = true;
+		launcher_warn(l, "further files of '%s' are skipped without a warning", l->options.input_dir);
+		return;
+	}
+	const char *copy = arena_copy(&w->arena, words, strlen(words));
 	if (copy && path_map_put(&w->said, copy, 0))
 		launcher_warn(l, "%s", words);
 }
@@ -78,12 +87,12 @@ static void say_limit(struct gd_launcher *l, int error)
 		return;
 	w->told_limit = error != 0;
 	if (!error)
-		launcher_warn(l, "all folders of '%s' are watched again", l->options.input_dir);
+		launcher_warn(l, "all folders of '%s' are being watched again", l->options.input_dir);
 	else
-		launcher_warn(l, "watching '%s': %s; it is searched for new files every %d seconds instead",
+		launcher_warn(l, "cannot watch '%s': %s; searching it for new files every %d seconds instead",
 			l->options.input_dir,
 			error == -ENOSPC || error == -EMFILE
-				? "the limit of inotify is reached (sysctl fs.inotify.max_user_watches and max_user_instances)"
+				? "the inotify limit is reached (sysctl fs.inotify.max_user_watches and max_user_instances)"
 				: error_words(error),
 			(int)(SEARCH_NS / NS_PER_S));
 }
@@ -135,10 +144,10 @@ static void say_lost(struct gd_launcher *l, int error, const struct gd_error *er
 	const int seconds = (int)(SEARCH_NS / NS_PER_S);
 	if (error == -ESTALE)
 		launcher_warn(l,
-			"'%s' is another folder than before, and other users can have put it there: it is not searched; start again if you have done that",
+			"'%s' was replaced, possibly by another user, so it is not searched; start gpuq launch again if you replaced it yourself",
 			l->options.input_dir);
 	else
-		launcher_warn(l, "%s; it is looked for every %d seconds", err->message, seconds);
+		launcher_warn(l, "%s; looking for it again every %d seconds", err->message, seconds);
 }
 
 static void search(struct gd_launcher *l)

@@ -21,7 +21,7 @@ static int check_gpus(struct map *m, struct gd_error *err)
 		return r;
 	if (m->gpus->count == 0)
 		return error_set(err, -ENODEV,
-			"no GPU found; for work that needs none, or for a try, use simulated ones: --gpus sim:4");
+			"no GPU found; use --gpus sim:4 to simulate some, for a test or for work that needs no GPU");
 	for (size_t i = 0; i < m->gpus->count; i++)
 		if (!gd_gpu_usable(m->gpus->gpus[i]) && (r = gd_gpu_validate(&m->gpus->gpus[i]->index, 1, err)) < 0)
 			return r;
@@ -66,7 +66,7 @@ int map_create(const struct map_options *options, struct map **ret, struct gd_er
 		.in_flight = options->in_flight,
 	};
 	m->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	int r = m->stop_fd < 0 ? error_set(err, -errno, "eventfd: %s", error_words(-errno)) : 0;
+	int r = m->stop_fd < 0 ? error_set(err, -errno, "cannot create an eventfd: %s", error_words(-errno)) : 0;
 	if (r == 0)
 		r = check_gpus(m, err);
 	if (r == 0)

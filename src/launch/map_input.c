@@ -38,7 +38,8 @@ int map_input_open(struct map_input *in, const char *path, bool lines, struct gd
 		return error_set(err, -errno, "cannot read input '%s': %s", path, error_words(-errno));
 	if (S_ISDIR(st.st_mode))
 		return error_set(err, -EISDIR,
-			"cannot read input '%s': it is a directory; 'gpuq launch' processes the files of one", path);
+			"cannot read input '%s': it is a directory; use 'gpuq launch' to process the files of a directory",
+			path);
 	*in = (struct map_input){
 		.name = standard ? "standard input" : path,
 		.lines = lines,
@@ -126,7 +127,7 @@ static const char *objection(const struct map_input *in, const struct map_line *
 	struct json_cursor c = {.p = line->text, .end = line->text + line->size, .first = true};
 	struct json_value value;
 	return json_member_value(&c, &value) < 0 || json_end(&c) < 0
-		       ? "the line is not a JSON value; --lines takes lines of text"
+		       ? "the line is not a JSON value; use --lines for lines of text"
 		       : NULL;
 }
 

@@ -24,7 +24,7 @@
 static int refuse(const char *path, const char *it, const char *objection, struct gd_error *err)
 {
 	return error_set(err, -EPERM,
-		"refusing to use output '%s': %s%s; others could change what is said to be done; choose another place, or use --trust if you accept that",
+		"refusing to use output '%s': %s%s; others could change its results; choose another place, or use --trust if you accept that",
 		path, it, objection);
 }
 
@@ -34,16 +34,17 @@ static int lock(struct map_file *f, struct gd_error *err)
 	cleanup_(freep) char *path = NULL;
 	if (asprintf(&path, "/proc/self/fd/%d/%s.lock", f->dir_fd, f->entry) < 0) {
 		path = NULL;
-		return error_set(err, -ENOMEM, "opening '%s': out of memory", f->name);
+		return error_set(err, -ENOMEM, "cannot open '%s': out of memory", f->name);
 	}
-	snprintf(busy, sizeof(busy), "writing '%.300s': another gpuq map writes this file", f->name);
+	snprintf(busy, sizeof(busy), "cannot write '%.300s': another gpuq map is writing to this file", f->name);
 	int r = output_lock_take(&f->lock, path, busy, err);
 	/* The path of the descriptor means nothing to users. */
 	if (r == -EPERM)
-		return error_set(
-			err, r, "writing '%s': '%s.lock' is not a regular file of yours; remove it", f->name, f->entry);
+		return error_set(err, r, "cannot write '%s': '%s.lock' is not a regular file of yours; remove it",
+			f->name, f->entry);
 	if (r < 0 && r != -EBUSY)
-		return error_set(err, r, "writing '%s': making '%s.lock': %s", f->name, f->entry, error_words(r));
+		return error_set(
+			err, r, "cannot write '%s': cannot create '%s.lock': %s", f->name, f->entry, error_words(r));
 	return r;
 }
 
@@ -63,7 +64,7 @@ static int open_file(struct map_file *f, bool trust, struct gd_error *err)
 	if (objection)
 		return refuse(f->name, "it ", objection, err);
 	if (!trust && st.st_nlink > 1)
-		return refuse(f->name, "it ", "has another name", err);
+		return refuse(f->name, "it ", "has more than one name (hard links)", err);
 	f->fd = take_fd(&fd);
 	return 0;
 }
@@ -111,7 +112,7 @@ static int load(struct map_record *r, struct map_file *f, struct gd_error *err)
 	if (e < 0)
 		return e;
 	if (fstat(f->fd, &st) < 0 || ((uint64_t)st.st_size != f->size && ftruncate(f->fd, (off_t)f->size) < 0))
-		return error_set(err, -errno, "truncating '%s': %s", f->name, error_words(-errno));
+		return error_set(err, -errno, "cannot truncate '%s': %s", f->name, error_words(-errno));
 	return 0;
 }
 
@@ -170,16 +171,16 @@ int map_record_make_logs(const struct map_record *r, bool trust, struct text *re
 	text_appendf(&name, "%s.logs", f->entry);
 	int e = text_error(&name) ? text_error(&name) : outputs_make_private(f->dir_fd, text_string(&name));
 	if (e < 0)
-		return error_set(err, e, "making the folder '%s.logs': %s", f->name,
-			e == -EPERM ? "another user has made it; remove it" : error_words(e));
+		return error_set(err, e, "cannot create folder '%s.logs': %s", f->name,
+			e == -EPERM ? "it was created by another user; remove it" : error_words(e));
 	e = trust_open_directory_at(f->dir_fd, text_string(&name), !trust, &fd, &why);
 	const char *objection = e == 0 && !trust ? trust_objection(fd) : NULL;
 	if (e == -EPERM || objection)
 		return error_set(err, -EPERM,
-			"refusing to put logs into '%s.logs': %s%s; remove it, or use --trust if you accept that",
+			"refusing to write logs to '%s.logs': %s%s; remove it, or use --trust if you accept that",
 			f->name, objection ? "it " : "", objection ? objection : why.message);
 	e = e < 0 ? e : append_path(ret, fd);
-	return e < 0 ? error_set(err, e, "opening the folder '%s.logs': %s", f->name, error_words(e)) : 0;
+	return e < 0 ? error_set(err, e, "cannot open folder '%s.logs': %s", f->name, error_words(e)) : 0;
 }
 
 /* ---- Finished items ----------------------------------------------------- */
@@ -266,7 +267,7 @@ static int write_all(const struct map_file *f)
 static int flush(struct map_file *f, struct gd_error *err)
 {
 	if (text_error(&f->pending))
-		return error_set(err, -ENOMEM, "writing '%s': out of memory", f->name);
+		return error_set(err, -ENOMEM, "cannot write '%s': out of memory", f->name);
 	if (f->pending.length == 0)
 		return 0;
 	int r = write_all(f);
@@ -275,7 +276,7 @@ static int flush(struct map_file *f, struct gd_error *err)
 	else if (f->regular)
 		(void)!ftruncate(f->fd, (off_t)f->size); /* on failure, the next run does it */
 	text_clear(&f->pending);
-	return r < 0 ? error_set(err, r, "writing '%s': %s", f->name, error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot write '%s': %s", f->name, error_words(r)) : 0;
 }
 
 int map_record_flush(struct map_record *r, struct gd_error *err)
@@ -287,7 +288,7 @@ int map_record_flush(struct map_record *r, struct gd_error *err)
 static int sync_file(const struct map_file *f, struct gd_error *err)
 {
 	if (f->regular && fdatasync(f->fd) < 0)
-		return error_set(err, -errno, "writing '%s' to disk: %s", f->name, error_words(-errno));
+		return error_set(err, -errno, "cannot write '%s' to disk: %s", f->name, error_words(-errno));
 	return 0;
 }
 

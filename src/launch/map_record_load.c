@@ -99,13 +99,13 @@ static bool is_torn(const char *line, size_t size)
 static int refuse(const struct map_file *f, uint64_t line, int code, uint64_t number, struct gd_error *err)
 {
 	if (code == -ENOMEM)
-		return error_set(err, code, "reading '%s': out of memory", f->name);
+		return error_set(err, code, "cannot read '%s': out of memory", f->name);
 	if (code == -EEXIST)
 		return error_set(err, -EBADMSG,
-			"refusing to continue '%s': item %llu is there a second time (line %llu); remove one of its lines, from the output or the file of errors",
+			"refusing to continue '%s': item %llu occurs twice (line %llu); remove one of its lines from the output or the errors file",
 			f->name, (unsigned long long)number, (unsigned long long)line);
 	return error_set(err, -EBADMSG,
-		"refusing to append to '%s': line %llu is not a line of gpuq map; choose another file, or remove the line if it is damaged",
+		"refusing to append to '%s': line %llu was not written by gpuq map; choose another file, or remove the line if it is damaged",
 		f->name, (unsigned long long)line);
 }
 
@@ -115,12 +115,12 @@ int map_record_load(struct map_record *r, const struct map_file *f, uint64_t *re
 	struct map_record_line read = {0};
 	uint64_t end = 0;
 	if (lseek(f->fd, 0, SEEK_SET) < 0)
-		return error_set(err, -errno, "reading '%s': %s", f->name, error_words(-errno));
+		return error_set(err, -errno, "cannot read '%s': %s", f->name, error_words(-errno));
 	for (uint64_t at = 1;; at++) {
 		const char *line;
 		ssize_t n = line_reader_next(&reader, &line);
 		if (n < 0 && n != -EFBIG)
-			return error_set(err, (int)n, "reading '%s': %s", f->name, error_words((int)n));
+			return error_set(err, (int)n, "cannot read '%s': %s", f->name, error_words((int)n));
 		if (n == 0 || (n > 0 && line[n - 1] != '\n' && is_torn(line, (size_t)n)))
 			break;
 		int e = n < 0 || line[n - 1] != '\n' ? -EBADMSG : map_record_read_line(line, (size_t)n, &read);

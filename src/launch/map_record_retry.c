@@ -134,7 +134,7 @@ int map_record_retry_failed(struct map_record *r, struct gd_error *err)
 	for (size_t i = 0; i < 2; i++) {
 		int e = files[i]->regular && r->failed + r->outdated > 0 ? replace(r, files[i]) : 0;
 		if (e < 0)
-			return error_set(err, e, "taking failed items out of '%s', to try them again: %s",
+			return error_set(err, e, "cannot remove failed items from '%s' to retry them: %s",
 				files[i]->name, error_words(e));
 	}
 	return 0;

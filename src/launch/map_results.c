@@ -33,7 +33,7 @@ static void count_failure(struct map *m, uint64_t number, const char *reason, si
 	if (!m->options.max_failures || s->failed < m->options.max_failures || m->enough)
 		return;
 	m->enough = true;
-	error_set(&m->reason, -EDQUOT, "%llu items have failed (--max-failures): no new one is begun",
+	error_set(&m->reason, -EDQUOT, "%llu items have failed (--max-failures); no new items are started",
 		(unsigned long long)s->failed);
 	map_stop_pool(m, 1);
 }
@@ -147,7 +147,7 @@ static void lower_batch(struct map *m, const struct map_batch *b)
 	/* Each failed attempt costs all messages in flight. */
 	m->patience = m->patience < MOST_PATIENCE ? 2 * m->patience : MOST_PATIENCE;
 	if (half < m->warned_batch)
-		map_warn(m, "out of memory with %zu items in a message: %zu from now on", b->count, half);
+		map_warn(m, "out of memory with %zu items per message; using %zu from now on", b->count, half);
 	m->warned_batch = half < m->warned_batch ? half : m->warned_batch;
 }
 

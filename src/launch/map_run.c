@@ -175,7 +175,7 @@ static void note_worker(struct map *m, const struct text *logs)
 	if (!logs->length || map_worker_note(text_string(logs), &m->options, &before) != 1 || m->record.count == 0)
 		return;
 	map_warn(m,
-		"'%s' has %llu results of another worker: '%.200s'; they stay; choose another --output to compute all items with this one",
+		"'%s' has %llu results of another worker, '%.200s', which are kept; choose another --output to process all items with this worker",
 		m->record.output.name, (unsigned long long)m->record.count, text_string(&before));
 }
 
@@ -237,9 +237,9 @@ static int open_files(struct map *m, struct gd_error *err)
 		return r;
 	int output = m->record.output.fd, errors = m->record.errors.fd;
 	if (same_file(m->input.fd, output) || same_file(m->input.fd, errors))
-		return error_set(err, -EINVAL, "'%s' is the input: choose another --output", m->input.name);
+		return error_set(err, -EINVAL, "'%s' is the input file; choose another --output", m->input.name);
 	if (same_file(output, errors))
-		return error_set(err, -EINVAL, "--output and --errors are the same file: leave --errors out");
+		return error_set(err, -EINVAL, "--output and --errors are the same file; omit --errors");
 	return m->input.regular ? map_survey(m, err) : 0;
 }
 
@@ -290,7 +290,7 @@ static int end(struct map *m, struct gd_error *err)
 		return error_set(err, -ECANCELED, "interrupted");
 	if (m->no_worker)
 		return error_set(err, -ECHILD, "no worker is left: %s",
-			m->reason.message[0] ? m->reason.message : "all have ended");
+			m->reason.message[0] ? m->reason.message : "all workers have ended");
 	if (m->enough)
 		return error_set(err, -EDQUOT, "%s", m->reason.message);
 	return 0;

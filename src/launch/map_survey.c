@@ -21,7 +21,7 @@ int map_is_done(struct map *m, const struct map_line *line, struct gd_error *err
 			output, (unsigned long long)line->number, (unsigned long long)line->number, m->input.name);
 	if (m->options.ordered && m->saw_new)
 		return error_set(err, -EBADMSG,
-			"refusing to continue '%s': it is not in order (item %llu is there, an earlier one is missing); continue without --ordered",
+			"refusing to continue '%s': it is not in order (it has item %llu, but an earlier one is missing); continue without --ordered",
 			output, (unsigned long long)line->number);
 	return 1;
 }

@@ -128,7 +128,7 @@ static int read_answer(const struct members *in, struct message *m, const char *
 {
 	m->kind = MESSAGE_ANSWER;
 	if (json_to_int64(&in->id, &m->id) < 0) {
-		*ret_why = "its \"id\" is no whole number";
+		*ret_why = "its \"id\" is not a whole number";
 		return -EBADMSG;
 	}
 	if (in->ok.type != JSON_TRUE && in->ok.type != JSON_FALSE) {
@@ -139,7 +139,7 @@ static int read_answer(const struct members *in, struct message *m, const char *
 	m->seconds = -1;
 	if (in->duration.type && in->duration.type != JSON_NULL &&
 		(json_to_double(&in->duration, &m->seconds) < 0 || !isfinite(m->seconds) || m->seconds < 0)) {
-		*ret_why = "its \"duration\" is no number of seconds";
+		*ret_why = "its \"duration\" is not a number of seconds";
 		return -EBADMSG;
 	}
 	m->results = in->results;
@@ -153,7 +153,7 @@ int message_read(const char *line, size_t size, struct message *ret, const char 
 {
 	struct members in = {0};
 	struct message m = {.seconds = -1};
-	*ret_why = "it is no JSON object";
+	*ret_why = "it is not a JSON object";
 	int r = read_members(line, size, &in);
 	if (r < 0)
 		return r;
@@ -171,7 +171,7 @@ int message_read(const char *line, size_t size, struct message *ret, const char 
 		m.kind = MESSAGE_OTHER;
 	}
 	if (r == -ENOMEM)
-		*ret_why = "there is no memory";
+		*ret_why = "out of memory";
 	if (r < 0)
 		return r;
 	*ret = m;

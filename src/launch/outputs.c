@@ -15,7 +15,7 @@
 #include "base/trust.h"
 
 /* The files of gpuq launch itself in the output folder. */
-static const char *const reserved[] = {"launch.jsonl", "launch.lock", "launch.logs"};
+static const char *const reserved[] = {"launch.jsonl", "launch.lock", "launch.logs", "launch.slurm"};
 
 void outputs_finish(struct outputs *o)
 {
@@ -134,7 +134,7 @@ static int enter_folder(int dir_fd, const char *name, bool check_above, int *ret
 		int r = trust_open_directory_at(dir_fd, name, check_above, &fd, NULL);
 		if (r == -EPERM)
 			*ret_objection =
-				"leads through a symbolic link of another user or a directory that others can write";
+				"has a symbolic link of another user or a directory that others can write in its path";
 		if (r < 0)
 			return r;
 	} else if (!S_ISDIR(st.st_mode)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers by path. Start from {0}. The paths stay the caller's and must outlive the map. */
+/* Numbers by path. Start from {0}. The paths are borrowed and must outlive the map. */
 #ifndef LAUNCH_PATH_MAP_H
 #define LAUNCH_PATH_MAP_H
 

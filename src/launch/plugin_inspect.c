@@ -112,12 +112,12 @@ static int await_report(int fd, uint64_t deadline_ns, struct plugin_report *ret)
 static int say_death(const char *path, bool known, int status, struct gd_error *err)
 {
 	if (known && WIFSIGNALED(status))
-		return error_set(err, -ELIBBAD, "the worker '%s' crashes while it is being loaded: %s", path,
+		return error_set(err, -ELIBBAD, "the worker '%s' crashed while it was loaded: %s", path,
 			signal_name(WTERMSIG(status)));
 	if (known)
-		return error_set(err, -ELIBBAD, "the worker '%s' ends the program while it is being loaded: exit %d",
-			path, WEXITSTATUS(status));
-	return error_set(err, -ELIBBAD, "the worker '%s' ends the program while it is being loaded", path);
+		return error_set(err, -ELIBBAD, "the worker '%s' exited while it was loaded: exit code %d", path,
+			WEXITSTATUS(status));
+	return error_set(err, -ELIBBAD, "the worker '%s' exited while it was loaded", path);
 }
 
 /* Gives up on a process that a driver holds in the kernel. */
@@ -152,7 +152,7 @@ int plugin_inspect(const char *path, const struct plugin_settings *settings, int
 		return r;
 	int fds[2];
 	if (pipe2(fds, O_CLOEXEC) < 0)
-		return error_set(err, -errno, "no pipe could be made: %s", error_words(-errno));
+		return error_set(err, -errno, "cannot create a pipe: %s", error_words(-errno));
 	cleanup_(closep) int ours = file_above_stdio(fds[0]);
 	cleanup_(closep) int theirs = file_above_stdio(fds[1]);
 	cleanup_(closep) int settings_fd = settings ? write_settings(settings) : -1;
@@ -162,7 +162,7 @@ int plugin_inspect(const char *path, const struct plugin_settings *settings, int
 	    : settings && settings_fd < 0 ? settings_fd
 					  : spawn(helper, path, theirs, settings_fd, &pid);
 	if (r < 0)
-		return error_set(err, r, "'%s' could not be started: %s", helper, error_words(r));
+		return error_set(err, r, "cannot start '%s': %s", helper, error_words(r));
 	close_fd(&theirs);
 	cleanup_(pidref_close) struct pidref child = {.pid = pid, .fd = -1};
 	(void)pidref_open(pid, &child); /* without a descriptor, the pid is used */
@@ -176,10 +176,9 @@ int plugin_inspect(const char *path, const struct plugin_settings *settings, int
 	int status = 0;
 	bool known = reap(&child, &status);
 	if (r == -ETIMEDOUT)
-		return error_set(err, r, "the worker '%s' is not loaded after %d s: something hangs in it", path,
-			limit_ms / 1000);
+		return error_set(err, r, "the worker '%s' did not load within %d s", path, limit_ms / 1000);
 	if (r < 0)
-		return error_set(err, r, "the worker '%s' could not be looked at: %s", path, error_words(r));
+		return error_set(err, r, "cannot inspect the worker '%s': %s", path, error_words(r));
 	if (r == 0)
 		return say_death(path, known, status, err);
 	if (report.code < 0)

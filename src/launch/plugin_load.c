@@ -68,7 +68,7 @@ int plugin_load(const char *path, struct gd_worker_ops *ret, struct gd_plugin *r
 	/* Resolve all symbols now, so that missing ones are found before there is work. */
 	void *handle = dlopen(here, RTLD_NOW | RTLD_LOCAL);
 	if (!handle)
-		return error_set(err, -ELIBBAD, "the worker cannot be loaded: %s", dlerror());
+		return error_set(err, -ELIBBAD, "cannot load the worker: %s", dlerror());
 	plugin_get_fn *get;
 	*(void **)&get = dlsym(handle, SYMBOL);
 	if (!get)

@@ -203,7 +203,7 @@ static int find_file(const char *name, char **ret_path, struct gd_error *err)
 {
 	char *path = realpath(name, NULL);
 	if (!path)
-		return error_set(err, -errno, "the worker '%s' cannot be opened: %s", name, error_words(-errno));
+		return error_set(err, -errno, "cannot open the worker '%s': %s", name, error_words(-errno));
 	*ret_path = path;
 	return 0;
 }
@@ -223,21 +223,21 @@ static int fail_unknown(const struct found *f, const char *name, struct gd_error
 	}
 	const char *meant = suggest(name, names, count);
 	if (meant)
-		return error_set(err, -ENOENT, "there is no worker '%s'; did you mean '%s'?", name, meant);
+		return error_set(err, -ENOENT, "unknown worker '%s'; did you mean '%s'?", name, meant);
 	if (count)
 		return error_set(err, -ENOENT,
-			"there is no worker '%s'; there are: %s; for a file of your own set plugin to ./FILE.so", name,
+			"unknown worker '%s'; installed are: %s; for a file of your own set plugin to ./FILE.so", name,
 			text_string(&list));
 	return error_set(err, -ENOENT,
-		"there is no worker '%s', nor is any installed; for a file of your own set plugin to ./FILE.so", name);
+		"unknown worker '%s', and none is installed; for a file of your own set plugin to ./FILE.so", name);
 }
 
 static int fail_none(struct gd_error *err)
 {
 	return error_set(err, -ENOENT,
-		"no worker is given and no speech recognizer is installed; install whisper.cpp (library and whisper.h) or the "
-		"packages libpocketsphinx-dev and pocketsphinx-en-us, then build gpu_dispatch again; models of whisper "
-		"(ggml-SIZE.bin) are searched in " PLUGINS_WHISPER_FOLDERS
+		"no worker given, and no speech recognizer is installed; install whisper.cpp (library and whisper.h) or the "
+		"packages libpocketsphinx-dev and pocketsphinx-en-us, then build gpu_dispatch again; whisper looks for "
+		"models (ggml-SIZE.bin) in " PLUGINS_WHISPER_FOLDERS
 		"; or set command, program or plugin to a worker of your own");
 }
 
@@ -249,7 +249,7 @@ int plugins_find(const char *name, char **ret_path, struct gd_error *err)
 	cleanup_(found_finish) struct found f = {0};
 	int r = plugins_list(&f.plugins, &f.count);
 	if (r < 0)
-		return error_set(err, r, "the workers cannot be listed: %s", error_words(r));
+		return error_set(err, r, "cannot list the workers: %s", error_words(r));
 	const struct plugin *p = find_named(&f, name ? name : "whisper");
 	const struct plugin *second = name ? NULL : find_named(&f, "pocketsphinx");
 	if (!p || (p->refusal && second && !second->refusal))

@@ -43,9 +43,11 @@ static int append_table(struct text *out, const struct gd_launch_summary *s, boo
 		.share = s->files_done ? 1 : 0,
 	};
 	for (size_t i = 0; i < s->num_gpus; i++) {
-		char name[24];
-		snprintf(name, sizeof(name), "%lld", (long long)s->gpus[i]->gpu);
-		put_row(&t, COLOUR_NONE, s->gpus[i], name);
+		const struct gd_launch_gpu *g = s->gpus[i];
+		char name[96];
+		snprintf(name, sizeof(name), "%.64s%s%lld", g->node ? g->node : "", g->node ? ":" : "",
+			(long long)g->gpu);
+		put_row(&t, COLOUR_NONE, g, name);
 	}
 	put_row(&t, COLOUR_BOLD, &total, "all");
 	return table_print(&t, terminal_width(), coloured, out);

@@ -194,5 +194,5 @@ void program_end_words(struct program *p, char *to, size_t room)
 	if (by_itself)
 		child_words(&p->child, to, room);
 	else
-		snprintf(to, room, "it has closed its standard output and goes on");
+		snprintf(to, room, "it closed its standard output but did not exit");
 }

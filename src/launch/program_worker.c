@@ -53,19 +53,19 @@ static int await_answer(struct gd_worker *w, const struct conversation *s, int64
 		if (r < 0)
 			return r;
 		if (r > 0 && ret->kind == MESSAGE_ERROR) {
-			snprintf(words, SESSION_WORDS_MAX, "%s", ret->error[0] ? ret->error : "it said no reason");
+			snprintf(words, SESSION_WORDS_MAX, "%s", ret->error[0] ? ret->error : "no reason given");
 			return -EIO;
 		}
 		if (r > 0 && ret->kind == MESSAGE_ANSWER && ret->id != id && was_answered(s, ret->id))
 			return -EALREADY;
 		if (r > 0 && ret->kind == MESSAGE_ANSWER && ret->id != id) {
-			snprintf(words, SESSION_WORDS_MAX, "it answered for task %lld, and was working on task %lld",
+			snprintf(words, SESSION_WORDS_MAX, "it answered task %lld while it was working on task %lld",
 				(long long)ret->id, (long long)id);
 			return -EPROTO;
 		}
 		if (r > 0 && ret->kind == MESSAGE_ANSWER) {
 			if (!ret->ok && !ret->error[0])
-				snprintf(ret->error, sizeof(ret->error), "the program said no reason");
+				snprintf(ret->error, sizeof(ret->error), "no reason given by the program");
 			return 0;
 		}
 		if (!told && gd_worker_cancelled(w, 0)) {
@@ -132,7 +132,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	struct gd_file file;
 	int r = file_task_read(&tasks[0], &file);
 	if (r < 0)
-		return gd_worker_fail(w, r, "the task is no file");
+		return gd_worker_fail(w, r, "the task is not a file");
 	char words[SESSION_WORDS_MAX] = "";
 	/* It is fine for a program to exit between two files, for example after a number of them. */
 	if (!program_lives(&s->session->program))

@@ -57,10 +57,10 @@ int session_hear(struct session *s, int timeout_ms, struct message *ret, char wo
 	if (r < 0)
 		utf8_copy_line(beginning, sizeof(beginning), line, size);
 	if (too_long)
-		snprintf(words, SESSION_WORDS_MAX, "it said a line of more than %zu bytes: %s", s->program.line_max,
+		snprintf(words, SESSION_WORDS_MAX, "it printed a line of more than %zu bytes: %s", s->program.line_max,
 			beginning);
 	else if (r < 0)
-		snprintf(words, SESSION_WORDS_MAX, "it said what cannot be understood: %s: %s", why, beginning);
+		snprintf(words, SESSION_WORDS_MAX, "it printed an invalid message: %s: %s", why, beginning);
 	if (r < 0)
 		return r;
 	if (ret->kind == MESSAGE_OTHER)
@@ -88,7 +88,7 @@ static int await_ready(struct session *s, int64_t timeout_ms, char words[SESSION
 		if (r > 0 && m.kind == MESSAGE_READY)
 			return 0;
 		if (r > 0 && m.kind == MESSAGE_ERROR) {
-			snprintf(words, SESSION_WORDS_MAX, "%s", m.error[0] ? m.error : "it said no reason");
+			snprintf(words, SESSION_WORDS_MAX, "%s", m.error[0] ? m.error : "no reason given");
 			return -EIO;
 		}
 		if (r > 0) {
@@ -98,7 +98,7 @@ static int await_ready(struct session *s, int64_t timeout_ms, char words[SESSION
 		if (clock_now_ns() >= deadline) {
 			snprintf(words, SESSION_WORDS_MAX,
 				"it was not ready after %.3g s (does it flush its output after each line?)%s%s",
-				(double)timeout_ms / 1000, s->said[0] ? "; the last it said was: " : "", s->said);
+				(double)timeout_ms / 1000, s->said[0] ? "; its last output was: " : "", s->said);
 			return -ETIMEDOUT;
 		}
 	}
@@ -109,7 +109,7 @@ int session_begin(struct gd_worker *w, struct session *s, char words[SESSION_WOR
 	const struct launch_worker *worker = gd_worker_context(w);
 	int r = program_start(&s->program, (char *const *)worker->argv);
 	if (r < 0) {
-		snprintf(words, SESSION_WORDS_MAX, "it could not be executed: %s", error_words(r));
+		snprintf(words, SESSION_WORDS_MAX, "cannot execute it: %s", error_words(r));
 		return r;
 	}
 	message_put_setup(&s->program.out, gd_worker_gpu(w), gd_worker_device(w), gd_worker_seed(w), worker->settings,

@@ -103,21 +103,19 @@ static int fail_unknown(
 		return error_set(err, -ENOMEM, "no memory");
 	if (strcmp(word, "model_size") == 0)
 		return error_set(
-			err, -EINVAL, "the command has {model_size} in it: give a value to the setting model_size");
+			err, -EINVAL, "the command contains {model_size}; set a value for the setting model_size");
 	if (strcmp(word, "language") == 0)
-		return error_set(
-			err, -EINVAL, "the command has {language} in it: give a value to the setting language");
+		return error_set(err, -EINVAL, "the command contains {language}; set a value for the setting language");
 	for (size_t i = 0; i < NUM_WORDS + num_settings; i++) {
 		known[i] = i < NUM_WORDS ? word_names[i] : settings[i - NUM_WORDS].key;
 		text_appendf(&list, " {%s}", known[i]);
 	}
 	const char *meant = suggest(word, known, NUM_WORDS + num_settings);
 	if (meant)
-		return error_set(err, -EINVAL, "{%s} in the command is not known; did you mean {%s}?", word, meant);
+		return error_set(err, -EINVAL, "unknown {%s} in the command; did you mean {%s}?", word, meant);
 	return error_set(err, -EINVAL,
-		"{%s} in the command is not known; there are%s, what settings add, and {{ }} for braces "
-		"themselves",
-		word, text_string(&list));
+		"unknown {%s} in the command; known are%s, the names of settings, and {{ }} for literal braces", word,
+		text_string(&list));
 }
 
 static int check_argument(
@@ -130,8 +128,7 @@ static int check_argument(
 		if (token.is_word && find_word(&token) < 0 && !find_setting(&token, settings, num_settings))
 			return fail_unknown(&token, settings, num_settings, err);
 	if (r < 0)
-		return error_set(err, -EINVAL,
-			"a brace without its pair in '%s'; write {{ and }} for braces themselves", argument);
+		return error_set(err, -EINVAL, "unmatched brace in '%s'; write {{ and }} for literal braces", argument);
 	return 0;
 }
 
@@ -142,8 +139,8 @@ int template_check(
 		for (int k = 0; k < NUM_WORDS; k++)
 			if (strcmp(settings[i].key, word_names[k]) == 0)
 				return error_set(err, -EINVAL,
-					"the setting '%s' would not be seen: {%s} has a meaning of its own in a "
-					"command; call it something else",
+					"the setting '%s' cannot be used: {%s} is predefined in commands; "
+					"choose another name",
 					word_names[k], word_names[k]);
 	for (size_t i = 0; argv[i]; i++) {
 		int r = check_argument(argv[i], settings, num_settings, err);
@@ -262,16 +259,16 @@ static int check_names(const char *const *argv, size_t i, const struct names *n,
 	const char *word = word_names[n->word], *variable = variable_of(n->word);
 	if (n->special && (n->in_script || place_is_code(argv, i)))
 		return error_set(err, -EPERM,
-			"its path has special characters, which the command could execute: make {%s} a word of its own, or let the command use \"$%s\"",
+			"its path has special characters, which the command could execute; make {%s} a separate word, or use \"$%s\" in the command",
 			word, variable);
 	if (!n->first_sign && !(n->sign && n->in_script))
 		return 0;
 	if (n->sign == '-')
 		return error_set(err, -EPERM,
-			"its name begins with '-', which the command could take for an option: use {file} or ./{%s}, or let the command use \"$%s\"",
+			"its name begins with '-', which the command could take for an option; use {file} or ./{%s}, or use \"$%s\" in the command",
 			word, variable);
 	return error_set(err, -EPERM,
-		"its name begins with a special character, which the command could give a meaning to: use {file} or ./{%s}, or let the command use \"$%s\"",
+		"its name begins with a special character or a word and a colon, which the command could interpret; use {file} or ./{%s}, or use \"$%s\" in the command",
 		word, variable);
 }
 
@@ -319,8 +316,8 @@ int template_fill(const char *const *argv, const struct template_values *values,
 		r = text_error(&t);
 	cleanup_(freep) char **filled = r == 0 ? split(&t, count) : NULL;
 	if (!filled)
-		return error_set(err, r < 0 ? r : -ENOMEM, "the command could not be filled in: %s",
-			error_words(r < 0 ? r : -ENOMEM));
+		return error_set(
+			err, r < 0 ? r : -ENOMEM, "cannot fill in the command: %s", error_words(r < 0 ? r : -ENOMEM));
 	for (size_t i = 0; r == 0 && i < count; i++)
 		r = check_names((const char *const *)filled, i, &names[i], err);
 	if (r == 0)

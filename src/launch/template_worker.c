@@ -50,14 +50,14 @@ static int run(struct gd_worker *w, char *const argv[])
 	struct child c;
 	int r = child_start(&c, argv, false);
 	if (r < 0)
-		return gd_worker_fail(w, r, "'%s' could not be executed: %s", argv[0], error_words(r));
+		return gd_worker_fail(w, r, "cannot execute '%s': %s", argv[0], error_words(r));
 	bool told = wait_for(w, &c);
 	child_end(&c);
 	if (WIFEXITED(c.status) && WEXITSTATUS(c.status) == 0)
 		return 0;
 	char words[512];
 	child_words(&c, words, sizeof(words));
-	return told ? gd_worker_fail(w, -ECANCELED, "told to end: %s", words) : gd_worker_fail(w, -EIO, "%s", words);
+	return told ? gd_worker_fail(w, -ECANCELED, "told to stop: %s", words) : gd_worker_fail(w, -EIO, "%s", words);
 }
 
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
@@ -66,7 +66,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	struct gd_file file;
 	int r = file_task_read(task, &file);
 	if (r < 0)
-		return gd_worker_fail(w, r, "the task is no file");
+		return gd_worker_fail(w, r, "the task is not a file");
 	const struct launch_worker *worker = gd_worker_context(w);
 	const struct template_values values = {
 		.file = &file,
@@ -82,7 +82,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 		return gd_worker_fail(w, r, "%s", why.message);
 	r = template_set_variables(&values);
 	if (r < 0)
-		return gd_worker_fail(w, r, "the environment could not be set: %s", error_words(r));
+		return gd_worker_fail(w, r, "cannot set the environment: %s", error_words(r));
 	r = run(w, argv);
 	if (r == 0 && file.known & GD_KNOWN_SECONDS)
 		r = gd_worker_file_seconds(w, file.seconds);

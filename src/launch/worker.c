@@ -28,7 +28,7 @@ static int check_template(const struct launch_worker *worker, struct gd_error *e
 		return 0; /* the program depends on the file */
 	r = program_path_check(program);
 	if (r < 0)
-		return error_set(err, r, "the command '%s' cannot be executed: %s", program, error_words(r));
+		return error_set(err, r, "cannot execute the command '%s': %s", program, error_words(r));
 	return 0;
 }
 
@@ -37,7 +37,7 @@ static int check_program(const struct launch_worker *worker, struct gd_error *er
 	int r = program_path_check(worker->argv[0]);
 	if (r < 0)
 		return error_set(
-			err, r, "the worker's program '%s' cannot be executed: %s", worker->argv[0], error_words(r));
+			err, r, "cannot execute the worker's program '%s': %s", worker->argv[0], error_words(r));
 	return 0;
 }
 
@@ -67,7 +67,7 @@ int launch_worker_check(const struct launch_worker *worker, struct gd_error *err
 		return empty ? error_set(err, -EINVAL, "worker_argv is empty: its first entry is the program")
 			     : check_program(worker, err);
 	}
-	return error_set(err, -EINVAL, "no worker was given");
+	return error_set(err, -EINVAL, "no worker given");
 }
 
 /* ---- The command line --------------------------------------------------- */

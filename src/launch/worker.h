@@ -22,7 +22,7 @@ enum launch_kind {
 	LAUNCH_ARGV,         /* argv, a program that calls gd_worker_main() with hooks for files */
 };
 
-/* Strings stay the caller's and must outlive the run. */
+/* Strings are borrowed and must outlive the run. */
 struct launch_worker {
 	enum launch_kind kind;
 	const char *const *argv;           /* NULL at the end */

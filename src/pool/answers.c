@@ -16,7 +16,7 @@ struct batch {
 	struct ring_desc descs[BATCH];
 	size_t count;
 	uint64_t first_task; /* sequence number of the task that the first RING_DONE is about */
-	uint64_t end_task;   /* after the last task that the worker had at that time; submitters go on adding more */
+	uint64_t end_task;   /* after the last task that the worker had at that time; submitters may add more */
 };
 
 /* All tasks of a batch are announced before the first one ends. */
@@ -25,8 +25,8 @@ static const char *wrong_beginning(const struct slot *s, const struct ring_desc 
 	uint64_t begun = slot_begun(s);
 	for (uint64_t seq = task; seq < s->in.head; seq++)
 		if (s->tasks[seq % RING_DEPTH].id == d->id)
-			return seq < begun ? NULL : "the beginning of a task that it has not begun";
-	return "the beginning of a task that it was not given";
+			return seq < begun ? NULL : "it reported the start of a task that has not begun";
+	return "it reported the start of a task that it does not have";
 }
 
 /* NULL if the record may be used, otherwise what is wrong with it. `task`: the first one without an answer. */
@@ -38,23 +38,23 @@ static const char *wrong(const struct slot *s, const struct ring_desc *d, uint64
 	switch (d->kind) {
 	case RING_DONE:
 		if (task >= s->in.head || s->tasks[task % RING_DEPTH].id != d->id)
-			return "an answer to a task that it was not given";
+			return "it answered a task that it does not have";
 		return NULL;
 	case RING_MESSAGE:
 		if (d->id != RING_NO_TASK && (task >= s->in.head || s->tasks[task % RING_DEPTH].id != d->id))
-			return "a message about a task that it was not given";
+			return "it sent a message about a task that it does not have";
 		return NULL;
 	case RING_STARTED:
 		return wrong_beginning(s, d, task);
 	/* A record that is not due occupies the place of a later answer, which would be lost. */
 	case RING_READY:
 	case RING_SETUP_FAILED:
-		return s->setup_over ? "the end of a setup that was over" : NULL;
+		return s->setup_over ? "it reported the end of its setup twice" : NULL;
 	case RING_CLEANUP_FAILED:
 	case RING_CLEANED:
-		return s->state == SLOT_CLOSING ? NULL : "the end of a cleanup that it was not asked for";
+		return s->state == SLOT_CLOSING ? NULL : "it reported the end of a cleanup that was not requested";
 	default:
-		return "a record of an unknown kind";
+		return "it sent a record of an unknown kind";
 	}
 }
 
@@ -88,7 +88,7 @@ static void collect(struct gd_pool *p, struct slot *s, struct batch *b)
 	if (there == 0)
 		return;
 	if (there > RING_DEPTH) {
-		s->broken = "an impossible count of answers";
+		s->broken = "it sent an impossible number of answers";
 		return;
 	}
 	struct ring_desc *records = outbox_descs(s->channel.out);
@@ -115,7 +115,7 @@ static void collect(struct gd_pool *p, struct slot *s, struct batch *b)
 	p->maybe_idle |= slot_in_flight(s) == 0;
 }
 
-/* The message that came with a failure, or one that says what the hook returned. */
+/* The message of a failure, or one with the value that the hook returned. */
 static void failure_words(
 	const struct slot *s, const struct ring_desc *d, const char *hook, char words[PAYLOAD_WORDS_MAX])
 {
@@ -124,7 +124,7 @@ static void failure_words(
 		snprintf(words, PAYLOAD_WORDS_MAX, "%s returned %d: %s", hook, d->code, error_words(d->code));
 }
 
-/* The payload of a failure did not arrive: the failure is reported without it, and says so. */
+/* The payload of a failure did not arrive: the failure is reported without it, and its message states this. */
 static void add_lost_bytes(char words[PAYLOAD_WORDS_MAX], const struct ring_desc *d, int error)
 {
 	size_t used = strlen(words);

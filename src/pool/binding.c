@@ -32,7 +32,7 @@ static int allocate(const struct gd_options *o, size_t num_gpus, struct bindings
 			per_gpu, num_gpus, MOST_WORKERS);
 	b->items = calloc(num_gpus * per_gpu, sizeof(*b->items));
 	if (!b->items)
-		return error_set(err, -ENOMEM, "no memory for %zu workers", num_gpus * per_gpu);
+		return error_set(err, -ENOMEM, "not enough memory for %zu workers", num_gpus * per_gpu);
 	return 0;
 }
 

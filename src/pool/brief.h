@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The brief: what a worker needs to know at its start, in its inbox. Its settings come as a memfd, see settings.h. */
+/* The brief: the data that a worker needs at its start, in its inbox. Its settings come as a memfd, see settings.h. */
 #ifndef POOL_BRIEF_H
 #define POOL_BRIEF_H
 

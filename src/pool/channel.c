@@ -83,7 +83,7 @@ void channel_note_entry(int out_fd)
 {
 	struct outbox *out = mmap(NULL, sizeof(*out), PROT_READ | PROT_WRITE, MAP_SHARED, out_fd, 0);
 	if (out == MAP_FAILED)
-		return; /* whoever needs it reports the error */
+		return; /* the code that needs it reports the error */
 	atomic_store(&out->entered, 1);
 	munmap(out, sizeof(*out));
 }

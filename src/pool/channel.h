@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The memory that the pool's owner (the process that opened it) shares with one
- * worker: two memfds, sealed against resizing, created again for every worker process.
+ * The memory that the pool's owner (the process that opened it) shares with one worker: two memfds, sealed against
+ * resizing, created again for every worker process.
  *
- * inbox: written by us (the owner and its warden), mapped read-only in the
- * worker: tasks, how far results were consumed, who sleeps, which tasks are cancelled
- * or out of time.
- * outbox: written by the worker, mapped read-only by us: results, what it has
- * begun, whether it sleeps. So a worker that scribbles over its memory can ruin
- * its own answers and nothing else. Whatever is read from the outbox is checked.
+ * The inbox is written by us (the owner and its warden) and mapped read-only in the worker: tasks, how many results
+ * were consumed, which side sleeps, which tasks are cancelled or out of time. The outbox is written by the worker and
+ * mapped read-only by us: results, which tasks it has begun, whether it sleeps. So a worker that corrupts its memory
+ * can damage only its own answers. All data that is read from the outbox is checked.
  *
- * Mappings are not inherited by fork (MADV_DONTFORK): a worker has its own two
- * and no other worker's.
+ * Mappings are not inherited by fork (MADV_DONTFORK): a worker has its own two and no other worker's.
  */
 #ifndef POOL_CHANNEL_H
 #define POOL_CHANNEL_H
@@ -19,7 +16,7 @@
 #include "pool/ring.h"
 
 #define CHANNEL_ARENA    ((size_t)4 << 20)
-#define CHANNEL_IN_PLACE (CHANNEL_ARENA / 2) /* larger payloads travel as memfds of their own */
+#define CHANNEL_IN_PLACE (CHANNEL_ARENA / 2) /* larger payloads are sent as separate memfds */
 #define CHANNEL_BRIEF    256                 /* bytes for the brief of a worker */
 
 /* Which hooks of a worker can be interrupted: it has an on_cancel, an on_setup_cancel. */
@@ -120,17 +117,16 @@ void channel_note_entry(int out_fd);
 void channel_wake_worker(struct channel *c);
 
 /*
- * The same in two steps. If the worker sleeps, whoever gets a word that is not NULL must pass
- * it to channel_wake(). That is a system call, so it is made without locks; the channel may
- * be unmapped by then.
+ * The same in two steps. If the returned word is not NULL, the worker sleeps, and the caller must pass the word to
+ * channel_wake(). That is a system call, so it is made without locks; the channel may be unmapped by then.
  */
 const _Atomic uint32_t *channel_claim_wake(struct channel *c);
 void channel_wake(const _Atomic uint32_t *claimed);
 
 /*
- * The worker says that it is about to sleep, then looks once more for what it waits for;
- * channel_wake_worker() stores first and then looks for this. A fence, as it has one: the
- * order of a store and a later load is what emulators of other processors get wrong.
+ * The worker announces that it is about to sleep, then checks once more for what it waits for; channel_wake_worker()
+ * stores first and then checks for this announcement. A fence separates the store and the later load, because emulators
+ * of other processors get their order wrong otherwise.
  */
 static inline void channel_announce_sleep(struct channel *c)
 {
@@ -151,7 +147,7 @@ bool channel_look(unsigned *looks, bool (*ready)(void *context), void *context);
  */
 bool channel_nap(struct channel *c, long nap_ns, uint64_t waits);
 
-/* Says that we wait for answers, and ends a nap. */
+/* Announces that we wait for answers, and ends a nap. */
 void channel_note_wait(struct channel *c);
 
 /* The worker sleeps until woken or until `ready` is true; it spins for a moment first. */

@@ -13,7 +13,7 @@ void pool_call(struct gd_pool *p, gd_callback *callback, const struct gd_event *
 	p->in_callback = false;
 	p->made++;
 	int none = 0;
-	if (r != 0) /* a callback asks for the first stop only, however often it returns this */
+	if (r != 0) /* a callback requests only the first stop, however often it returns this */
 		atomic_compare_exchange_strong(&p->stop, &none, 1);
 }
 
@@ -61,6 +61,13 @@ static inline void call_back_success(struct gd_pool *p, const struct gd_event *e
 	pool_call(p, p->callbacks.on_success, event);
 }
 
+static gd_callback *callback_of_cancelled(const struct gd_pool *p, const struct gd_event *event)
+{
+	if (p->callbacks.on_cancelled)
+		return p->callbacks.on_cancelled;
+	return p->on_gone && event->attempt == 0 ? NULL : p->callbacks.on_error;
+}
+
 /* The one callback. */
 static void call_back(struct gd_pool *p, const struct gd_event *event)
 {
@@ -76,7 +83,7 @@ static void call_back(struct gd_pool *p, const struct gd_event *event)
 		return;
 	case GD_FAILURE_CANCELLED:
 		tally_count(&p->tally.cancelled);
-		pool_call(p, p->callbacks.on_cancelled ? p->callbacks.on_cancelled : p->callbacks.on_error, event);
+		pool_call(p, callback_of_cancelled(p, event), event);
 		return;
 	default:
 		tally_count(&p->tally.failed);
@@ -125,7 +132,7 @@ static bool try_again(struct gd_pool *p, struct task *t, const struct gd_event *
 	if (event->failure == GD_FAILURE_NONE || event->failure == GD_FAILURE_CANCELLED ||
 		event->failure == GD_FAILURE_NO_WORKER)
 		return false;
-	if (t->doomed || t->tries >= p->options->retries || atomic_load(&p->stop) > 0)
+	if (t->doomed || t->tries >= p->options.retries || atomic_load(&p->stop) > 0)
 		return false;
 	if (!pool_requeue(p, t, (struct requeue){.tries = t->tries + 1, .avoid = event->slot}))
 		return false;
@@ -203,7 +210,7 @@ void pool_conclude_doomed(struct gd_pool *p)
 		pool_event_init(&event, NULL, &t);
 		event.failure = GD_FAILURE_NOT_CARRIED;
 		event.code = -ENOMEM;
-		event.message = "no memory to give the task to another worker";
+		event.message = "not enough memory to give the task to another worker";
 		pool_conclude(p, &t, &event);
 	}
 }

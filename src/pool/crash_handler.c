@@ -9,7 +9,7 @@
 
 static const int crash_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS};
 
-/* A signal handler has no other way to its data; a worker process has one outbox. */
+/* A signal handler gets no argument for its data; a worker process has one outbox. */
 static struct outbox *crash_outbox;
 static char crash_stack[STACK_SIZE];
 

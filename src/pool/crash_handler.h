@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Signal handlers with which a crashing worker leaves the signal and the address in its outbox. */
+/* Signal handlers of a worker that record the signal and the address of a crash in its outbox. */
 #ifndef POOL_CRASH_HANDLER_H
 #define POOL_CRASH_HANDLER_H
 

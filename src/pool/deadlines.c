@@ -12,7 +12,7 @@ static bool waits_for_room(const struct ward *ward)
 	uint64_t wanted = atomic_load_explicit(&ward->channel.out->wanted, memory_order_relaxed);
 	if (wanted == 0)
 		return false;
-	/* A worker can lie about this only if it has published records that we have not consumed. */
+	/* A worker can report this falsely only if it has published records that we have not consumed. */
 	uint64_t published = atomic_load_explicit(&ward->channel.out->head, memory_order_relaxed);
 	return published > atomic_load_explicit(&ward->channel.in->consumed, memory_order_relaxed);
 }
@@ -35,14 +35,13 @@ static uint64_t count_answers(const struct outbox *out, uint64_t from, uint64_t 
 }
 
 /*
- * How many tasks have ended, as the worker says. A lie would avert its timeout, so the
- * owner must have read the answers, or they must be there for it to read. Then the task is over in any case: the owner
+ * The number of tasks that have ended, as the worker reports it. A false report would prevent its timeout, so the owner
+ * must have read the answers, or they must be available for it to read. Then the task is over in any case: the owner
  * either makes the callback or kills the worker.
  *
- * Each word is loaded after the one that it is stored before, so an honest count is
- * never refused. It can be refused for a moment if the owner reads on while we count, and the
- * worker puts other records there; a lie can be believed for a moment in the same way.
- * The next check corrects that, see check_task().
+ * Each word is loaded after the one that it is stored before, so a correct count is never refused for long. It can be
+ * refused for a moment if the owner continues to read while we count, and the worker puts other records there; a false
+ * count can be accepted for a moment in the same way. The next check corrects that, see check_task().
  */
 static uint64_t count_ended(const struct ward *ward)
 {
@@ -78,7 +77,7 @@ static bool watch(struct ward *ward, uint64_t now)
 	uint64_t head = atomic_load(&ward->channel.in->head);
 	uint64_t ended = count_ended(ward);
 	ward->seen_head = head;
-	/* Never goes back: a worker that reports less again would restart its clock. */
+	/* Never decreases: otherwise a worker that reports less again would restart its clock. */
 	if (ward->watching && ended < ward->watched)
 		ended = ward->watched;
 	if (ended >= head) {
@@ -127,8 +126,8 @@ static bool set_mark(const struct ward *ward, uint64_t seq, uint64_t old, uint64
 }
 
 /*
- * Marks the watched task, and of a batch all that have no answer: any of them may
- * have used up the time. False if it is too late for that. The last one into *ret.
+ * Marks the watched task and, in a batch, all tasks without an answer, because any of them may have used up the time.
+ * Returns false if it is too late. *ret is the last marked task.
  */
 static bool time_out(const struct ward *ward, uint64_t *ret)
 {

@@ -12,7 +12,7 @@ static const char *phase(const struct slot *s)
 {
 	if (s->state == SLOT_STARTING)
 		return "in setup";
-	return s->state == SLOT_CLOSING ? "in cleanup" : "at work";
+	return s->state == SLOT_CLOSING ? "in cleanup" : "while it was running";
 }
 
 static void died_of_signal(
@@ -45,11 +45,10 @@ void death_describe_broken(const struct slot *s, char *words, size_t size)
 	snprintf(words, size, "the worker was killed because it broke the protocol: %s", s->broken);
 }
 
-/* A program was executed, and has not become a worker. */
+/* The executed program did not become a worker. */
 static bool is_no_worker(const struct gd_pool *p, const struct slot *s)
 {
-	return p->options->worker_argv && s->state == SLOT_STARTING && s->channel.out &&
-	       !atomic_load(&s->channel.out->entered);
+	return p->program && s->state == SLOT_STARTING && s->channel.out && !atomic_load(&s->channel.out->entered);
 }
 
 void death_describe(const struct gd_pool *p, const struct slot *s, const struct warden_report *r,
@@ -68,21 +67,21 @@ void death_describe(const struct gd_pool *p, const struct slot *s, const struct 
 		event->failure = GD_FAILURE_ERROR;
 		event->code = r->error;
 		snprintf(words, size, "the worker could not be started ('%s'%s%s): %s",
-			p->options->worker_argv ? p->options->worker_argv[0] : "forked",
-			p->options->output_dir ? ", output to " : "",
-			p->options->output_dir ? p->options->output_dir : "", error_words(r->error));
+			p->program ? p->program : "forked", p->output_dir ? ", output to " : "",
+			p->output_dir ? p->output_dir : "", error_words(r->error));
 	} else if (r->kind == WARDEN_REPORT_NOT_STARTED) {
 		event->failure = GD_FAILURE_ERROR;
 		event->code = r->error;
-		snprintf(words, size, "no process could be made for the worker: %s", error_words(r->error));
+		snprintf(words, size, "cannot create a process for the worker: %s", error_words(r->error));
 	} else if (s->broken) {
 		death_describe_broken(s, words, size);
 	} else if (r->flags & WARDEN_END_SETUP_TIMEOUT) {
 		event->failure = GD_FAILURE_TIMED_OUT;
-		snprintf(words, size, "setup was not done within %lld ms", (long long)p->options->setup_timeout_ms);
+		snprintf(words, size, "setup did not finish within %lld ms", (long long)p->options.setup_timeout_ms);
 	} else if (r->flags & WARDEN_END_CLEANUP_TIMEOUT) {
 		event->failure = GD_FAILURE_TIMED_OUT;
-		snprintf(words, size, "cleanup was not done within %lld ms", (long long)p->options->cleanup_timeout_ms);
+		snprintf(
+			words, size, "cleanup did not finish within %lld ms", (long long)p->options.cleanup_timeout_ms);
 	} else if (r->flags & (WARDEN_END_CANCELLED | WARDEN_END_ORDERED)) {
 		event->failure = GD_FAILURE_CANCELLED;
 		event->code = -ECANCELED;
@@ -92,7 +91,7 @@ void death_describe(const struct gd_pool *p, const struct slot *s, const struct 
 	} else if (is_no_worker(p, s)) {
 		snprintf(words, size,
 			"the program '%s' ended with status %d without calling gd_worker_main() of this version of gpu_dispatch",
-			p->options->worker_argv[0], WEXITSTATUS(r->status));
+			p->program, WEXITSTATUS(r->status));
 	} else {
 		snprintf(words, size, "the worker called exit(%d) %s", WEXITSTATUS(r->status), phase(s));
 	}

@@ -20,7 +20,6 @@
 #include "pool/event_counter.h"
 #include "pool/options.h"
 #include "pool/pool_hints.h"
-#include "pool/relay.h"
 #include "pool/run_options.h"
 
 SIZED_NO_TAIL(gd_run, base_seed);
@@ -51,7 +50,7 @@ int gd_dispatcher_create(const struct gd_options *options, struct gd_dispatcher 
 	struct gd_dispatcher *d = calloc(1, sizeof(*d));
 	if (!d) {
 		options_free(copy);
-		return error_set(err, -ENOMEM, "no memory for a dispatcher");
+		return error_set(err, -ENOMEM, "not enough memory for a dispatcher");
 	}
 	d->options = copy;
 	pthread_mutex_init(&d->lock, NULL);
@@ -60,7 +59,7 @@ int gd_dispatcher_create(const struct gd_options *options, struct gd_dispatcher 
 	if (d->stop_fd < 0 || d->nudge_fd < 0) {
 		r = -errno;
 		gd_dispatcher_destroy(d);
-		return error_set(err, r, "cannot make a dispatcher: %s", error_words(r));
+		return error_set(err, r, "cannot create a dispatcher: %s", error_words(r));
 	}
 	*ret = d;
 	return 0;
@@ -82,8 +81,10 @@ void gd_dispatcher_destroy(struct gd_dispatcher *d)
 
 /* ---- Stopping ----------------------------------------------------------- */
 
-/* Passes each stop to the pool exactly once, from whichever thread comes first. Safe in signal handlers. `passing`
- * counts us. */
+/*
+ * Passes each stop to the pool exactly once, from the first thread that can. Safe in signal handlers. `passing` counts
+ * the callers.
+ */
 static void pass_stops(struct gd_dispatcher *d)
 {
 	struct gd_pool *p = atomic_load(&d->stoppable_pool);
@@ -156,9 +157,8 @@ static void stop_by_signal(void *context)
 /* ---- The loop ----------------------------------------------------------- */
 
 /*
- * Until every task has had its callback and the generator is not called any more. While
- * a generator waits although the run has ended, the pool is polled on: further
- * stops must have their effect.
+ * Polls until the callbacks of all tasks were made and the generator is not called again. If a generator still waits
+ * although the run has ended, continues to poll, because further stops must take effect.
  */
 static int loop(struct gd_dispatcher *d, struct gd_feed *f, bool is_inline)
 {
@@ -195,10 +195,10 @@ static int explain(struct gd_dispatcher *d, int r, struct gd_error *err)
 		return error_set(err, r,
 			atomic_load(&d->stops) > 0 ? "stopped by gd_dispatcher_stop()" : "stopped by a callback");
 	if (r == -ENODEV)
-		return error_set(err, r, "no worker is left: every setup failed, or its replacement's did");
+		return error_set(err, r, "no worker is left: all setups failed");
 	if (d->source_error == -ENODATA)
 		return error_set(err, -ENODATA,
-			"the generator returned %d without a task; it calls gd_feed_emit() and returns 1, or returns 0 at the end or a negative errno value",
+			"the generator returned %d without a task; it must call gd_feed_emit() and return 1, return 0 at the end, or return a negative errno value",
 			d->source_returned);
 	if (d->source_error < 0)
 		return error_set(err, d->source_error, "the generator failed: %s", error_words(d->source_error));
@@ -212,7 +212,7 @@ static int run_pool(struct gd_dispatcher *d, struct gd_pool *p, bool is_inline, 
 	if (!is_inline) {
 		int r = -pthread_create(&thread, NULL, feed_run, &feed);
 		if (r < 0)
-			return error_set(err, r, "cannot make a thread for the generator: %s", error_words(r));
+			return error_set(err, r, "cannot create a thread for the generator: %s", error_words(r));
 	}
 	int r = loop(d, &feed, is_inline);
 	if (!is_inline)
@@ -225,19 +225,18 @@ static int run_pool(struct gd_dispatcher *d, struct gd_pool *p, bool is_inline, 
 static int run_once(struct gd_dispatcher *d, const struct gd_callbacks *callbacks, struct gd_error *err)
 {
 	cleanup_(freep) struct gd_setting *settings = NULL;
-	struct relay relay = {.given = *callbacks, .on_gone = workers_are_gone, .context = d};
-	struct gd_callbacks relayed = relay_callbacks(&relay);
 	struct gd_options options;
 	struct gd_pool *p;
 	int r = run_options_fill(d->options, d->run, &options, &settings, err);
 	if (r >= 0)
-		r = gd_pool_open(&options, &relayed, &p, err);
+		r = gd_pool_open(&options, callbacks, &p, err);
 	if (r < 0) {
 		struct gd_stats none = {.size = sizeof(none), .expected = d->run->total_tasks};
 		if (callbacks->on_exit)
 			callbacks->on_exit(callbacks->context, &none);
 		return r;
 	}
+	pool_serve_run(p, workers_are_gone, d);
 	pthread_mutex_lock(&d->lock);
 	d->pool = p;
 	pthread_mutex_unlock(&d->lock);
@@ -275,12 +274,11 @@ int gd_dispatcher_run(
 	if (r < 0)
 		return r;
 	if (given.reserved != 0)
-		return error_set(err, -E2BIG, "reserved of the run is %d; this version of the library knows only 0",
-			given.reserved);
+		return error_set(err, -E2BIG, "reserved of the run is %d; it must be 0", given.reserved);
 	if (!given.generator)
 		return error_set(err, -EINVAL, "the run has no generator");
 	if (atomic_exchange(&d->running, true))
-		return error_set(err, -EBUSY, "this dispatcher is running already: make a second one, or wait");
+		return error_set(err, -EBUSY, "this dispatcher is already running; create another one, or wait");
 	d->run = &given;
 	d->source_error = 0;
 	atomic_store(&d->source_over, false);

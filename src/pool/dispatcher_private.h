@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A dispatcher's memory, for the files that make it up. They use the public functions
- * of the pool, and those of pool_hints.h.
+ * The data of a dispatcher, for the files that implement it. They use the public functions of the pool, and those of
+ * pool_hints.h.
  *
- * A run has two threads: the caller's, which polls and makes the callbacks, and the
- * feeder, which calls the generator (with inline_generator there is no feeder).
- * Stops come from any thread and from signal handlers: they change only atomic variables.
+ * A run has two threads: the caller's, which polls and makes the callbacks, and the feeder, which calls the generator
+ * (with inline_generator there is no feeder). Any thread and signal handlers can request a stop, which changes only
+ * atomic variables.
  */
 #ifndef POOL_DISPATCHER_PRIVATE_H
 #define POOL_DISPATCHER_PRIVATE_H

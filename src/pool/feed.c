@@ -2,7 +2,6 @@
 /* The generator's side of a run: passes emitted tasks to the pool. */
 #include <errno.h>
 
-#include "base/sized.h"
 #include "pool/dispatcher_private.h"
 #include "pool/pool_hints.h"
 
@@ -15,17 +14,12 @@ static void make_room(struct gd_feed *f)
 		dispatcher_wait(f->dispatcher, f->pool);
 }
 
-/* In a run, emitting waits: -EAGAIN would mean to make room by polling, which only the run's own thread may do. */
-static const struct gd_task_options *without_nowait(const struct gd_task_options *options, struct gd_task_options *room)
+int gd_feed_emit(struct gd_feed *f, const void *data, size_t size, void *tag, const struct gd_task_options *options)
 {
-	if (!options || sized_read(room, sizeof(*room), options, "gd_task_options", NULL) < 0)
-		return options; /* the pool checks the rest */
-	room->nowait = 0;
-	return room;
-}
-
-static int emit(struct gd_feed *f, const void *data, size_t size, void *tag, const struct gd_task_options *options)
-{
+	if (f->emitted)
+		return -EALREADY;
+	if (f->error < 0)
+		return f->error;
 	int r;
 	while ((r = gd_pool_submit(f->pool, data, size, tag, options, NULL)) == -EAGAIN)
 		make_room(f);
@@ -37,29 +31,11 @@ static int emit(struct gd_feed *f, const void *data, size_t size, void *tag, con
 	return r < 0 ? r : 1;
 }
 
-__attribute__((noinline)) static int emit_with(
-	struct gd_feed *f, const void *data, size_t size, void *tag, const struct gd_task_options *options)
-{
-	struct gd_task_options room;
-	return emit(f, data, size, tag, without_nowait(options, &room));
-}
-
-int gd_feed_emit(struct gd_feed *f, const void *data, size_t size, void *tag, const struct gd_task_options *options)
-{
-	if (f->emitted)
-		return -EALREADY;
-	if (f->error < 0)
-		return f->error;
-	return options ? emit_with(f, data, size, tag, options) : emit(f, data, size, tag, NULL);
-}
-
 void *gd_feed_reserve(struct gd_feed *f, size_t size, void *tag, const struct gd_task_options *options)
 {
 	if (f->emitted || f->error < 0)
 		return NULL;
 	void *data;
-	struct gd_task_options room;
-	options = without_nowait(options, &room);
 	while ((f->error = gd_pool_reserve(f->pool, size, options, &f->draft, &data)) == -EAGAIN)
 		make_room(f);
 	if (f->error < 0)

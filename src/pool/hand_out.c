@@ -4,21 +4,21 @@
 #include "pool/pool_private.h"
 
 /*
- * Very short tasks are given to one worker until it has this much to do, though
- * another may be idle: waking that one costs more.
+ * Very short tasks are given to one worker until it has this much work, even if another worker is idle, because waking
+ * that worker costs more.
  */
 #define BUNCH_NS 100000
 
-/* The same for a worker that ends tasks faster than they come: it needs no help. */
+/* The same for a worker that finishes tasks faster than they arrive: it needs no help. */
 #define BUNCH_ALONE_NS 400000
 
 /*
- * Tasks that are as short as handing them out: one worker processes them as fast as they come, so another is woken only
- * when the inbox of the first is full.
+ * Tasks that take no longer than handing them out: one worker processes them as fast as they arrive, so another is
+ * woken only when the inbox of the first is full.
  */
 #define TINY_NS 200
 
-/* Until this many tasks found the worker busy, the next tasks do not move to another worker. */
+/* Tasks move to another worker only after this many tasks found the worker busy. */
 #define SHORT_NS 1000
 
 #define MOST_AGAIN 16 /* examined at once */
@@ -123,11 +123,8 @@ static int give(struct gd_pool *p, struct slot *s, struct task *t)
 		p->stalled = true;
 		pool_need_timer(p);
 	}
-	if (r >= 0) {
-		pool_given(p, s);
-		if (t->timeout_ms)
-			warden_notice(&p->warden);
-	}
+	if (r >= 0)
+		pool_given(p, s, t->timeout_ms);
 	return r;
 }
 

@@ -48,11 +48,11 @@ static int keep(struct held_result *r)
 	char *to = malloc(alignment_round(e->task.size) + (copies ? alignment_round(e->result.size) : 0) + words);
 	r->bytes = to;
 	if (!to) {
-		/* The callback is still made, and says that the result is lost. */
+		/* The callback is still made, and reports that the result is lost. */
 		if (e->failure == GD_FAILURE_NONE) {
 			e->failure = GD_FAILURE_NOT_CARRIED;
 			e->code = -ENOMEM;
-			e->message = "no memory to keep the result until its turn";
+			e->message = "not enough memory to keep the result until its turn";
 		} else {
 			e->message = "";
 		}

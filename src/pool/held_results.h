@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Results held back until their turn, for pools that make their callbacks in
- * the order of the task ids. At most `room` ids are under way, so each has a place
- * of its own.
+ * Results that are kept until their turn, for pools that make their callbacks in the order of the task ids. At most
+ * `room` ids are in progress, so each has its own place.
  */
 #ifndef POOL_HELD_RESULTS_H
 #define POOL_HELD_RESULTS_H
@@ -21,7 +20,7 @@ struct held_results {
 int held_results_init(struct held_results *h, size_t room);
 void held_results_finish(struct held_results *h);
 
-/* Copies the event and its bytes. -ENOMEM: the event alone was kept, changed to say that its result is lost. */
+/* Copies the event and its bytes. -ENOMEM: only the event was kept, changed to report that its result is lost. */
 int held_results_hold(struct held_results *h, const struct gd_event *event);
 
 /* The event whose turn it is, or NULL if it has not come yet; valid until held_results_advance(). */

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 
-/* A signal handler has no other way to its data; a worker process has one worker. */
+/* A signal handler gets no argument for its data; a worker process has one worker. */
 static struct gd_worker *interrupted_worker;
 
 /* Whether a task in hand that has no answer yet is out of time or cancelled. */

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The worker's side of on_cancel and on_setup_cancel: SIGURG interrupts process() or
- * process_batch() when a task in hand is marked as out of time or cancelled, and setup()
- * when inbox.ending says so.
+ * The worker's side of on_cancel and on_setup_cancel: SIGURG interrupts process() or process_batch() when a current
+ * task is marked as out of time or cancelled, and setup() when inbox.ending requests it.
  *
- * The warden sends the signal to the first thread, on which all of this runs, and
- * repeats it until outbox.interrupted or outbox.setup_interrupted says that the hook was called. The handler
- * ignores a signal that arrives outside of the hook, or when no unanswered task in
- * hand is marked: it was meant for a task that has ended. Inside of a gd_*() function
- * it only notes the signal, and the function calls on_cancel when it is done.
+ * The warden sends the signal to the first thread, on which all of this runs, and repeats it until outbox.interrupted
+ * or outbox.setup_interrupted shows that the hook was called. The handler ignores a signal that arrives outside of the
+ * hook, or when no current task without an answer is marked, because the signal was meant for a task that has ended.
+ * Inside a gd_*() function it only records the signal, and the function calls on_cancel when it is done.
  */
 #ifndef POOL_INTERRUPT_H
 #define POOL_INTERRUPT_H

@@ -81,7 +81,7 @@ static void start_now(struct gd_pool *p, struct slot *s)
 
 void pool_start_worker(struct gd_pool *p, struct slot *s)
 {
-	uint64_t most = p->options->max_tasks_per_worker;
+	uint64_t most = p->options.max_tasks_per_worker;
 	pthread_mutex_lock(&p->lock);
 	slot_begin_life(s);
 	s->quota = most ? most : UINT64_MAX;
@@ -108,7 +108,7 @@ void pool_try_starts(struct gd_pool *p)
 		if (s->start_error == 0)
 			continue;
 		char words[WORDS_MAX];
-		snprintf(words, sizeof(words), "no process could be made for the worker: %s",
+		snprintf(words, sizeof(words), "cannot create a process for the worker: %s",
 			error_words(s->start_error));
 		struct gd_event end = {
 			.size = sizeof(end), .failure = GD_FAILURE_ERROR, .code = s->start_error, .message = words};
@@ -208,8 +208,8 @@ static void cleanup_ended_badly(struct gd_pool *p, struct slot *s, struct gd_eve
 }
 
 /*
- * A worker's process has ended: what it answered is read to the end, what it had
- * begun is lost with it, what it had not begun goes back to the front of the queue.
+ * Called when a worker's process has ended: reads its remaining answers, treats the tasks that it had begun as lost,
+ * and puts the tasks that it had not begun back to the front of the queue.
  */
 static void life_over(struct gd_pool *p, struct slot *s, const struct warden_report *r)
 {
@@ -269,8 +269,8 @@ static void life_over(struct gd_pool *p, struct slot *s, const struct warden_rep
 }
 
 /*
- * The warden was killed. Its workers die with it (PDEATHSIG); their process groups are killed here in its place.
- * Without a warden there are no new workers.
+ * Called when the warden was killed. Its workers die with it (PDEATHSIG); their process groups are killed here instead.
+ * Without a warden, no new workers can be started.
  */
 static void warden_gone(struct gd_pool *p)
 {

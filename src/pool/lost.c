@@ -34,8 +34,8 @@ static void conclude_cancelled(struct gd_pool *p, struct slot *s, struct task *t
 	event->code = -ECANCELED;
 	event->signal = killed ? SIGKILL : 0;
 	event->address = 0;
-	event->message = killed ? "cancelled; its worker did not give up and was killed"
-				: "cancelled while it was being processed";
+	event->message =
+		killed ? "cancelled; its worker did not stop and was killed" : "cancelled while it was being processed";
 	conclude_as(p, s, t, event);
 }
 
@@ -52,8 +52,8 @@ void pool_conclude_timed_out(struct gd_pool *p, struct slot *s, uint64_t seq, st
 		}
 	}
 	char words[WORDS_MAX];
-	snprintf(words, sizeof(words), "not done within %lld ms%s", (long long)t->timeout_ms,
-		killed ? "; its worker did not give up and was killed" : "");
+	snprintf(words, sizeof(words), "not finished within %lld ms%s", (long long)t->timeout_ms,
+		killed ? "; its worker did not stop and was killed" : "");
 	event->failure = GD_FAILURE_TIMED_OUT;
 	event->code = -ETIMEDOUT;
 	event->message = words;

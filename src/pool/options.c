@@ -28,12 +28,11 @@ static int check_worker(const struct gd_options *o, struct gd_error *err)
 		return error_set(
 			err, -EINVAL, "no worker: set worker (hooks of this program) or worker_argv (a program)");
 	if (o->worker && o->worker_argv)
-		return error_set(err, -EINVAL, "two workers: set worker or worker_argv, not both");
+		return error_set(err, -EINVAL, "two workers; set either worker or worker_argv");
 	if (o->worker && !o->worker->process && !o->worker->process_batch)
 		return error_set(err, -EINVAL, "the worker has no process hook: set process or process_batch");
 	if (o->worker && o->worker->process && o->worker->process_batch)
-		return error_set(
-			err, -EINVAL, "the worker has two process hooks: set process or process_batch, not both");
+		return error_set(err, -EINVAL, "the worker has two process hooks; set either process or process_batch");
 	if (o->worker_argv && !o->worker_argv[0])
 		return error_set(err, -EINVAL, "worker_argv is empty: its first entry is the program");
 	return 0;
@@ -42,7 +41,7 @@ static int check_worker(const struct gd_options *o, struct gd_error *err)
 static int check_gpus(const struct gd_options *o, struct gd_error *err)
 {
 	if (o->gpus && o->gpu_ids)
-		return error_set(err, -EINVAL, "the GPUs are given twice: set gpus or gpu_ids, not both");
+		return error_set(err, -EINVAL, "the GPUs are given twice; set either gpus or gpu_ids");
 	if (o->gpu_ids && o->num_gpu_ids == 0)
 		return error_set(err, -EINVAL, "no GPUs: gpu_ids is given, but num_gpu_ids is 0");
 	if (!o->gpu_ids && o->num_gpu_ids > 0)
@@ -55,7 +54,7 @@ static int check_range(const char *name, int64_t value, int64_t most, struct gd_
 	if (value >= 0 && value <= most)
 		return 0;
 	return error_set(
-		err, -EINVAL, "%s is %lld; it takes 0 (the default) to %lld", name, (long long)value, (long long)most);
+		err, -EINVAL, "%s is %lld; expected 0 (the default) to %lld", name, (long long)value, (long long)most);
 }
 
 static int check_numbers(const struct gd_options *o, struct gd_error *err)
@@ -220,17 +219,17 @@ static int own_everything(struct gd_options *o, const struct gd_worker_ops *ops)
 	return r < 0 || r1 < 0 || r2 < 0 || r3 < 0 || r4 < 0 || r5 < 0 ? -ENOMEM : 0;
 }
 
-int options_copy(const struct gd_options *options, struct gd_options **ret, struct gd_error *err)
+int options_read(
+	const struct gd_options *options, struct gd_options *ret, struct gd_worker_ops *ret_ops, struct gd_error *err)
 {
 	struct gd_options given;
-	struct gd_worker_ops ops;
 	int r = sized_read(&given, sizeof(given), options, "gd_options", err);
 	if (r >= 0 && given.worker)
-		r = sized_read(&ops, sizeof(ops), given.worker, "gd_worker_ops", err);
+		r = sized_read(ret_ops, sizeof(*ret_ops), given.worker, "gd_worker_ops", err);
 	if (r < 0)
 		return r;
 	if (given.worker)
-		given.worker = &ops;
+		given.worker = ret_ops;
 	r = check_worker(&given, err);
 	if (r >= 0)
 		r = check_gpus(&given, err);
@@ -240,16 +239,26 @@ int options_copy(const struct gd_options *options, struct gd_options **ret, stru
 		r = check_rest(&given, err);
 	if (r < 0)
 		return r;
+	fill_defaults(&given);
+	*ret = given;
+	return 0;
+}
 
+int options_copy(const struct gd_options *options, struct gd_options **ret, struct gd_error *err)
+{
+	struct gd_options given;
+	struct gd_worker_ops ops;
+	int r = options_read(options, &given, &ops, err);
+	if (r < 0)
+		return r;
 	struct gd_options *o = malloc(sizeof(*o));
 	if (!o)
-		return error_set(err, -ENOMEM, "no memory for the options");
+		return error_set(err, -ENOMEM, "not enough memory for the options");
 	*o = given;
-	fill_defaults(o);
 	r = own_everything(o, given.worker);
 	if (r < 0) {
 		options_free(o);
-		return error_set(err, r, "no memory for the options");
+		return error_set(err, r, "not enough memory for the options");
 	}
 	*ret = o;
 	return 0;
@@ -267,17 +276,6 @@ int callbacks_read(struct gd_callbacks *ret, const struct gd_callbacks *callback
 	return 0;
 }
 
-void options_free_settings(struct gd_options *o)
-{
-	for (size_t i = 0; o->settings && i < o->num_settings; i++) {
-		free((char *)o->settings[i].key);
-		free((void *)o->settings[i].value);
-	}
-	free((struct gd_setting *)o->settings);
-	o->settings = NULL;
-	o->num_settings = 0;
-}
-
 void options_free(struct gd_options *o)
 {
 	if (!o)
@@ -285,7 +283,11 @@ void options_free(struct gd_options *o)
 	free((char *)o->gpus);
 	free((char *)o->output_dir);
 	free((int *)o->gpu_ids);
-	options_free_settings(o);
+	for (size_t i = 0; o->settings && i < o->num_settings; i++) {
+		free((char *)o->settings[i].key);
+		free((void *)o->settings[i].value);
+	}
+	free((struct gd_setting *)o->settings);
 	for (size_t i = 0; o->worker_argv && o->worker_argv[i]; i++)
 		free((char *)o->worker_argv[i]);
 	free((char **)o->worker_argv);

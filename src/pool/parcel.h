@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A payload too large for an arena: a memfd of its own, written once, sealed,
- * and sent over the worker's socket ahead of the record that announces it.
+ * A payload that is too large for an arena: a separate memfd, written once, sealed, and sent over the worker's socket
+ * before the record that announces it.
  */
 #ifndef POOL_PARCEL_H
 #define POOL_PARCEL_H
@@ -30,10 +30,9 @@ int parcel_fill(const void *data, size_t size, struct parcel *ret);
 int parcel_send(const struct parcel *p, int sock, bool wait);
 
 /*
- * Receives the next one. -EPROTO if nothing is there, or what came is not one
- * sealed memfd of at least `size` bytes: mapping anything else could fault later.
- * -EPIPE if nothing is there and the other side is gone. Other errors are this
- * process's own. Descriptors that are not returned are closed.
+ * Receives the next parcel. -EPROTO if there is none, or if the message is not one sealed memfd of at least `size`
+ * bytes: mapping anything else could fault later. -EPIPE if there is none and the other side is gone. Other errors are
+ * caused by this process. Descriptors that are not returned are closed.
  */
 int parcel_receive(int sock, size_t size, bool wait, struct parcel *ret);
 

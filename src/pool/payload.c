@@ -8,14 +8,14 @@
 
 static int receive(struct gd_pool *p, struct slot *s, const struct ring_desc *d, struct parcel *ret)
 {
-	/* After an invalid parcel it is unknown to which records the next ones belong. */
+	/* After an invalid parcel, it is unknown which records the next parcels belong to. */
 	if (s->lost_parcel)
 		return -EPROTO;
 	int r = parcel_receive(s->socket, d->size, false, ret);
 	if (r != -EPROTO && r != -EPIPE)
 		return r;
 	pthread_mutex_lock(&p->lock);
-	s->broken = "a result that is not one sealed memory file of the announced size";
+	s->broken = "it sent a result that is not a sealed memory file of the announced size";
 	s->lost_parcel = true;
 	pthread_mutex_unlock(&p->lock);
 	return -EPROTO;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The payload of a worker's record: a message for people, and bytes. They lie in
- * the outbox, where the worker may change them at any time, or the bytes are a
- * parcel, which cannot change.
+ * The payload of a worker's record: a human-readable message, and bytes. They are in the outbox, where the worker may
+ * change them at any time, or the bytes are a parcel, which cannot change.
  *
- * payload_check() checks a record before anything else of it is used. Each
- * parcel is taken off the socket exactly once, in the order of the records.
+ * payload_check() checks a record before any other use of it. Each parcel is received from the socket exactly once, in
+ * the order of the records.
  */
 #ifndef POOL_PAYLOAD_H
 #define POOL_PAYLOAD_H
@@ -28,12 +27,12 @@ static inline bool payload_is_external(const struct ring_desc *d)
 static inline const char *payload_check(const struct ring_desc *d)
 {
 	if (d->words >= PAYLOAD_WORDS_MAX)
-		return "a message that is too long";
+		return "it sent a message that is too long";
 	size_t words = ring_aligned(d->words);
 	if (d->offset > CHANNEL_ARENA || words > CHANNEL_ARENA - d->offset)
-		return "a result that lies outside of its memory";
+		return "it sent a result that lies outside its memory";
 	if (!payload_is_external(d) && d->size > CHANNEL_ARENA - d->offset - words)
-		return "a result that lies outside of its memory";
+		return "it sent a result that lies outside its memory";
 	return NULL;
 }
 
@@ -47,9 +46,8 @@ static inline struct gd_bytes payload_in_place(const struct slot *s, const struc
 }
 
 /*
- * The bytes, wherever they are. -EPROTO: the worker did not send what it announced; it
- * is broken from now on. Other errors are this process's own (descriptors, memory). On
- * failure there are no bytes.
+ * Returns the bytes, from the outbox or a parcel. -EPROTO: the worker did not send what it announced, and can no longer
+ * be trusted. Other errors are caused by this process (descriptors, memory). On failure there are no bytes.
  */
 int payload_receive(struct gd_pool *p, struct slot *s, const struct ring_desc *d, struct payload *ret);
 void payload_finish(struct payload *payload);

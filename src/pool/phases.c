@@ -2,16 +2,16 @@
 /*
  * The time limits of setup and cleanup.
  *
- * A setup that is out of time, or that the owner wants to end, has the grace period to give
- * up: `setup_end`. A setup that cannot be interrupted gets no grace period.
+ * A setup that exceeds its time limit, or that the owner wants to end, has the grace period to return: `setup_end`. A
+ * setup that cannot be interrupted gets no grace period.
  */
 #include "pool/warden_private.h"
 
 #define READY_LOOK_NS (10 * NS_PER_MS) /* how often to check whether the owner has read that a late setup is done */
 
 /*
- * The record that the setup is done is there for the owner to read, who may be busy in a
- * callback. Only what the owner has read ends the setup's time: this may be taken back.
+ * The record of a finished setup is available, but the owner may be busy in a callback. The setup's time ends only when
+ * the owner has read the record, because this may be reverted.
  */
 static bool says_ready(const struct ward *ward)
 {
@@ -41,7 +41,7 @@ static bool setup_is_interruptible(const struct ward *ward)
 	return atomic_load(&ward->channel.out->interruptible) & CHANNEL_INTERRUPT_SETUP;
 }
 
-/* Tells a setup that it is out of time. */
+/* Notifies a setup that it has exceeded its time limit. */
 static void time_out(const struct warden_process *w, struct ward *ward, uint64_t now)
 {
 	uint32_t goes_on = SETUP_GOES_ON;

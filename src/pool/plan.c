@@ -9,7 +9,6 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "pool/binding.h"
-#include "pool/options.h"
 #include "pool/pool_private.h"
 #include "pool/settings.h"
 #include "pool/worker.h"
@@ -78,7 +77,7 @@ static int plan_environments(struct gd_pool *p, struct bindings *bindings)
 		return -ENOMEM;
 	for (size_t i = 0; i < p->num_slots; i++) {
 		p->env_changes[i] = take_ptr(bindings->items[i].changes);
-		if (!p->options->worker_argv)
+		if (!p->options.worker_argv)
 			continue;
 		p->environments[i] = make_environment(p->env_changes[i]);
 		if (!p->environments[i])
@@ -89,12 +88,12 @@ static int plan_environments(struct gd_pool *p, struct bindings *bindings)
 
 static int plan_outputs(struct gd_pool *p, struct gd_error *err)
 {
-	const struct gd_options *o = p->options;
+	const struct gd_options *o = &p->options;
 	if (o->output == GD_OUTPUT_INHERIT)
 		return 0;
 	if (o->output == GD_OUTPUT_FILES && mkdir(o->output_dir, 0700) < 0 && errno != EEXIST)
-		return error_set(err, -errno, "cannot make the folder for the workers' output '%s': %s", o->output_dir,
-			error_words(errno));
+		return error_set(err, -errno, "cannot create the folder for the workers' output '%s': %s",
+			o->output_dir, error_words(errno));
 	p->output_paths = calloc(p->num_slots + 1, sizeof(*p->output_paths));
 	if (!p->output_paths)
 		return -ENOMEM;
@@ -109,25 +108,24 @@ static int plan_outputs(struct gd_pool *p, struct gd_error *err)
 	return 0;
 }
 
-/* Packed once for all workers; the copy in the options is not needed any more. */
+/* Packed once for all workers. */
 static int plan_settings(struct gd_pool *p, struct gd_error *err)
 {
-	int r = settings_pack(p->options->settings, p->options->num_settings, &p->settings_fd);
+	int r = settings_pack(p->options.settings, p->options.num_settings, &p->settings_fd);
 	if (r < 0)
-		return error_set(err, r, "cannot pack %zu settings for the workers: %s", p->options->num_settings,
+		return error_set(err, r, "cannot pack %zu settings for the workers: %s", p->options.num_settings,
 			error_words(r));
-	options_free_settings(p->options);
 	return 0;
 }
 
 int plan_fill(struct gd_pool *p, struct bindings *bindings, struct gd_error *err)
 {
-	const struct gd_options *o = p->options;
+	const struct gd_options *o = &p->options;
 	int r = plan_environments(p, bindings);
 	if (r >= 0)
 		r = plan_outputs(p, err);
 	if (r == -ENOMEM)
-		return error_set(err, r, "no memory for %zu workers", p->num_slots);
+		return error_set(err, r, "not enough memory for %zu workers", p->num_slots);
 	if (r >= 0)
 		r = plan_settings(p, err);
 	if (r < 0)

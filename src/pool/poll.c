@@ -85,7 +85,7 @@ static void handle_timer(struct gd_pool *p)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* Handles the ready descriptors after a wait. The event's counter is left as it is: see arm(). */
+/* Handles the ready descriptors after a wait. The event's counter is not cleared: see arm(). */
 static void look(struct gd_pool *p, int timeout_ms)
 {
 	struct epoll_event events[4];

@@ -66,7 +66,7 @@ static int check_threads(const struct gd_options *o, struct gd_error *err)
 	if (threads <= 1)
 		return 0;
 	return error_set(err, -EBUSY,
-		"this program has %d threads, so its workers cannot be forked: have them executed (worker_argv, a program that calls gd_worker_main()), or set allow_threads if the hooks use no lock of other threads",
+		"this program has %d threads, so its workers cannot be forked: set worker_argv to a program that calls gd_worker_main(), or set allow_threads if the hooks use no lock of other threads",
 		threads);
 }
 
@@ -108,7 +108,7 @@ static int make_slots(struct gd_pool *p, const struct bindings *bindings)
 
 static int make_queue(struct gd_pool *p)
 {
-	const struct gd_options *o = p->options;
+	const struct gd_options *o = &p->options;
 	size_t in_hand = 1;
 	if (o->worker && o->worker->process_batch)
 		in_hand = o->worker->max_batch ? o->worker->max_batch : WORKER_DEFAULT_BATCH;
@@ -143,14 +143,23 @@ static void pool_free(struct gd_pool *p)
 			close(fds[i]);
 	pthread_mutex_destroy(&p->lock);
 	pthread_cond_destroy(&p->room);
-	options_free(p->options);
+	free(p->program);
+	free(p->output_dir);
 	free(p);
+}
+
+static int keep_names(struct gd_pool *p)
+{
+	const struct gd_options *o = &p->options;
+	p->program = o->worker_argv ? strdup(o->worker_argv[0]) : NULL;
+	p->output_dir = o->output_dir ? strdup(o->output_dir) : NULL;
+	return (o->worker_argv && !p->program) || (o->output_dir && !p->output_dir) ? -ENOMEM : 0;
 }
 
 /* Everything before the fork. */
 static int pool_prepare(struct gd_pool *p, struct gd_error *err)
 {
-	const struct gd_options *o = p->options;
+	const struct gd_options *o = &p->options;
 	int r = check_threads(o, err);
 	if (r < 0)
 		return r;
@@ -159,7 +168,9 @@ static int pool_prepare(struct gd_pool *p, struct gd_error *err)
 	if (r < 0)
 		return r;
 	p->num_slots = bindings.count;
-	r = open_fds(p);
+	r = keep_names(p);
+	if (r >= 0)
+		r = open_fds(p);
 	if (r >= 0)
 		r = make_slots(p, &bindings);
 	if (r >= 0)
@@ -182,28 +193,35 @@ static int start_warden(struct gd_pool *p, struct gd_error *err)
 	return error_set(err, r, "cannot watch the warden process: %s", error_words(r));
 }
 
+/* The workers start from the warden's memory: whatever else the options point to is not needed anymore. */
+static void forget_caller(struct gd_pool *p)
+{
+	struct gd_options *o = &p->options;
+	o->gpus = o->output_dir = NULL;
+	o->gpu_ids = NULL;
+	o->worker_argv = p->plan.argv = NULL;
+	o->settings = NULL;
+	o->num_gpu_ids = o->num_settings = 0;
+}
+
 int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *callbacks, struct gd_pool **ret,
 	struct gd_error *err)
 {
-	struct gd_callbacks called;
-	int r = callbacks_read(&called, callbacks, err);
-	struct gd_options *copy;
-	if (r >= 0)
-		r = options_copy(options, &copy, err);
-	if (r < 0)
-		return r;
 	struct gd_pool *p = calloc(1, sizeof(*p));
-	if (!p) {
-		options_free(copy);
-		return error_set(err, -ENOMEM, "no memory for a pool");
+	if (!p)
+		return error_set(err, -ENOMEM, "not enough memory for a pool");
+	int r = callbacks_read(&p->callbacks, callbacks, err);
+	if (r >= 0)
+		r = options_read(options, &p->options, &p->ops, err);
+	if (r < 0) {
+		free(p);
+		return r;
 	}
-	p->options = copy;
-	p->callbacks = called;
 	p->epoll_fd = p->event_fd = p->timer_fd = p->settings_fd = -1;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->room, NULL);
 	p->poller = pthread_self();
-	p->fair = copy->fair_start != 0;
+	p->fair = p->options.fair_start != 0;
 	p->stats.start_ns = clock_now_ns();
 	r = pool_prepare(p, err);
 	if (r >= 0)
@@ -213,10 +231,17 @@ int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *ca
 		pool_free(p);
 		return r;
 	}
+	forget_caller(p);
 	for (size_t i = 0; i < p->num_slots; i++)
 		pool_start_worker(p, &p->slots[i]);
 	*ret = p;
 	return 0;
+}
+
+void pool_serve_run(struct gd_pool *p, void (*on_gone)(void *context), void *context)
+{
+	p->on_gone = on_gone;
+	p->gone_context = context;
 }
 
 void gd_pool_expect_no_more(struct gd_pool *p)
@@ -267,7 +292,7 @@ int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_si
 	if (!p)
 		return 0;
 	if (p->in_callback)
-		return error_set(err, -EDEADLK, "gd_pool_close() from inside a callback");
+		return error_set(err, -EDEADLK, "gd_pool_close() cannot be called inside a callback");
 	if (pool_outstanding(p) > 0) {
 		int asked = 0;
 		while (asked < 2 && !atomic_compare_exchange_weak(&p->stop, &asked, 2))
@@ -296,10 +321,11 @@ int gd_pool_close(struct gd_pool *p, struct gd_stats *ret_stats, size_t stats_si
 	pool_progress(p, true);
 	struct gd_stats stats;
 	gd_pool_stats(p, &stats, sizeof(stats));
-	if (p->callbacks.on_exit) {
-		p->in_callback = true;
+	p->in_callback = true;
+	if (p->on_gone)
+		p->on_gone(p->gone_context);
+	if (p->callbacks.on_exit)
 		p->callbacks.on_exit(p->callbacks.context, &stats);
-	}
 	if (ret_stats)
 		sized_write(ret_stats, stats_size, &stats, sizeof(stats));
 	bool stuck = p->stuck;

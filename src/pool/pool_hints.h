@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions of the pool for the dispatcher, beside the public ones. */
+/* Functions of the pool for the dispatcher, in addition to the public ones. */
 #ifndef POOL_POOL_HINTS_H
 #define POOL_POOL_HINTS_H
 
@@ -17,6 +17,13 @@ struct gd_pool;
  * is something to poll for.
  */
 bool pool_look(struct gd_pool *p);
+
+/*
+ * Before the first poll: the pool belongs to a dispatcher's run. Tasks that are cancelled before they begin have no
+ * callback if the program has no on_cancelled, and nowait of tasks is ignored. on_gone is called when no worker is
+ * left, just before on_exit.
+ */
+void pool_serve_run(struct gd_pool *p, void (*on_gone)(void *context), void *context);
 
 /*
  * gd_pool_reserve() for a task that needs a certain worker: on this GPU (-1: any), and only one that has

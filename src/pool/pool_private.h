@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The pool's own memory, for the files that make it up.
+ * The data of a pool, for the files that implement it.
  *
- * `lock` guards everything below it in the struct, and each slot's inbox: only
- * its holder writes there. Callbacks are made without it, by the one thread that
- * polls. Fields that only that thread uses are above the lock.
+ * `lock` guards all fields below it in the struct, and each slot's inbox: only its holder writes there. Callbacks are
+ * made without it, by the one thread that polls. Fields that only that thread uses are above the lock.
  *
- * Every task that was accepted is in exactly one place: one of the three backlogs, a
- * slot's table, the held results, or with the polling thread; it counts
- * as outstanding until its callback has been made. A task stays in its slot's table
- * while the polling thread concludes it, until task.over says that it has ended or is
- * in another place: until then it can be cancelled.
+ * Every accepted task is in exactly one place: one of the three backlogs, a slot's table, the held results, or with the
+ * polling thread. It counts as outstanding until its callback has been made. A task stays in its slot's table while the
+ * polling thread concludes it, until task.over is set because it has ended or is in another place; until then it can be
+ * cancelled.
  */
 #ifndef POOL_PRIVATE_H
 #define POOL_PRIVATE_H
@@ -39,8 +37,12 @@ struct gd_draft {
 };
 
 struct gd_pool {
-	struct gd_options *options;
+	struct gd_options options; /* what they point to is the caller's, and only used by gd_pool_open() */
+	struct gd_worker_ops ops;
 	struct gd_callbacks callbacks;
+	void (*on_gone)(void *context); /* see pool_serve_run(); NULL: the pool does not belong to a run */
+	void *gone_context;
+	char *program, *output_dir; /* for messages; NULL: none */
 	struct warden_plan plan;
 	struct warden warden;
 	struct gd_env_change **env_changes; /* what the plan points to, by slot */
@@ -92,7 +94,7 @@ struct gd_pool {
 	pthread_t poller;
 	int stop_done;          /* number of stops carried out */
 	bool closed;            /* no more tasks: stopped or no worker left */
-	int closed_why;         /* what gd_pool_submit() says to that */
+	int closed_why;         /* what gd_pool_submit() returns then */
 	size_t limit;           /* of outstanding */
 	atomic_size_t doomed;   /* tasks in the backlog that only wait for their callback */
 	_Atomic uint64_t taken; /* places in the queue, since the beginning; only the lock's holder counts */
@@ -278,11 +280,16 @@ static inline void pool_need_timer(struct gd_pool *p)
 	pool_signal(p);
 }
 
-/* With the lock held: the slot was given a task. Behind others it may have to be taken back, see pool_balance(). */
-static inline void pool_given(struct gd_pool *p, const struct slot *s)
+/*
+ * With the lock held: the slot was given a task, in whichever way. Behind others it may have to be taken back, see
+ * pool_balance(); and the warden watches its time limit.
+ */
+static inline void pool_given(struct gd_pool *p, const struct slot *s, int64_t timeout_ms)
 {
 	if (p->maybe_idle && slot_in_flight(s) > 1)
 		pool_need_timer(p);
+	if (timeout_ms)
+		warden_notice(&p->warden);
 }
 
 /* stop.c: carries out requested stops */

@@ -52,7 +52,7 @@ static void recycle(struct gd_pool *p, struct slot *s)
 	pthread_mutex_lock(&p->lock);
 	bool asked = false;
 	if (s->state == SLOT_READY && !s->broken) {
-		if (s->completed < s->quota && p->options->max_worker_rss_bytes)
+		if (s->completed < s->quota && p->options.max_worker_rss_bytes)
 			end_quota(p, s);
 		asked = s->completed >= s->quota;
 	}
@@ -67,7 +67,7 @@ static void recycle(struct gd_pool *p, struct slot *s)
 
 void pool_recycle(struct gd_pool *p)
 {
-	if (p->options->max_tasks_per_worker == 0 && p->options->max_worker_rss_bytes == 0)
+	if (p->options.max_tasks_per_worker == 0 && p->options.max_worker_rss_bytes == 0)
 		return;
 	if (p->closing || p->stop_done > 0)
 		return;

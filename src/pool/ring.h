@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One direction of a worker's channel: descriptors in a ring, payloads in an
- * arena beside them, one producer, one consumer, in memory that both map.
+ * One direction of a worker's channel: descriptors in a ring, payloads in an arena beside them, one producer, one
+ * consumer, in memory that both map.
  *
- * Only the producer writes descriptors, arena and head; the consumer's position is returned through the other
- * direction's memory, or by the results themselves, and passed to the producer with ring_release(). So the producer
- * trusts nothing that the consumer can write, and the consumer checks whatever
- * it reads.
+ * Only the producer writes descriptors, arena and head. The consumer's position is returned through the memory of the
+ * other direction, or by the results themselves, and passed to the producer with ring_release(). So the producer
+ * depends on nothing that the consumer can write, and the consumer checks everything that it reads.
  *
- * head counts records and may be *lowered* by the producer to take back what
- * the consumer has not begun: see ring_take_back().
+ * head counts records. The producer may *lower* it to take back records that the consumer has not begun: see
+ * ring_take_back().
  */
 #ifndef POOL_RING_H
 #define POOL_RING_H
@@ -151,15 +150,14 @@ static inline struct ring_desc *ring_at(struct ring_desc *descs, uint64_t seq)
 }
 
 /*
- * Taking back what the consumer has not begun. The consumer remembers a head and
- * the round it belongs to; it says how many records it has begun *before* it
- * looks at the round again, and if that has changed, it withdraws the count and reads head again. The producer lowers
- * head and counts the round up *before* it looks at `begun`. Both in one total order, so a record is either seen as
- * begun here or not begun there. (The round changes rarely, so reading it costs the consumer nothing; head changes all
- * the time.)
+ * Takes back records that the consumer has not begun. The consumer remembers a head and the round it belongs to. It
+ * announces how many records it has begun *before* it reads the round again; if the round has changed, it withdraws the
+ * count and reads head again. The producer lowers head and increments the round *before* it reads `begun`. Both happen
+ * in one total order, so a record is either seen as begun here or not begun there. (The round changes rarely, so
+ * reading it costs the consumer nothing; head changes all the time.)
  *
- * Returns the new head, at least `lowest`: records from there to r->head are the
- * producer's again. `begun` is written by the consumer, hence bounded.
+ * Returns the new head, at least `lowest`: records from there to r->head belong to the producer again. `begun` is
+ * written by the consumer, so it is bounded.
  */
 struct ring_words {
 	_Atomic uint64_t *head;

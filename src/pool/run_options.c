@@ -47,5 +47,6 @@ int run_options_fill(const struct gd_options *options, const struct gd_run *run,
 	if (!run->settings)
 		return error_set(
 			err, -EINVAL, "num_settings of the run is %zu, but settings is NULL", run->num_settings);
-	return merge_settings(o, run, ret) < 0 ? error_set(err, -ENOMEM, "no memory for the run's settings") : 0;
+	return merge_settings(o, run, ret) < 0 ? error_set(err, -ENOMEM, "not enough memory for the run's settings")
+					       : 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The options of a dispatcher with what differs in one run. */
+/* The options of a dispatcher, combined with those of one run. */
 #ifndef POOL_RUN_OPTIONS_H
 #define POOL_RUN_OPTIONS_H
 

@@ -11,10 +11,10 @@
 
 struct settings; /* the mapping */
 
-/* The bytes of a setting's value, without the NUL behind it. */
+/* The bytes of a setting's value, without the NUL after it. */
 size_t setting_size(const struct gd_setting *s);
 
-/* Packs them. The descriptor is the caller's to close. -E2BIG: more than memory can hold. */
+/* Packs them. The caller closes the descriptor. -E2BIG: more than memory can hold. */
 int settings_pack(const struct gd_setting *settings, size_t num_settings, int *ret_fd);
 
 /*

@@ -13,7 +13,7 @@
 
 bool setups_take_turn(struct gd_pool *p, struct slot *s)
 {
-	size_t most = (size_t)p->options->setup_concurrency;
+	size_t most = (size_t)p->options.setup_concurrency;
 	if (most > 0 && (p->setups_waiting > 0 || p->setups_running >= most)) {
 		s->waits_since = ++p->setups_asked;
 		p->setups_waiting++;
@@ -40,7 +40,7 @@ static void stop_waiting(struct gd_pool *p, struct slot *s)
 
 struct slot *setups_next(struct gd_pool *p)
 {
-	if (p->setups_waiting == 0 || p->setups_running >= (size_t)p->options->setup_concurrency)
+	if (p->setups_waiting == 0 || p->setups_running >= (size_t)p->options.setup_concurrency)
 		return NULL;
 	struct slot *first = NULL;
 	for (size_t i = 0; i < p->num_slots; i++) {

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A worker as the pool's owner sees it: its channel, the tasks it was given, how
- * it is doing. A slot has one process at a time ("life"); a replacement gets a
- * new channel.
+ * A worker as the pool's owner sees it: its channel, its tasks and its state. A slot has one process at a time (a
+ * "life"); a replacement gets a new channel.
  *
- * Tasks carry sequence numbers within a life:
- *
- *     released ≤ completed ≤ begun ≤ head
- *
- * before `released` (in.tail) the callback was made and the room is free; before
- * `completed` the answer has come; before `begun` the worker has reported the beginning (it may lie: always bounded by
- * the other two); before `head` the task is in its inbox. Answers come in this order.
+ * Tasks have sequence numbers within a life: released ≤ completed ≤ begun ≤ head. For tasks before `released`
+ * (in.tail), the callback was made and the space is free. For tasks before `completed`, the answer has arrived. Tasks
+ * before `begun` were begun, as reported by the worker (the value can be wrong, so it is always bounded by the other
+ * two). Tasks before `head` are in its inbox. Answers arrive in this order.
  */
 #ifndef POOL_SLOT_H
 #define POOL_SLOT_H
@@ -62,7 +58,7 @@ struct slot {
 	bool cleaned;
 	bool ending;        /* its setup was asked to end */
 	bool recycled;      /* asked to leave, to be replaced */
-	const char *broken; /* how it broke the protocol; it is being killed */
+	const char *broken; /* how it violated the protocol; it is being killed */
 	bool lost_parcel;   /* … which is a parcel: what it belongs to has failed for that */
 
 	uint64_t average_ns;    /* recent average of a task's duration; 0: unknown */

@@ -44,10 +44,10 @@ void gd_pool_stats(const struct gd_pool *pool, struct gd_stats *ret, size_t size
 	s.timeouts = atomic_load_explicit(&p->tally.timeouts, memory_order_relaxed);
 	s.retries = atomic_load_explicit(&p->tally.retries, memory_order_relaxed);
 	s.setup_failures = atomic_load_explicit(&p->tally.setup_failures, memory_order_relaxed);
-	s.expected = p->options->total_tasks;
+	s.expected = p->options.total_tasks;
 	s.cancelled = atomic_load_explicit(&p->tally.cancelled, memory_order_relaxed);
 	s.submitted = p->next_id;
-	s.queue_size = (uint64_t)p->options->queue_size;
+	s.queue_size = (uint64_t)p->options.queue_size;
 	s.workers = p->num_slots;
 	s.workers_alive = p->alive;
 	uint64_t under_way = s.submitted - s.completed - s.failed - s.timeouts - s.cancelled;
@@ -122,7 +122,7 @@ int64_t gd_pool_worker_task(const struct gd_pool *pool, int slot, void *data, si
 	int64_t size = -ENODATA;
 	pthread_mutex_lock(&p->lock);
 	struct slot *s = &p->slots[slot];
-	/* Of a worker that is ready, what it has not answered is touched by the lock's holder alone. */
+	/* The unanswered tasks of a ready worker are changed only by the holder of the lock. */
 	const struct task *t = s->state == SLOT_READY && slot_in_flight(s) > 0 ? slot_task(s, s->completed) : NULL;
 	if (t && !t->doomed && (t->data || t->size == 0)) {
 		size = (int64_t)t->size;

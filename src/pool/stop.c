@@ -57,7 +57,7 @@ void pool_stop_turn(struct gd_pool *p)
 		stop_running(p);
 	if (asked >= 3 && p->stop_done < 3)
 		stop_workers(p);
-	/* A worker that dies later gives back what it had not begun. */
+	/* If a worker dies later, the tasks that it had not begun are put back. */
 	if (p->stop_done > 0 && pool_has_waiting(p))
 		pool_cancel_waiting(p, GD_FAILURE_CANCELLED, POOL_CANCELLED_WORDS);
 }

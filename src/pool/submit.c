@@ -18,7 +18,7 @@ struct task_limits {
 
 static struct task_limits default_limits(const struct gd_pool *p)
 {
-	return (struct task_limits){.timeout_ms = p->options->task_timeout_ms};
+	return (struct task_limits){.timeout_ms = p->options.task_timeout_ms};
 }
 
 static int read_limits(const struct gd_pool *p, const struct gd_task_options *options, struct task_limits *ret)
@@ -38,16 +38,24 @@ static int read_limits(const struct gd_pool *p, const struct gd_task_options *op
 		return -EINVAL;
 	if (o->timeout_ms > 0)
 		ret->timeout_ms = o->timeout_ms;
-	ret->nowait = o->nowait != 0;
+	/* Emitting in a run waits: -EAGAIN would mean to make room by polling, which only the run's own thread may do.
+	 */
+	ret->nowait = o->nowait != 0 && !p->on_gone;
 	return 0;
+}
+
+/* With the lock held: the worker of the next new task; NULL: it waits in the backlog, behind others. */
+static inline struct slot *pick_for_new(struct gd_pool *p)
+{
+	if (!backlog_is_empty(&p->backlog) || p->fair)
+		return NULL;
+	return pool_pick(p, (struct pool_wish){.avoid = -1});
 }
 
 /* With the lock held: a worker whose inbox can take the task now. */
 static struct slot *place_for(struct gd_pool *p, size_t size)
 {
-	if (size > CHANNEL_IN_PLACE || !backlog_is_empty(&p->backlog) || p->fair)
-		return NULL;
-	struct slot *s = pool_pick(p, (struct pool_wish){.avoid = -1});
+	struct slot *s = size > CHANNEL_IN_PLACE ? NULL : pick_for_new(p);
 	return s && ring_reserve(&s->in, size) ? s : NULL;
 }
 
@@ -61,7 +69,7 @@ static inline bool has_room(struct gd_pool *p, size_t size)
 	return size < POOL_LARGE || atomic_load(&p->large) <= p->alive || place_for(p, size);
 }
 
-/* Why no task is accepted any more; 0: tasks are accepted. A stop counts as soon as it is requested. */
+/* Why no more tasks are accepted; 0: tasks are accepted. A stop counts as soon as it is requested. */
 static int refusal(const struct gd_pool *p)
 {
 	if (p->closed)
@@ -69,7 +77,7 @@ static int refusal(const struct gd_pool *p)
 	return atomic_load_explicit(&p->stop, memory_order_relaxed) > 0 ? -ESHUTDOWN : 0;
 }
 
-/* With the lock held: waits for room. The thread that polls does not wait: it would wait for itself. */
+/* With the lock held: waits for space. The polling thread does not wait, because only it can make space. */
 __attribute__((noinline)) static int wait_for_room(struct gd_pool *p, size_t size, bool nowait)
 {
 	int r;
@@ -111,18 +119,14 @@ static void leave_place(struct gd_pool *p, size_t size)
 		pool_signal(p); /* the polling thread may have waited for this task */
 }
 
-/* Straight into a worker's inbox, if one has room. */
+/* Writes the task directly into a worker's inbox, if one has space. */
 static inline bool give_at_once(struct gd_pool *p, uint64_t now, struct gd_bytes bytes, void *tag, int64_t timeout_ms,
 	const _Atomic uint32_t **ret_wake)
 {
-	if (!backlog_is_empty(&p->backlog) || p->fair)
-		return false;
-	struct slot *s = pool_pick(p, (struct pool_wish){.avoid = -1});
+	struct slot *s = pick_for_new(p);
 	if (!s || slot_give_new(s, p->next_id, tag, now, timeout_ms, bytes, ret_wake) < 0)
 		return false;
-	pool_given(p, s);
-	if (timeout_ms)
-		warden_notice(&p->warden);
+	pool_given(p, s, timeout_ms);
 	return true;
 }
 
@@ -146,8 +150,10 @@ __attribute__((noinline)) static int put_aside(
 	return r;
 }
 
-/* Updates the average interval between tasks. Longer intervals than this are ignored: they say nothing about short
- * tasks. */
+/*
+ * Updates the average interval between tasks. Longer intervals than this are ignored, because they are not typical of
+ * short tasks.
+ */
 #define PACE_MOST_NS 2000
 static inline void note_pace(struct gd_pool *p, uint64_t now)
 {
@@ -183,16 +189,13 @@ static inline int submit_small(
 	return r;
 }
 
-/* With the lock held: in a worker's inbox, if there is one for it. */
-static bool draft_in_place(struct gd_draft *d, struct slot *s)
+/* With the lock held: in a worker's inbox, which has the space. */
+static void draft_in_place(struct gd_draft *d, struct slot *s)
 {
-	if (!s)
-		return false;
 	s->drafting = true;
 	d->slot = s;
 	d->task.data = ring_reserve(&s->in, d->task.size);
 	d->task.place = TASK_RING;
-	return true;
 }
 
 static int draft_elsewhere(struct gd_draft *d)
@@ -211,32 +214,48 @@ static int draft_elsewhere(struct gd_draft *d)
 	return t->data ? 0 : -ENOMEM;
 }
 
-/* With the lock held. */
-static void link_draft(struct gd_pool *p, struct gd_draft *d)
+/* With the lock held: takes a place in the queue, and one in an inbox if there is space. */
+static int place_draft(struct gd_pool *p, struct gd_draft *d, bool nowait, const struct pool_wish *wish)
 {
+	if (wish && wish->on_gpu && !pool_has_gpu(p, wish->on_gpu - 1))
+		return -ENXIO;
+	int r = take_place(p, d->reserved, nowait);
+	if (r < 0)
+		return r;
+	struct slot *s = wish ? pool_pick(p, *wish) : place_for(p, d->reserved);
+	if (wish && !(s && ring_reserve(&s->in, d->reserved))) {
+		leave_place(p, d->reserved);
+		return -EAGAIN;
+	}
+	if (s)
+		draft_in_place(d, s);
 	d->next = p->drafts;
 	p->drafts = d;
+	return 0;
 }
 
-static int reserve(struct gd_pool *p, size_t size, struct task_limits limits, struct gd_draft **ret, void **ret_data)
+/* `wish`: the worker that the task needs, whose inbox it is written into; NULL: any worker, now or later. */
+static int reserve(struct gd_pool *p, size_t size, struct task_limits limits, const struct pool_wish *wish,
+	struct gd_draft **ret, void **ret_data)
 {
 	struct gd_draft *d = calloc(1, sizeof(*d));
 	if (!d)
 		return -ENOMEM;
 	d->pool = p;
-	d->task = (struct task){.size = size, .timeout_ms = limits.timeout_ms, .avoid = -1, .parcel = PARCEL_NONE};
-	pthread_mutex_lock(&p->lock);
-	int r = take_place(p, size, limits.nowait);
 	d->reserved = size;
-	bool in_place = r >= 0 && draft_in_place(d, place_for(p, size));
-	if (r >= 0)
-		link_draft(p, d);
+	d->task = (struct task){.size = size,
+		.timeout_ms = limits.timeout_ms,
+		.avoid = -1,
+		.on_gpu = wish ? wish->on_gpu : 0,
+		.parcel = PARCEL_NONE};
+	pthread_mutex_lock(&p->lock);
+	int r = place_draft(p, d, limits.nowait, wish);
 	pthread_mutex_unlock(&p->lock);
 	if (r < 0) {
 		free(d);
 		return r;
 	}
-	if (!in_place)
+	if (!d->slot)
 		r = draft_elsewhere(d);
 	if (r < 0) {
 		gd_draft_abandon(d);
@@ -252,50 +271,15 @@ int gd_pool_reserve(
 {
 	struct task_limits limits;
 	int r = read_limits(p, options, &limits);
-	return r < 0 ? r : reserve(p, size, limits, ret, ret_data);
-}
-
-/* With the lock held. */
-static int place_on(struct gd_pool *p, struct gd_draft *d, int gpu, bool idle)
-{
-	if (gpu >= 0 && !pool_has_gpu(p, gpu))
-		return -ENXIO;
-	int r = take_place(p, d->task.size, true);
-	if (r < 0)
-		return r;
-	struct slot *s = pool_pick(p, (struct pool_wish){.avoid = -1, .on_gpu = d->task.on_gpu, .only_idle = idle});
-	if (!draft_in_place(d, s && ring_reserve(&s->in, d->task.size) ? s : NULL)) {
-		leave_place(p, d->task.size);
-		return -EAGAIN;
-	}
-	link_draft(p, d);
-	return 0;
+	return r < 0 ? r : reserve(p, size, limits, NULL, ret, ret_data);
 }
 
 int pool_reserve_on(struct gd_pool *p, size_t size, int gpu, bool idle, struct gd_draft **ret, void **ret_data)
 {
-	if (size > CHANNEL_IN_PLACE)
-		return -EMSGSIZE;
-	struct gd_draft *d = calloc(1, sizeof(*d));
-	if (!d)
-		return -ENOMEM;
-	d->pool = p;
-	d->reserved = size;
-	d->task = (struct task){.size = size,
-		.timeout_ms = p->options->task_timeout_ms,
-		.avoid = -1,
-		.on_gpu = gpu + 1,
-		.parcel = PARCEL_NONE};
-	pthread_mutex_lock(&p->lock);
-	int r = place_on(p, d, gpu, idle);
-	pthread_mutex_unlock(&p->lock);
-	if (r < 0) {
-		free(d);
-		return r;
-	}
-	*ret = d;
-	*ret_data = d->task.data;
-	return 0;
+	const struct pool_wish wish = {.avoid = -1, .on_gpu = gpu + 1, .only_idle = idle};
+	struct task_limits limits = default_limits(p);
+	limits.nowait = true;
+	return size > CHANNEL_IN_PLACE ? -EMSGSIZE : reserve(p, size, limits, &wish, ret, ret_data);
 }
 
 static int submit_large(
@@ -303,7 +287,7 @@ static int submit_large(
 {
 	struct gd_draft *draft;
 	void *to;
-	int r = reserve(p, bytes.size, limits, &draft, &to);
+	int r = reserve(p, bytes.size, limits, NULL, &draft, &to);
 	if (r < 0)
 		return r;
 	memcpy(to, bytes.data, bytes.size);
@@ -354,7 +338,7 @@ void gd_draft_abandon(struct gd_draft *d)
 	free(d);
 }
 
-/* With the lock held: the task is written; passes it on. */
+/* With the lock held: passes on the task, which has been written. */
 static int accept_draft(struct gd_pool *p, struct gd_draft *d, uint64_t *ret_id)
 {
 	struct task *t = &d->task;
@@ -362,8 +346,8 @@ static int accept_draft(struct gd_pool *p, struct gd_draft *d, uint64_t *ret_id)
 	if (r < 0)
 		return r;
 	/*
-	 * A worker that has died meanwhile is not ready, before and after its inbox was left to us. One that
-	 * is being killed for what it did before would take the task with it.
+	 * A worker that has died in the meantime is not ready, before and after its inbox was released to us. If a
+	 * worker is being killed for an earlier reason, it would take the task with it.
 	 */
 	bool alive = d->slot && d->slot->state == SLOT_READY && !d->slot->broken;
 	r = alive ? 0 : task_detach(t);
@@ -375,9 +359,7 @@ static int accept_draft(struct gd_pool *p, struct gd_draft *d, uint64_t *ret_id)
 		*ret_id = t->id;
 	if (alive) {
 		slot_give_written(d->slot, t);
-		pool_given(p, d->slot);
-		if (t->timeout_ms)
-			warden_notice(&p->warden);
+		pool_given(p, d->slot, t->timeout_ms);
 	} else {
 		backlog_push(t->on_gpu ? &p->again : &p->backlog, t);
 	}

@@ -36,7 +36,7 @@ struct task {
 };
 
 /* Frees what it owns; a payload in a ring is not owned. */
-void task_free(struct task *t); /* … where it does own something */
+void task_free(struct task *t); /* … if it owns something */
 static inline void task_finish(struct task *t)
 {
 	if (t->place != TASK_RING)

@@ -61,7 +61,7 @@ int gd_pool_wait(struct gd_pool *p, int timeout_ms)
 	for (;;) {
 		int r = gd_pool_poll(p, ms_left(deadline_ns), 0);
 		size_t outstanding = gd_pool_outstanding(p);
-		/* After callbacks once more: only then does it tell why no task is left. */
+		/* After callbacks, poll once more: only then does it return why no task is left. */
 		if (r < 0 || (r == 0 && outstanding == 0))
 			return r;
 		if (outstanding > 0 && is_over(deadline_ns))

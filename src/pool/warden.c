@@ -22,7 +22,7 @@
 #include "base/file.h"
 #include "pool/warden_private.h"
 
-/* A host may have closed its standard descriptors; what comes next must not take their places. */
+/* The program may have closed its standard descriptors; new descriptors must not take their places. */
 static void fill_stdio(void)
 {
 	int fd;
@@ -37,21 +37,7 @@ static void fill_stdio(void)
 static void close_others(const struct warden_process *w)
 {
 	int keep[] = {w->socket, w->parent.fd, w->wake_fd, w->plan->event_fd, w->plan->settings_fd};
-	const int count = sizeof(keep) / sizeof(keep[0]);
-	for (int i = 1; i < count; i++) /* in order */
-		for (int k = i; k > 0 && keep[k] < keep[k - 1]; k--) {
-			int other = keep[k];
-			keep[k] = keep[k - 1];
-			keep[k - 1] = other;
-		}
-	int first = STDERR_FILENO + 1;
-	for (int i = 0; i < count; i++) {
-		if (keep[i] < 0)
-			continue;
-		file_close_range(first, keep[i] - 1);
-		first = keep[i] + 1;
-	}
-	file_close_range(first, INT_MAX);
+	file_close_except(STDERR_FILENO + 1, keep, sizeof(keep) / sizeof(keep[0]));
 }
 
 /* In the child. Every signal is blocked, so that a Ctrl-C or a handler of the host has no effect here. */
@@ -167,7 +153,7 @@ int warden_start(const struct warden_plan *plan, struct warden *ret, struct gd_e
 	int ends[2];
 	int r = make_socket(ends);
 	if (r < 0)
-		return error_set(err, r, "cannot make a socket for the warden: %s", error_words(r));
+		return error_set(err, r, "cannot create a socket for the warden: %s", error_words(r));
 	cleanup_(closep) int theirs = ends[1];
 	struct warden w = {.process = PIDREF_NONE, .socket = ends[0], .wake_fd = -1};
 	r = prepare(plan, &w);
@@ -224,7 +210,7 @@ void warden_finish(struct warden *w, uint64_t deadline_ns)
 {
 	if (!pidref_wait(&w->process, deadline_ns))
 		pidref_signal(&w->process, SIGKILL);
-	/* ECHILD where the host ignores SIGCHLD or waits for everything: fine. */
+	/* ECHILD if the program ignores SIGCHLD or waits for all children; this is not an error. */
 	siginfo_t info;
 	int r;
 	do

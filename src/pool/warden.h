@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The warden: a small single-threaded process between the pool's owner (the
- * process that opened it) and the workers. It forks them (so that one that crashed
- * is replaced while the owner has threads), reaps them and what they leave behind,
- * enforces deadlines while the owner's thread is in a callback, and ends them all
+ * The warden: a small single-threaded process between the pool's owner (the process that opened it) and the workers. It
+ * forks the workers, so that a crashed worker can be replaced while the owner has threads. It reaps the workers and the
+ * processes that they leave behind, enforces deadlines while the owner's thread is in a callback, and ends all workers
  * when the owner is gone.
  *
- * It receives orders and answers with reports, one message each, over a socket. After the fork it allocates nothing:
- * where workers are executed the owner may have had threads, and their locks with it.
+ * It receives orders and answers with reports, one message each, over a socket. After the fork it allocates nothing: if
+ * workers are executed, the owner may have threads, and one of them may have held the allocator's lock during the fork.
  */
 #ifndef POOL_WARDEN_H
 #define POOL_WARDEN_H

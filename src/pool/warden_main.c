@@ -105,7 +105,7 @@ static void start(struct warden_process *w, struct ward *ward, uint64_t life, co
 	atomic_store(&w->shared->notes[slot].exec_error, 0);
 	ward->oom_kills = oom_kills();
 	uint64_t now = clock_now_ns();
-	/* Where the host may have had threads, their fork handlers must not run: they could wait for ever. */
+	/* If the program may have had threads, their fork handlers must not run, because they could wait forever. */
 	pid_t pid = w->plan->argv ? _Fork() : fork();
 	if (pid == 0)
 		worker_enter(w, slot, fds);
@@ -151,8 +151,7 @@ static struct ward *ward_of(struct warden_process *w, pid_t pid)
 }
 
 /*
- * Reaps ended children. A worker's group is killed before the worker is
- * reaped: until then its number cannot be anybody else's.
+ * Reaps ended children. A worker's group is killed before the worker is reaped: until then, its PID cannot be reused.
  */
 static bool reap(struct warden_process *w)
 {
@@ -281,9 +280,9 @@ static bool read_orders(struct warden_process *w)
 #define PARENT_LOOK_NS NS_PER_S
 
 /*
- * Whether the owner has ended, as far as the system tells: its descriptor does at once.
- * Where there is none (see pidref.h) the end of the socket does, and, where a child of
- * the owner holds that open, our parent, at which we look once in PARENT_LOOK_NS.
+ * Whether the owner has ended. Its pidfd shows this at once. Without a pidfd (see pidref.h), the end of the socket
+ * shows it; if a child of the owner holds the socket open, the PID of our parent does, which is checked once in
+ * PARENT_LOOK_NS.
  */
 static bool owner_ended(const struct warden_process *w, const struct pollfd *end)
 {

@@ -17,7 +17,7 @@
 #define NAP_MAX_NS 160000
 #define NAP_FOR    256 /* tasks expected during a nap */
 
-/* Not all streams: a thread of the hook's own may hold another one's lock while it waits for input. */
+/* Does not flush all streams: a thread of the hook may hold the lock of another stream while it waits for input. */
 static void flush_output(void)
 {
 	fflush(stdout);
@@ -186,7 +186,7 @@ static size_t begin(struct gd_worker *w)
 	}
 }
 
-/* Takes the i-th task in hand: a copy of its record, and its bytes in place. -ECANCELED: it must not begin. */
+/* Takes the i-th task: a copy of its record, and its bytes in place. -ECANCELED: it must not begin. */
 static int take(struct gd_worker *w, size_t i)
 {
 	/* After the fence in ring_begin(): the owner, who looks at `begun` after it has set the mark, relies on that.
@@ -217,7 +217,7 @@ static int take(struct gd_worker *w, size_t i)
 	return 0;
 }
 
-/* A hook that returned because its task was cancelled may have given no answer: that is not a result. */
+/* A hook that returned because its task was cancelled may not have answered: that is not an empty result. */
 static bool was_cancelled(const struct gd_worker *w, size_t i)
 {
 	return inbox_mark(w->channel.in, w->next + i) & RING_MARK_CANCELLED;
@@ -260,9 +260,8 @@ static void refuse(struct gd_worker *w, int code)
 }
 
 /*
- * Works on the first of `n` tasks that have begun; returns how many it has dealt with.
- * A cancelled task ends the batch: it and those behind it have not begun after all, so that its answer is not delayed
- * by the tasks before it.
+ * Processes the first of `n` tasks that have begun; returns the number of tasks processed. A cancelled task ends the
+ * batch: it and the tasks after it have not begun after all, so that its answer is not delayed by the tasks before it.
  */
 static size_t work_on(struct gd_worker *w, size_t n)
 {

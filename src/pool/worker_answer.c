@@ -27,7 +27,7 @@ static void show(struct gd_worker *w)
 	worker_notify(w);
 }
 
-/* The same for the last act of a task: begin() comes next, and has a fence of its own. */
+/* The same for the last record of a task: begin() comes next and has its own fence. */
 static void show_at_end(struct gd_worker *w)
 {
 	atomic_store_explicit(&w->channel.out->head, w->out.head, memory_order_release);
@@ -48,7 +48,7 @@ static bool room_may_have_come(void *context)
 	return atomic_load(&w->channel.in->consumed) != w->out.tail;
 }
 
-/* Waits while the callbacks are behind. The warden sees `wanted` and stops the clock. */
+/* Waits while the callbacks are slow. The warden sees `wanted` and stops the clock. */
 static void wait_for_callbacks(struct gd_worker *w, size_t size)
 {
 	worker_before_wait(w);
@@ -116,7 +116,10 @@ void worker_mark(struct gd_worker *w, struct ring_desc desc)
 	worker_publish(w, worker_room(w, 0), 0, desc);
 }
 
-/* desc: all but the payload. If the bytes cannot be sent, the failure is reported without them, and says so. */
+/*
+ * desc: all fields except the payload. If the bytes cannot be sent, the failure is reported without them, and its
+ * message states this.
+ */
 static void publish_failure(struct gd_worker *w, struct failure *f, struct ring_desc desc)
 {
 	if (f->parcel.fd >= 0) {
@@ -216,7 +219,7 @@ static inline void publish_done(struct gd_worker *w, const struct item *item, co
 	d->start_ns = item->desc.start_ns;
 	d->end_ns = w->now_ns;
 	if (w->ops->process_batch)
-		show(w); /* the hook may go on for long */
+		show(w); /* the hook may continue for a long time */
 	else
 		show_at_end(w);
 }
@@ -235,7 +238,7 @@ __attribute__((noinline)) static void publish_parcel(struct gd_worker *w, struct
 	publish_failed_item(w, item);
 }
 
-/* A result that is not yet where it will be read. */
+/* A result that is not yet in its final place. */
 __attribute__((noinline)) static void publish_copy(struct gd_worker *w, const struct item *item)
 {
 	void *data = worker_room(w, item->size);
@@ -268,7 +271,7 @@ void *worker_result_room(struct gd_worker *w)
 	return in_arena ? item->data : NULL;
 }
 
-/* Room that is not in the arena: for a result that is too large for it, or whose turn has not come. */
+/* Space outside of the arena, for a result that is too large for it or whose turn has not come. */
 __attribute__((noinline)) static void *reserve_aside(struct item *item, size_t size)
 {
 	if (size > CHANNEL_IN_PLACE)
@@ -278,7 +281,7 @@ __attribute__((noinline)) static void *reserve_aside(struct item *item, size_t s
 	return data;
 }
 
-/* Room for the i-th answer: in place if it is its turn, else aside. */
+/* Space for the i-th answer: in place if it is its turn, else elsewhere. */
 static inline void *answer_reserve(struct gd_worker *w, size_t i, size_t size)
 {
 	struct item *item = &w->items[i];
@@ -313,7 +316,7 @@ int gd_worker_result(struct gd_worker *w, const void *data, size_t size)
 	if (room_for_it && size)
 		memcpy(room_for_it, data, size);
 	interrupt_resume(w);
-	return room_for_it ? 0 : gd_worker_fail(w, -ENOMEM, "no memory for a result of %zu bytes", size);
+	return room_for_it ? 0 : gd_worker_fail(w, -ENOMEM, "not enough memory for a result of %zu bytes", size);
 }
 
 void worker_settle_answered(struct gd_worker *w)

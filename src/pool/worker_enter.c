@@ -18,7 +18,7 @@
 #define EXIT_NOT_EXECUTED 127
 #define NULL_PATH         "/dev/null"
 
-/* Handlers and masks are the host's or the warden's business, not the worker's. */
+/* Resets handlers and masks, which belong to the program or the warden, not to the worker. */
 static void reset_signals(void)
 {
 	signals_reset();
@@ -50,7 +50,7 @@ static int open_log(const char *path)
 	int r = fstat(fd, &st) < 0 ? -errno : 0;
 	if (r == 0 && (!S_ISREG(st.st_mode) || (st.st_uid != 0 && st.st_uid != geteuid())))
 		r = -EPERM;
-	if (r == 0 && fcntl(fd, F_SETFL, O_APPEND) < 0) /* what the worker inherits blocks */
+	if (r == 0 && fcntl(fd, F_SETFL, O_APPEND) < 0) /* the worker inherits a blocking descriptor */
 		r = -errno;
 	if (r < 0)
 		close(fd);
@@ -76,7 +76,10 @@ static int redirect(const char *output_path)
 	return dup2(STDOUT_FILENO, STDERR_FILENO) < 0 ? -errno : 0;
 }
 
-/* From WORKER_FIRST_FD on, and nothing else open: first all out of the way, then into place. */
+/*
+ * Puts the descriptors at WORKER_FIRST_FD and up, and closes those above. First moves them out of the way, then into
+ * place.
+ */
 static int place_fds(const int fds[WORKER_FDS])
 {
 	int high[WORKER_FDS];
@@ -123,13 +126,16 @@ static void enter_forked(const struct warden_process *w, size_t slot, const int 
 
 void worker_enter(const struct warden_process *w, size_t slot, const int fds[WARDEN_ORDER_FDS])
 {
-	/* The warden is single-threaded, so its death, and only that, is what PDEATHSIG tells. */
+	/*
+	 * PDEATHSIG is sent when the parent thread ends. The warden has one thread, so this means that the warden has
+	 * died.
+	 */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != w->pid)
 		_exit(1);
 	setpgid(0, 0);
 	/*
-	 * What the worker's children leave behind becomes its own, and with its end
-	 * the warden's: so the warden's other children are all dead workers' orphans.
+	 * Orphans of the worker become its children and, when the worker ends, children of the warden. So all children
+	 * of the warden that are not workers are orphans of dead workers.
 	 */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	prctl(PR_SET_NAME, "gd-worker");

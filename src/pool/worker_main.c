@@ -11,13 +11,13 @@
 #include "pool/channel.h"
 #include "pool/worker.h"
 
-/* True if a dispatcher of this version has started the program; otherwise says what is wrong. */
+/* True if a dispatcher of this version has started the program; otherwise sets the reason. */
 static bool is_started_by_dispatcher(void)
 {
 	const char *protocol = getenv(WORKER_ENV);
 	if (!protocol)
 		fprintf(stderr,
-			"%s: this program is a worker of gpu_dispatch: it is started by a dispatcher "
+			"%s: this program is a worker of gpu_dispatch; it is started by a dispatcher "
 			"(worker_argv of struct gd_options), not by hand\n",
 			program_invocation_short_name);
 	else if (strcmp(protocol, WORKER_PROTOCOL) != 0)

@@ -20,10 +20,9 @@ static struct ring_desc message_record(const struct gd_worker *w, size_t size)
 }
 
 /*
- * As a parcel: only the record is in the ring. One of them at a time, so that slow
- * callbacks bound the memory that messages take. `reserved`: where a result waits for
- * its own record; the message's record is put in front of it, takes no room and leaves
- * it a place in the ring.
+ * Sends the message as a parcel: only its record is in the ring. There is at most one such message at a time, so that
+ * messages take bounded memory while callbacks are slow. `reserved`: a result that waits for its own record. The record
+ * of the message comes before it, takes no space in the arena, and leaves a place in the ring for it.
  */
 static int send_parcel(struct gd_worker *w, void *reserved, const void *data, size_t size)
 {

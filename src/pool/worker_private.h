@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The worker's own memory, for the files that make it up: worker.c takes tasks and
- * calls hooks; answers leave by worker_answer.c, failures are described in
- * worker_failure.c, messages are sent in worker_message.c.
+ * The worker's own memory, shared by its source files: worker.c takes tasks and calls hooks, worker_answer.c sends
+ * answers, worker_failure.c describes failures, worker_message.c sends messages.
  *
- * Answers are published in the order of their tasks: those in hand before
- * `settled` have left, one that is given out of turn waits in its item. The answer
- * whose turn it is may lie in the arena before its record is published; that room,
- * and a place in the ring, are its own until then (worker_result_room()).
+ * Answers are published in the order of their tasks. The answers of tasks in hand before `settled` are published; an
+ * answer that is given out of turn waits in its item. The answer whose turn it is can already be in the arena before
+ * its record is published. Until then, its space in the arena and a place in the ring are reserved for it
+ * (worker_result_room()).
  */
 #ifndef POOL_WORKER_PRIVATE_H
 #define POOL_WORKER_PRIVATE_H
@@ -42,12 +41,12 @@ struct failure {
 /* A task in hand, and the hook's answer to it. */
 struct item {
 	struct ring_desc desc;
-	struct parcel payload; /* where the task came as one */
+	struct parcel payload; /* if the task arrived as a parcel */
 	enum answer_kind answer;
-	struct parcel result; /* where the result is to leave as one */
+	struct parcel result; /* if the result is sent as a parcel */
 	void *data;           /* result: in the arena, in the parcel, or on the heap */
 	size_t size;
-	bool on_heap; /* data is ours to free: an answer out of turn */
+	bool on_heap; /* we free data: an answer out of turn */
 	int code;
 	struct failure *failure; /* NULL: out of memory */
 	bool owns_failure;       /* otherwise the hook's failure, for the whole batch */
@@ -128,7 +127,7 @@ void worker_wait_for_places(struct gd_worker *w, uint64_t until, size_t places);
 /* Publishes a record at `data`, with `in_arena` bytes of the arena; its offset is filled in. */
 void worker_publish(struct gd_worker *w, const void *data, size_t in_arena, struct ring_desc desc);
 
-/* Where the answer whose turn it is lies in the arena, not yet published; NULL: it does not. */
+/* The answer whose turn it is, if it is in the arena and not yet published; otherwise NULL. */
 void *worker_result_room(struct gd_worker *w);
 
 /* A record without a task, with the failure of the hook. */
@@ -141,8 +140,8 @@ int worker_send_parcel(struct gd_worker *w, const struct parcel *parcel);
 void worker_mark(struct gd_worker *w, struct ring_desc desc);
 
 /*
- * The i-th task in hand fails, whatever its hook has said so far. `failure` is the
- * hook's own (w->failure), or belongs to the item from now on; NULL: only the code is known.
+ * The i-th task in hand fails, regardless of the answer of its hook so far. `failure` is the hook's own (w->failure),
+ * or belongs to the item from now on; NULL: only the code is known.
  */
 void worker_fail_item(struct gd_worker *w, size_t i, int code, struct failure *failure);
 

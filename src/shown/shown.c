@@ -96,7 +96,7 @@ static const char *title_of(const struct shown *s)
 static const char *note_of(const struct shown *s)
 {
 	static const char *const notes[INTERRUPTS_PASSED] = {
-		"Stopping: running tasks are finished. Ctrl-C again cancels them.",
+		"Stopping after the running tasks. Ctrl-C again cancels them.",
 		"Cancelling running tasks. Ctrl-C again kills the workers.",
 		"Killing the workers. Ctrl-C again ends the program.",
 	};
@@ -253,7 +253,8 @@ int gd_dispatcher_run_shown(struct gd_dispatcher *d, const struct gd_run *run, c
 	if (r < 0)
 		return r;
 	if ((unsigned)s.show.mode > GD_SHOW_MODE_OFF)
-		return error_set(err, -EINVAL, "mode is %d, which is none of enum gd_show_mode", (int)s.show.mode);
+		return error_set(
+			err, -EINVAL, "mode is %d, which is not a value of enum gd_show_mode", (int)s.show.mode);
 	if (!s.run.generator)
 		return gd_dispatcher_run(d, &s.run, callbacks, err); /* returns the error */
 	wrapped = s.run;

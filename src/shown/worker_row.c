@@ -24,7 +24,7 @@ struct view_gpu worker_row(const struct gd_worker_stats *w)
 	struct view_gpu g = view_gpu_unknown(w->gpu, w->slot);
 	g.status = worker_status(w->state);
 	if (w->state == GD_WORKER_STATE_LOST)
-		g.error = w->message[0] ? w->message : "given up: setup failed, or it crashed too often";
+		g.error = w->message[0] ? w->message : "stopped: its setup failed, or it crashed too often";
 	g.num_tasks = w->has_task;
 	g.since_ns = w->has_task && w->since_ns ? (int64_t)w->since_ns : -1;
 	g.last_duration_ns = w->last_duration_ns ? (int64_t)w->last_duration_ns : -1;

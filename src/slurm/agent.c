@@ -34,8 +34,8 @@
 #include "slurm/pilot_core.h"
 #include "slurm/secret.h"
 
-/* How often GPUs are sampled. */
-#define SAMPLE_MS 5000
+/* How often GPUs are sampled: the energy of a job is known if samples cover most of its time. */
+#define SAMPLE_MS 1000
 /* How long to wait for the first answers of all cards. */
 #define SURVEY_MS 15000
 /* Interval between attempts to write an end to the outbox. */
@@ -75,7 +75,8 @@ struct agent {
 	struct link *link; /* NULL: none */
 	uint64_t connection;
 	int refused; /* the last reason a connection failed; reported once */
-	bool leaving, in_core;
+	bool opened; /* the coordinator has accepted the connection */
+	bool leaving, in_core, must_record;
 	struct pending_event *pending_first, **pending_last;
 	int exit_code;
 };
@@ -103,6 +104,7 @@ static void on_opened(void *context, struct link *l)
 	(void)l;
 	int r = lock_holder_at(a->dir_fd, "runner.lock", &holder);
 	a->refused = 0;
+	a->opened = true;
 	handle(a, &(struct pilot_event){
 			  .kind = PILOT_CONNECTED, .connection = a->connection, .lock_is_free = r == 0 && holder == 0});
 }
@@ -119,10 +121,15 @@ static void on_closed(void *context, struct link *l, int reason)
 	struct agent *a = context;
 	if (l != a->link)
 		return;
+	/* A coordinator does not answer strangers. */
+	if (reason == 0 && !a->opened)
+		reason = -EPERM;
 	if (reason < 0 && reason != a->refused)
-		say(a, "connection to the coordinator: %s",
-			reason == -EKEYREJECTED ? "it does not know the secret of the queue; nothing it says is done"
-						: error_words(reason));
+		say(a, "lost the connection to the coordinator: %s",
+			reason == -EKEYREJECTED ? "it does not know the secret of the queue"
+			: reason == -EPERM
+				? "not accepted; it has another secret or another version of gpuq, or is too busy"
+				: error_words(reason));
 	a->refused = reason;
 	link_destroy(a->link);
 	a->link = NULL;
@@ -133,14 +140,7 @@ static void on_closed(void *context, struct link *l, int reason)
 static int open_link(struct agent *a)
 {
 	static const struct link_ops ops = {.opened = on_opened, .frame = on_frame, .closed = on_closed};
-	char text[300], host[256];
-	unsigned port;
-	int fd, r = file_read_small(a->dir_fd, AGENT_ADDRESS_FILE, text, sizeof(text));
-	if (r < 0)
-		return r;
-	if (sscanf(text, "%255s %u", host, &port) != 2 || port == 0 || port > 65535)
-		return -EBADMSG;
-	r = link_connect(host, (uint16_t)port, &fd);
+	int fd, r = link_connect_to(a->dir_fd, AGENT_ADDRESS_FILE, &fd);
 	return r < 0 ? r : link_create(a->loop, fd, TUNNEL_PILOT, a->secret, a->options->slurm_job, &ops, a, &a->link);
 }
 
@@ -149,35 +149,36 @@ static void connect_now(struct agent *a, uint64_t connection)
 	link_destroy(a->link);
 	a->link = NULL;
 	a->connection = connection;
+	a->opened = false;
 	int r = open_link(a);
 	if (r == 0)
 		return;
 	if (r != a->refused)
-		say(a, "connecting to the coordinator: %s", error_words(r));
+		say(a, "cannot connect to the coordinator: %s", error_words(r));
 	a->refused = r;
 	handle(a, &(struct pilot_event){.kind = PILOT_DISCONNECTED, .connection = connection});
 }
 
 /* ---- The outbox ----------------------------------------------------------------------- */
 
+/* Also called before the link sends: an end is in the outbox before its frame leaves, unless the file system fails. */
 static void record_all(struct agent *a)
 {
-	size_t done = 0;
-	int r = 0;
-	while (done < a->num_unrecorded && r == 0) {
-		cleanup_(text_finish) struct text line = {0};
-		end_line_write(&line, &a->unrecorded[done]);
-		r = text_error(&line);
-		if (r == 0)
-			r = outbox_append(&a->outbox, line.data, line.length);
-		done += r == 0;
+	cleanup_(text_finish) struct text lines = {0};
+	for (size_t i = 0; i < a->num_unrecorded; i++) {
+		if (i)
+			text_append_char(&lines, '\n');
+		end_line_write(&lines, &a->unrecorded[i]);
 	}
-	memmove(a->unrecorded, a->unrecorded + done, (a->num_unrecorded - done) * sizeof(*a->unrecorded));
-	a->num_unrecorded -= done;
+	int r = text_error(&lines);
+	if (r == 0 && a->num_unrecorded)
+		r = outbox_append(&a->outbox, lines.data, lines.length);
 	if (r < 0) {
-		say(a, "writing to its outbox: %s; trying again", error_words(r));
+		say(a, "cannot write to the outbox: %s; retrying", error_words(r));
 		loop_set_deadline(a->record_again, clock_now_ns() + RECORD_AGAIN_MS * NS_PER_MS);
+		return;
 	}
+	a->num_unrecorded = 0;
 }
 
 static void on_record_again(void *context, uint32_t events)
@@ -194,7 +195,7 @@ static void record(struct agent *a, const struct frame_end *e)
 		return;
 	}
 	a->unrecorded[a->num_unrecorded++] = *e;
-	record_all(a);
+	a->must_record = true;
 }
 
 /* ---- Jobs ----------------------------------------------------------------------------- */
@@ -247,7 +248,7 @@ static void execute(struct agent *a, const struct pilot_action *action)
 		break;
 	case PILOT_ARM:
 		if (guard_renew(a->guard_fd, action->deadline_ns) < 0)
-			say(a, "the guard does not answer: the lease is not renewed");
+			say(a, "the guard does not answer, so the lease is not renewed");
 		break;
 	case PILOT_BEGIN:
 		begin(a, action->grant);
@@ -262,7 +263,7 @@ static void execute(struct agent *a, const struct pilot_action *action)
 		record(a, action->end);
 		break;
 	case PILOT_LEAVE:
-		say(a, "leaving: %s", action->words ? action->words : "done");
+		say(a, "exiting: %s", action->words ? action->words : "done");
 		a->leaving = true;
 		break;
 	}
@@ -322,6 +323,10 @@ static void handle(struct agent *a, const struct pilot_event *event)
 		free(p);
 	}
 	a->in_core = false;
+	/* All ends of the event at once, and before the link sends any of them. */
+	if (a->must_record)
+		record_all(a);
+	a->must_record = false;
 	if (!a->leaving)
 		plan_wake(a);
 }
@@ -339,7 +344,7 @@ static void on_signal(void *context, uint32_t events)
 	(void)events;
 	while (read(a->signal_fd, &si, sizeof(si)) == sizeof(si))
 		;
-	say(a, "told to end");
+	say(a, "told to stop");
 	handle(a, &(struct pilot_event){.kind = PILOT_TERM});
 }
 
@@ -372,6 +377,7 @@ static void sample(struct agent *a)
 			if (now->gpus[k]->index == g->index && now->gpus[k]->mig_index == g->mig_index)
 				describe_gpu(now->gpus[k], &gpus[i]);
 	}
+	node_jobs_sample(a->jobs, now);
 	gd_gpu_list_free(now);
 	handle(a, &(struct pilot_event){.kind = PILOT_SAMPLED, .gpus = gpus, .num_gpus = a->gpus->count});
 }
@@ -395,7 +401,7 @@ static void on_probe(void *context, uint32_t events)
 		a->probe = NULL;
 		struct gd_error err = {0};
 		if (open_probe(a, &err) < 0)
-			say(a, "asking the GPUs: %s; they are not sampled any more", err.message);
+			say(a, "cannot query the GPUs: %s; they are no longer sampled", err.message);
 	} else if (round) {
 		sample(a);
 	}
@@ -414,7 +420,7 @@ static int open_probe(struct agent *a, struct gd_error *err)
 		return r;
 	gpu_probe_machine(a->probe, a->machine);
 	r = loop_add(a->loop, gpu_probe_fd(a->probe), EPOLLIN, on_probe, a, &a->probe_source);
-	return r < 0 ? error_set(err, r, "starting the pilot: %s", error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot start the pilot: %s", error_words(r)) : 0;
 }
 
 /* Waits for the first answers, before the loop runs. */
@@ -433,7 +439,7 @@ static int find_gpus(struct agent *a, struct gd_error *err)
 			;
 	}
 	if (r == -EPIPE)
-		return error_set(err, r, "asking the GPUs: the driver crashed");
+		return error_set(err, r, "cannot query the GPUs: the driver crashed");
 	if (r >= 0)
 		r = gpu_probe_list(a->probe, &a->gpus, err);
 	if (r >= 0 && a->gpus->count > FRAME_MAX_GPUS)
@@ -465,7 +471,7 @@ static int open_outbox(struct agent *a, struct gd_error *err)
 	if (r == 0)
 		r = outbox_create(&a->outbox, a->dir_fd, a->name, t.data);
 	return r < 0 ? error_set(err, r,
-			       "making its outbox in '%s/" OUTBOX_DIRECTORY
+			       "cannot create the outbox in '%s/" OUTBOX_DIRECTORY
 			       "': %s; is it on a file system that this node shares?",
 			       a->options->queue_dir, error_words(r))
 		     : 0;
@@ -520,14 +526,14 @@ static int open_queue(struct agent *a, struct gd_error *err)
 		a->dir_fd = open(a->options->queue_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (a->dir_fd < 0)
 			r = error_set(err, -errno,
-				"opening '%s': %s; the journal must be on a file system that login node and compute nodes share",
+				"cannot open '%s': %s; the journal must be on a file system that login node and compute nodes share",
 				a->options->queue_dir, error_words(errno));
 		if (r == 0)
 			r = secret_load(a->dir_fd, a->secret, err);
 		if ((r != -ENOENT && r != -ESTALE) || clock_now_ns() >= deadline)
 			return r;
 		if (!told)
-			say(a, "%s; trying again for %d s", err->message, VISIBLE_MS / 1000);
+			say(a, "%s; retrying for %d s", err->message, VISIBLE_MS / 1000);
 		/* Wake up early on a signal that ends the pilot. */
 		struct pollfd p = {a->signal_fd, POLLIN, 0};
 		if (poll(&p, 1, VISIBLE_LOOK_MS) > 0)
@@ -543,7 +549,7 @@ static int open_all(struct agent *a, struct gd_error *err)
 	if (r == 0)
 		r = open_loop(a);
 	if (r < 0)
-		return error_set(err, r, "starting the pilot: %s", error_words(r));
+		return error_set(err, r, "cannot start the pilot: %s", error_words(r));
 	r = open_queue(a, err);
 	/* Before the variables of the allocation are removed: they name its GPUs. */
 	if (r == 0)
@@ -559,7 +565,7 @@ static int open_all(struct agent *a, struct gd_error *err)
 	if (r == 0)
 		r = open_outbox(a, err);
 	if (r == 0 && (r = open_core(a)) < 0)
-		error_set(err, r, "starting the pilot: %s", error_words(r));
+		error_set(err, r, "cannot start the pilot: %s", error_words(r));
 	return r;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Connections to `gpuq slurm check`, of which one brings the report of the node. Other users can connect too: only a
+ * Connections to `gpuq slurm check`; one of them sends the report of the node. Other users can connect, too: only a
  * complete report that begins with the token is returned. A connection that has not sent one within CHECK_PEERS_MS in
  * total is closed. Connections do not wait for each other; beyond CHECK_PEERS of them the oldest one is closed.
  */

@@ -59,7 +59,7 @@ struct coordinator {
 	struct scheduler *scheduler;
 	struct cluster_nodes nodes;
 	struct loop *loop;
-	struct loop_source *timer, *look;
+	struct loop_source *timer, *look, *watch;
 	struct listener *listener;
 	struct coordinator_hooks *hooks;
 	struct pilot_supply *supply; /* NULL: pilots are started externally */
@@ -72,6 +72,7 @@ struct coordinator {
 	struct coordinator_sync sync;
 	struct text to_append; /* `fail` of jobs that can never run, hooks that become due */
 	int signal_fd, watch_fd;
+	uint64_t watch_again_ns; /* 0: changes of the journal are reported */
 	int interrupts;
 	uint64_t idle_since_ns; /* 0: not idle */
 	bool must_read, must_place, nodes_changed;
@@ -88,6 +89,7 @@ struct coordinator {
 /* ---- coordinator_watch.c ---- */
 void coordinating_say(const struct coordinator *c, const char *words);
 void coordinating_say_joined(const struct coordinator *c, const struct coordinator_action *ready);
+void coordinating_say_back(const struct coordinator *c, const struct coordinator_action *ready);
 /* Starts reporting to the watcher; the last report is at the end. */
 int coordinating_watch_begin(struct coordinator *c);
 void coordinating_watch_end(struct coordinator *c);
@@ -121,6 +123,8 @@ void coordinating_place(struct coordinator *c);
 int coordinating_open_supply(struct coordinator *c);
 /* Submits and releases pilots. True: nothing is left to do, and the queue was released. */
 bool coordinating_try_leave(struct coordinator *c);
+/* Slurm has accepted no pilot and never will, and there are none of an earlier coordinator; err, if not NULL: why. */
+bool coordinating_is_refused(const struct coordinator *c, struct gd_error *err);
 
 /* ---- coordinator_sync.c ---- */
 /* Posts COORDINATOR_WRITTEN for this write once it is synced. */
@@ -143,7 +147,9 @@ extern const struct link_ops coordinating_link_ops;
 void coordinating_post(struct coordinator *c, const struct coordinator_event *e);
 /* Queues an event for the core until no call of it is in progress; NULL if out of memory. */
 struct core_answer *coordinating_answer(struct coordinator *c, enum coordinator_event_kind kind);
-/* Passes all queued events to the core, and starts a sync of the lines appended so far. */
+/* Passes all queued events to the core. */
+void coordinating_post_answers(struct coordinator *c);
+/* The same, and appends the lines that the core has requested, and starts a sync of the lines appended so far. */
 void coordinating_settle(struct coordinator *c);
 
 #endif

@@ -17,6 +17,9 @@
 #include "slurm/pilot_supply.h"
 #include "slurm/secret.h"
 
+/* Shortest interval between two reports that the journal has changed. */
+#define WATCH_NS (20 * NS_PER_MS)
+
 void coordinating_die(struct coordinator *c, int code)
 {
 	if (!c->fatal)
@@ -48,7 +51,7 @@ static void do_due(struct coordinator *c)
 		}
 		if (!c->fatal && append_fails(c) < 0)
 			coordinating_die(c, c->error.code);
-		coordinating_settle(c);
+		coordinating_post_answers(c);
 		if (!c->must_read && !c->fatal)
 			coordinator_hooks_run(c);
 		if (c->must_place && !c->must_read && !c->fatal)
@@ -71,6 +74,17 @@ static void on_watch(void *context, uint32_t events)
 	(void)events;
 	journal_watch_drain(c->watch_fd, c->options.journal->path);
 	c->must_read = true;
+	/* Every line that this process appends is reported, too. */
+	if (loop_change(c->watch, 0) == 0)
+		c->watch_again_ns = clock_now_ns() + WATCH_NS;
+}
+
+/* Returns when to call it again; 0: it is being watched. */
+static uint64_t watch_again(struct coordinator *c)
+{
+	if (c->watch_again_ns && clock_now_ns() >= c->watch_again_ns && loop_change(c->watch, EPOLLIN) == 0)
+		c->watch_again_ns = 0;
+	return c->watch_again_ns;
 }
 
 static void plan(struct coordinator *c)
@@ -80,6 +94,8 @@ static void plan(struct coordinator *c)
 	wake = wake && wake < look ? wake : look;
 	uint64_t hooks = coordinator_hooks_wake_ns(c->hooks);
 	wake = hooks && hooks < wake ? hooks : wake;
+	uint64_t watch = watch_again(c);
+	wake = watch && watch < wake ? watch : wake;
 	wake = publish && publish < wake ? publish : wake;
 	loop_set_deadline(c->timer, c->supply_wake_ns && c->supply_wake_ns < wake ? c->supply_wake_ns : wake);
 }
@@ -110,11 +126,11 @@ int coordinator_run(struct coordinator *c, struct runner_result *ret, struct gd_
 	coordinating_watch_end(c);
 	*ret = c->result;
 	if (c->superseded)
-		return error_set(err, -ESTALE, "another coordinator runs this queue now");
+		return error_set(err, -ESTALE, "another coordinator now runs this queue");
 	if (c->fatal)
 		return error_set(
 			err, c->fatal, "%s", c->error.code == c->fatal ? c->error.message : error_words(c->fatal));
-	return 0;
+	return !c->interrupts && !c->leaving && coordinating_is_refused(c, err) ? -EINVAL : 0;
 }
 
 /* ---- Beginning and end ------------------------------------------------------------------ */
@@ -130,7 +146,7 @@ static int open_loop(struct coordinator *c)
 	if (e < 0)
 		return e;
 	c->watch_fd = journal_watch(c->options.journal->path);
-	if (c->watch_fd >= 0 && loop_add(c->loop, c->watch_fd, EPOLLIN, on_watch, c, NULL) < 0)
+	if (c->watch_fd >= 0 && loop_add(c->loop, c->watch_fd, EPOLLIN, on_watch, c, &c->watch) < 0)
 		close_fd(&c->watch_fd);
 	return 0;
 }
@@ -179,15 +195,15 @@ int coordinator_create(
 {
 	struct coordinator *c = calloc(1, sizeof(*c));
 	if (!c)
-		return error_set(err, -ENOMEM, "starting the coordinator: out of memory");
+		return error_set(err, -ENOMEM, "cannot start the coordinator: out of memory");
 	c->options = *options;
 	c->signal_fd = c->watch_fd = c->sync.fd = -1;
 	signal(SIGPIPE, SIG_IGN);
 	int e = open_loop(c);
 	if (e < 0)
-		error_set(err, e, "starting the coordinator: %s", error_words(e));
+		error_set(err, e, "cannot start the coordinator: %s", error_words(e));
 	if (e == 0)
-		e = coordinator_order_surroundings(options->journal, &c->options.order, err);
+		e = order_defaults_save(&c->options.order, options->journal, err);
 	if (e == 0)
 		e = coordinator_hooks_open(c, &c->hooks, err);
 	if (e == 0)
@@ -200,11 +216,11 @@ int coordinator_create(
 						     .context = c},
 			&c->journal, ret_holder, err);
 	if (e == 0 && (e = open_core(c)) < 0)
-		error_set(err, e, "starting the coordinator: %s", error_words(e));
+		error_set(err, e, "cannot start the coordinator: %s", error_words(e));
 	if (e == 0)
 		e = open_listener(c, err);
 	if (e == 0 && (e = coordinating_open_supply(c)) < 0)
-		error_set(err, e, "starting the coordinator: %s", error_words(e));
+		error_set(err, e, "cannot start the coordinator: %s", error_words(e));
 	if (e < 0) {
 		coordinator_destroy(c);
 		return e;
@@ -233,7 +249,7 @@ void coordinator_destroy(struct coordinator *c)
 	cluster_nodes_finish(&c->nodes);
 	coordinating_publish_end(c);
 	text_finish(&c->to_append);
-	free(c->options.order.cwd);
+	order_defaults_finish(&c->options.order);
 	loop_destroy(c->loop);
 	closep(&c->watch_fd);
 	closep(&c->signal_fd);

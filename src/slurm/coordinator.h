@@ -8,9 +8,10 @@
  * journal, once for all lines that were appended before the sync started.
  *
  * The coordinator exits when no job is left that can run and all pilots are gone; also if the waiting jobs fit no
- * pilot, or if pilots fail repeatedly. On SIGTERM it exits at once: pilots and their jobs continue, and the next
- * coordinator finds them. After the first SIGINT it starts nothing more; the second one terminates the running jobs,
- * the third kills them, and after the fourth the coordinator does not wait for nodes that do not answer.
+ * pilot, if pilots fail repeatedly, or if Slurm refuses the options of all kinds (-EINVAL). On SIGTERM it exits at
+ * once: pilots and their jobs continue, and the next coordinator finds them. After the first SIGINT it starts nothing
+ * more; the second one terminates the running jobs, the third kills them, and after the fourth the coordinator does not
+ * wait for nodes that do not answer.
  *
  * Hooks run on the coordinator's host. Jobs of `gpuq exec` run interactively on this host and cannot run on a pilot;
  * they fail with a message that explains this.
@@ -18,9 +19,9 @@
 #ifndef SLURM_COORDINATOR_H
 #define SLURM_COORDINATOR_H
 
+#include "queue/keeper/job_order.h"
 #include "queue/runner/runner.h"
 #include "slurm/coordinator_journal.h"
-#include "slurm/coordinator_order.h"
 
 struct coordinator;
 
@@ -30,8 +31,7 @@ struct coordinator_options {
 	int64_t lease_ms;    /* 0: 900 s */
 	int64_t silence_ms;  /* 0: 15 s */
 	int64_t min_free_mem_mb;
-	int jobs_per_gpu; /* 0: as many as fit in memory */
-	int retries;
+	int jobs_per_gpu;      /* 0: as many as fit in memory */
 	const char *on_finish; /* or NULL */
 	bool takeover;
 	/* Kinds of pilots, as options of sbatch: a job gets a pilot of the first kind that fits it. Empty: Slurm is not

@@ -148,11 +148,13 @@ const char *coordinator_core_waits_for(const struct coordinator_core *c, uint64_
 	uint64_t until = p ? coordinator_lease_proof_ns(c, p) : all_expired_ns(c);
 	unsigned long long s = until > now_ns ? (until - now_ns) / NS_PER_S : 0;
 	if (p)
-		snprintf(words, FRAME_WORDS_ROOM, "pilot %.40s on %.40s has not greeted (at most %llu s more)", p->name,
+		snprintf(words, FRAME_WORDS_ROOM,
+			"pilot %.40s on %.40s has not connected yet (waiting at most %llu s more)", p->name,
 			*p->node ? p->node : "an unknown node", s);
 	else
 		snprintf(words, FRAME_WORDS_ROOM,
-			"Slurm does not say which pilots run, or one of them has not greeted (at most %llu s more)", s);
+			"Slurm does not report which pilots run, or one of them has not connected yet (waiting at most %llu s more)",
+			s);
 	return words;
 }
 

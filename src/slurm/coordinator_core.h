@@ -22,9 +22,9 @@
  * COORDINATOR_WRITTEN and the number of the write, in any order, even much later. Lines are appended in the order of
  * the actions. WRITE_END is always appended: a pilot has reported it, and the first end of an attempt counts. All
  * others are appended only if no other coordinator has raised the fence since (result -ESTALE otherwise, checked under
- * the append lock): a coordinator that was stopped and replaced would consider pilots dead that the new one has
- * answered all the time. A `start` is also refused (result -ECANCELED, nothing was written) if the job was cancelled,
- * held or pruned since.
+ * the append lock). Otherwise a coordinator that was stopped and replaced could declare pilots dead although the new
+ * one has answered them all the time. A `start` is also refused (result -ECANCELED, nothing was written) if the job was
+ * cancelled, held or pruned since.
  *
  * The epoch is checked after a heartbeat or hello arrived and before it is answered: COORDINATOR_CHECK asks for one
  * read of the fence (a pread of append.lock), COORDINATOR_CHECKED answers. So no coordinator that was replaced renews a

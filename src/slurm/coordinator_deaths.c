@@ -5,14 +5,17 @@
  * because it was late.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "slurm/coordinator_private.h"
 #include "slurm/mutant.h"
 
-#define OUTBOX_NS    (2 * NS_PER_S)
-#define LIST_NS      (20 * NS_PER_S)
-#define LIST_AWAY_NS (5 * NS_PER_S)
+#define OUTBOX_NS (2 * NS_PER_S)
+/* How long the outbox of a dead pilot must be damaged in the same way before its intact lines are used. */
+#define OUTBOX_DAMAGED_NS (60 * NS_PER_S)
+#define LIST_NS           (20 * NS_PER_S)
+#define LIST_AWAY_NS      (5 * NS_PER_S)
 /* Between two listings this far apart, Slurm can mark a node down and return it to service. */
 #define LIST_GAP_NS (30 * NS_PER_S)
 /* Boot time and start time come from the same clock, but it may have been adjusted in between. */
@@ -128,12 +131,43 @@ void coordinator_on_listed(struct coordinator_core *c, const struct slurm_listin
 
 /* ---- The outbox ------------------------------------------------------------------------ */
 
+/* What is wrong with an outbox, and what happens now. */
+static const char *outbox_words(int result)
+{
+	return result == -EBADMSG   ? "is damaged; after a minute its intact lines are used"
+	       : result == -ENODATA ? "has no first line; after a minute it counts as empty"
+	       : result == -ENOENT  ? "is missing; if it is lost, create an empty file: then its jobs start again"
+				    : "cannot be read";
+}
+
+static void say_outbox(struct coordinator_core *c, const struct known_pilot *p, const char *words)
+{
+	struct coordinator_queued *q = coordinator_push(c, COORDINATOR_SAY, p, 0);
+	if (q)
+		snprintf(q->words, sizeof(q->words), "pilots/%.40s.jsonl %s", p->name, words);
+}
+
+/* A file that is damaged stays damaged; a file server that restarts, or caches, does not show old data for so long. */
+static bool must_wait_for_outbox(struct coordinator_core *c, struct known_pilot *p, int result)
+{
+	bool damaged = result == -EBADMSG || result == -ENODATA;
+	if (result != p->outbox_result) {
+		p->outbox_result = result;
+		p->outbox_since_ns = c->now_ns;
+		say_outbox(c, p, outbox_words(result));
+	}
+	if (!damaged || c->now_ns < p->outbox_since_ns + OUTBOX_DAMAGED_NS)
+		return true;
+	say_outbox(c, p, "is damaged: jobs whose end was in it run again");
+	return false;
+}
+
 void coordinator_on_outbox(struct coordinator_core *c, const struct coordinator_event *e)
 {
 	struct known_pilot *p = coordinator_find_pilot(c, e->pilot);
 	if (!p || p->state != PILOT_STATE_DEAD || p->outbox_done)
 		return;
-	if (e->result < 0) {
+	if (e->result < 0 && must_wait_for_outbox(c, p, e->result)) {
 		p->next_outbox_ns = c->now_ns + OUTBOX_NS;
 		return;
 	}

@@ -11,8 +11,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/date.h"
+#include "queue/keeper/attempt_log.h"
 #include "slurm/end_line.h"
-#include "slurm/node_jobs.h"
 #include "slurm/outbox.h"
 #include "slurm/pilot_supply.h"
 
@@ -58,7 +58,7 @@ static void close_peer(struct coordinator *c, uint64_t number)
 		remove_peer(c, p);
 }
 
-static int append_start(struct coordinator *c, const struct coordinator_write *w)
+static int add_start(struct coordinator *c, const struct coordinator_write *w)
 {
 	int number = cluster_nodes_find(&c->nodes, w->pilot), gpus[FRAME_MAX_GPUS];
 	const struct job *job = coordinating_job(c, w->id.job);
@@ -67,34 +67,40 @@ static int append_start(struct coordinator *c, const struct coordinator_write *w
 	const struct cluster_node *node = &c->nodes.nodes[number];
 	for (size_t i = 0; i < w->num_gpus; i++)
 		gpus[i] = c->nodes.gpus[node->first_gpu + (size_t)w->gpus[i]].index;
-	char name[NODE_LOG_ROOM];
+	char name[ATTEMPT_LOG_NAME_ROOM];
 	cleanup_(text_finish) struct text log = {0};
-	node_log_name(name, w->id, node->slurm_job);
-	text_appendf(&log, "%s/%s", coordinator_order_log_dir(job, &c->options.order), name);
+	attempt_log_name_on_cluster(name, w->id.job, w->id.attempt, node->slurm_job);
+	text_appendf(&log, "%s/%s", job_order_log_dir(job, &c->options.order), name);
 	if (text_error(&log))
 		return text_error(&log);
 	struct start_details details = {.gpus = gpus,
 		.num_gpus = w->num_gpus,
 		.log = text_string(&log),
-		.retries = job->wish->has_retries ? 0 : c->options.retries,
+		.retries = job->wish->has_retries ? 0 : c->options.order.retries,
 		.on_finish = job->wish->has_on_finish ? NULL : c->options.on_finish};
-	return coordinator_journal_append(c->journal, w, &details, &c->error);
+	return coordinator_journal_add(c->journal, w, &details);
 }
 
-static void write_line(struct coordinator *c, const struct coordinator_write *w)
+static void on_appended(void *context, uint64_t number, int result)
 {
-	int r = w->kind == WRITE_START ? append_start(c, w)
-				       : coordinator_journal_append(c->journal, w, NULL, &c->error);
-	c->must_read = true;
-	if (r == 0) {
-		coordinating_sync(c, w->number);
+	struct coordinator *c = context;
+	if (result == 0) {
+		coordinating_sync(c, number);
 		return;
 	}
 	struct core_answer *a = coordinating_answer(c, COORDINATOR_WRITTEN);
 	if (a) {
-		a->number = w->number;
-		a->result = r;
+		a->number = number;
+		a->result = result;
 	}
+}
+
+/* The line is appended with the others of this round. */
+static void write_line(struct coordinator *c, const struct coordinator_write *w)
+{
+	int r = w->kind == WRITE_START ? add_start(c, w) : coordinator_journal_add(c->journal, w, NULL);
+	if (r < 0)
+		on_appended(c, w->number, r);
 }
 
 static int take_end(void *context, const char *line, size_t size)
@@ -114,7 +120,8 @@ static void read_outbox(struct coordinator *c, const char *pilot)
 		return;
 	snprintf(a->pilot, sizeof(a->pilot), "%s", pilot);
 	a->result = outbox_read(c->options.journal->dir_fd, pilot, take_end, a);
-	if (a->result < 0)
+	/* The intact lines of a damaged outbox count. */
+	if (a->result < 0 && a->result != -EBADMSG)
 		a->num_ends = 0;
 }
 
@@ -139,7 +146,8 @@ static uint64_t slurm_job_of(const struct coordinator *c, const char *pilot)
 
 static void pilot_ready(struct coordinator *c, const struct coordinator_action *a)
 {
-	bool known = cluster_nodes_find(&c->nodes, a->pilot) >= 0;
+	int before = cluster_nodes_find(&c->nodes, a->pilot);
+	bool known = before >= 0, was_away = known && !c->nodes.ledger[before].usable;
 	int number = cluster_nodes_ready(&c->nodes, a, slurm_job_of(c, a->pilot), date_now_ms());
 	if (number < 0) {
 		coordinating_die(c, number);
@@ -152,6 +160,8 @@ static void pilot_ready(struct coordinator *c, const struct coordinator_action *
 		coordinating_adopt(c, number);
 		coordinating_say_joined(c, a);
 	}
+	if (was_away)
+		coordinating_say_back(c, a);
 	if (c->supply && pilot_supply_joined(c->supply, c->nodes.nodes[number].slurm_job, a) < 0)
 		coordinating_die(c, -ENOMEM);
 }
@@ -250,7 +260,7 @@ static void post_answer(struct coordinator *c, struct core_answer *a)
 	free(a->ends);
 }
 
-void coordinating_settle(struct coordinator *c)
+void coordinating_post_answers(struct coordinator *c)
 {
 	while (c->num_answers > 0 && !c->fatal && !c->superseded) {
 		struct core_answer *batch = c->answers;
@@ -260,6 +270,15 @@ void coordinating_settle(struct coordinator *c)
 		for (size_t i = 0; i < count; i++)
 			post_answer(c, &batch[i]);
 		free(batch);
+	}
+}
+
+void coordinating_settle(struct coordinator *c)
+{
+	coordinating_post_answers(c);
+	while (!c->fatal && coordinator_journal_append(c->journal, on_appended, c, &c->error)) {
+		c->must_read = true;
+		coordinating_post_answers(c);
 	}
 	coordinating_sync_begin(c);
 }

@@ -36,12 +36,12 @@ int coordinator_hooks_open(struct coordinator *c, struct coordinator_hooks **ret
 	const struct journal *j = c->options.journal;
 	struct coordinator_hooks *h = calloc(1, sizeof(*h));
 	if (!h)
-		return error_set(err, -ENOMEM, "starting the coordinator: out of memory");
+		return error_set(err, -ENOMEM, "cannot start the coordinator: out of memory");
 	h->coordinator = c;
 	h->nursery_fd = -1;
 	int e = machine_get(&h->here);
 	if (e < 0)
-		error_set(err, e, "starting the coordinator: %s", error_words(e));
+		error_set(err, e, "cannot start the coordinator: %s", error_words(e));
 	if (e == 0)
 		e = nursery_start(&(struct nursery_options){.journal_path = j->path,
 					  .parent_fd = j->parent_fd,
@@ -169,8 +169,7 @@ static int hand_out(struct coordinator *c, const struct due_hook *h)
 	struct node_keeper *k = idle_keeper(c->hooks);
 	if (!k || !job)
 		return -EAGAIN;
-	int e = hook_order_write(job, h, c->options.order.cwd, c->options.order.env,
-		coordinator_journal_fence(c->journal), &order, &payload);
+	int e = hook_order_write(job, h, &c->options.order, coordinator_journal_fence(c->journal), &order, &payload);
 	if (e == 0)
 		e = node_keeper_send(k, &order, payload.data);
 	if (e < 0)

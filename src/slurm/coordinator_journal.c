@@ -2,10 +2,12 @@
 #include "slurm/coordinator_journal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/date.h"
 #include "base/error.h"
@@ -13,6 +15,17 @@
 #include "queue/journal/record.h"
 #include "queue/runner/runner_lock.h"
 #include "queue/runner/runner_rules.h"
+
+/* A line that the core requested, with the memory that it points to. */
+struct pending_line {
+	struct coordinator_write write;
+	struct frame_end end;
+	char pilot[FRAME_NAME_ROOM], node[FRAME_NAME_ROOM];
+	size_t start_at, start_size; /* the `start` in struct coordinator_journal */
+	bool wanted;                 /* it is in the append that is being made */
+	size_t lines_end;            /* where it ends in this append */
+	int result;
+};
 
 struct coordinator_journal {
 	struct coordinator_journal_options options;
@@ -24,6 +37,9 @@ struct coordinator_journal {
 	uint64_t epoch;
 	uint64_t fence; /* the fence at which the epoch was last seen to be ours */
 	bool loading;   /* the journal is being read from its beginning */
+	struct pending_line *pending;
+	size_t num_pending, pending_capacity;
+	struct text starts; /* of the pending lines */
 };
 
 /* ---- Reading ---------------------------------------------------------------------------- */
@@ -54,11 +70,11 @@ static int read_lines(struct coordinator_journal *c)
 static int explain(const struct coordinator_journal *c, int code, struct gd_error *err)
 {
 	if (code == -EAGAIN)
-		return error_set(err, code, "reading journal '%s': another file takes its place again and again",
-			c->journal->path);
+		return error_set(
+			err, code, "cannot read journal '%s': the file keeps being replaced", c->journal->path);
 	if (code == -ENOTSUP)
 		return error_set(err, code,
-			"reading journal '%s': it was written by a newer gpuq (version %d); use that one",
+			"cannot read journal '%s': it was written by a newer version of gpuq (journal version %d); use that version",
 			c->journal->path, c->jobs.version);
 	return journal_reader_explain(&c->reader, code, err);
 }
@@ -91,7 +107,7 @@ static int lock_and_judge(struct coordinator_journal *c, bool *ret_locked, struc
 	if (e < 0)
 		return e;
 	if (c->jobs.epoch != c->epoch)
-		return error_set(err, -ESTALE, "another coordinator runs this queue now, on host '%s'",
+		return error_set(err, -ESTALE, "another coordinator now runs this queue, on host '%s'",
 			c->jobs.epoch_host ? c->jobs.epoch_host : "(unknown)");
 	c->fence = c->journal->fence;
 	return 0;
@@ -162,68 +178,127 @@ static void write_end(const struct coordinator_journal *c, struct text *t, const
 				    .reason = *e->reason ? e->reason : NULL,
 				    .duration_ms = e->duration_ms,
 				    .peak_mem_mb = e->peak_mem_mb,
-				    .energy_j = -1,
+				    .energy_j = e->energy_j > 0 ? e->energy_j : -1,
 				    .interrupted = interrupted,
 				    .hook_due = !interrupted && job && job->wish->on_finish});
 }
 
-static void write_pilot(const struct coordinator_journal *c, struct text *t, const struct coordinator_write *w)
+static void write_pilot(const struct coordinator_journal *c, struct text *t, const struct pending_line *line)
 {
-	record_write_pilot(t, &(struct pilot_record){.name = w->pilot,
+	const struct coordinator_write *w = &line->write;
+	record_write_pilot(t, &(struct pilot_record){.name = line->pilot,
 				      .epoch = c->epoch,
 				      .gone = w->kind == WRITE_PILOT_GONE,
-				      .node = w->node ? w->node : "",
+				      .node = line->node,
 				      .slurm_job = w->slurm_job,
 				      .started_ms = w->started_ms,
 				      .lease_ms = w->lease_ms,
 				      .until_ms = w->remaining_ms < 0 ? 0 : date_now_ms() + w->remaining_ms});
 }
 
-static void write_lines(const struct coordinator_journal *c, struct text *t, const struct coordinator_write *w,
-	const struct start_details *details)
+static void write_lines(const struct coordinator_journal *c, struct text *t, const struct pending_line *line)
 {
+	const struct coordinator_write *w = &line->write;
 	switch (w->kind) {
 	case WRITE_START:
-		write_start(c, t, w, details);
+		text_append(t, c->starts.data + line->start_at, line->start_size);
 		break;
 	case WRITE_END:
-		write_end(c, t, w->end);
+		write_end(c, t, &line->end);
 		break;
 	case WRITE_VOID:
 		record_write_void(t, w->id.job, w->id.attempt, c->epoch);
 		break;
 	case WRITE_LOST:
-		write_end(c, t, w->end);
+		write_end(c, t, &line->end);
 		if (w->hold)
-			record_write_control(t, EVENT_HOLD, w->end->id.job, "lost too often with its pilot");
+			record_write_control(t, EVENT_HOLD, line->end.id.job, "lost too often with its pilot");
 		break;
 	case WRITE_PILOT:
 	case WRITE_PILOT_GONE:
-		write_pilot(c, t, w);
+		write_pilot(c, t, line);
 		break;
 	}
 }
 
-/* An end that a pilot has reported is valid whichever coordinator writes it, so it is written even if the journal
- * cannot be read. */
-int coordinator_journal_append(struct coordinator_journal *c, const struct coordinator_write *w,
-	const struct start_details *details, struct gd_error *err)
+int coordinator_journal_add(
+	struct coordinator_journal *c, const struct coordinator_write *w, const struct start_details *details)
+{
+	if (array_reserve(c->pending, &c->pending_capacity, c->num_pending + 1) < 0)
+		return -ENOMEM;
+	struct pending_line *line = &c->pending[c->num_pending];
+	*line = (struct pending_line){.write = *w, .start_at = c->starts.length};
+	if (w->end)
+		line->end = *w->end;
+	snprintf(line->pilot, sizeof(line->pilot), "%s", w->pilot ? w->pilot : "");
+	snprintf(line->node, sizeof(line->node), "%s", w->node ? w->node : "");
+	if (w->kind == WRITE_START)
+		write_start(c, &c->starts, w, details);
+	if (text_error(&c->starts)) {
+		c->starts.length = line->start_at;
+		c->starts.error = 0;
+		return -ENOMEM;
+	}
+	line->start_size = c->starts.length - line->start_at;
+	c->num_pending++;
+	return 0;
+}
+
+/*
+ * e: whether the queue is ours. An end that a pilot has reported is valid whichever coordinator writes it, so it is
+ * written even if the journal cannot be read.
+ */
+static void judge_line(
+	const struct coordinator_journal *c, struct pending_line *line, int e, struct text *lines, struct gd_error *err)
+{
+	const struct coordinator_write *w = &line->write;
+	line->result = e;
+	if (e == 0 && w->kind == WRITE_START && !may_start(c, &w->id))
+		line->result = error_set(
+			err, -ECANCELED, "job %llu was changed before its start", (unsigned long long)w->id.job);
+	bool repeated = e == 0 && w->kind == WRITE_END && has_end(c, &line->end.id);
+	line->wanted = !repeated && (line->result == 0 || w->kind == WRITE_END);
+	if (line->wanted)
+		write_lines(c, lines, line);
+	line->lines_end = lines->length;
+}
+
+static void append_pending(
+	struct coordinator_journal *c, struct pending_line *pending, size_t count, struct gd_error *err)
 {
 	bool locked = false;
+	cleanup_(text_finish) struct text lines = {0};
+	size_t written = 0;
 	int e = lock_and_judge(c, &locked, err);
-	if (e == 0 && w->kind == WRITE_START && !may_start(c, &w->id))
-		e = error_set(err, -ECANCELED, "job %llu was changed before its start", (unsigned long long)w->id.job);
-	bool repeated = e == 0 && w->kind == WRITE_END && has_end(c, &w->end->id);
-	if (locked && !repeated && (e == 0 || w->kind == WRITE_END)) {
-		cleanup_(text_finish) struct text t = {0};
-		write_lines(c, &t, w, details);
-		e = text_error(&t);
-		if (e == 0)
-			e = journal_append(c->journal, t.data, t.length, NULL, err);
-	}
+	for (size_t i = 0; i < count && locked; i++)
+		judge_line(c, &pending[i], e, &lines, err);
+	for (size_t i = 0; i < count && !locked; i++)
+		pending[i].result = e;
+	e = text_error(&lines);
+	if (e == 0 && lines.length)
+		e = journal_append(c->journal, lines.data, lines.length, &written, err);
+	for (size_t i = 0; i < count && locked; i++)
+		if (pending[i].wanted)
+			pending[i].result = pending[i].lines_end <= written ? 0 : e;
 	if (locked)
 		journal_unlock(c->journal);
-	return e;
+}
+
+bool coordinator_journal_append(
+	struct coordinator_journal *c, coordinator_appended_fn *fn, void *context, struct gd_error *err)
+{
+	/* Reading calls functions of the owner. */
+	cleanup_(freep) struct pending_line *pending = c->pending;
+	size_t count = c->num_pending;
+	if (count == 0)
+		return false;
+	c->pending = NULL;
+	c->num_pending = c->pending_capacity = 0;
+	append_pending(c, pending, count, err);
+	text_clear(&c->starts);
+	for (size_t i = 0; i < count; i++)
+		fn(context, pending[i].write.number, pending[i].result);
+	return true;
 }
 
 int coordinator_journal_sync(struct coordinator_journal *c, struct gd_error *err)
@@ -248,7 +323,7 @@ static int check_host(const struct coordinator_journal *c, struct gd_error *err)
 	if (!host || strcmp(host, c->here.host) == 0 || c->options.takeover || !has_pilots(&c->jobs))
 		return 0;
 	return error_set(err, -EREMOTE,
-		"the last coordinator of this queue ran on host '%s', and pilots of it may be alive; start it there, or add --takeover if it is gone",
+		"the last coordinator of this queue ran on host '%s', and its pilots may still be running; start it there, or use --takeover if that coordinator is gone",
 		host);
 }
 
@@ -258,7 +333,7 @@ static int append_coordinator(struct coordinator_journal *c, struct gd_error *er
 	int64_t lease = c->options.lease_ms > c->jobs.max_lease_ms ? c->options.lease_ms : c->jobs.max_lease_ms;
 	record_write_coordinator(&t, c->jobs.epoch + 1, &c->here, getpid(), lease);
 	if (text_error(&t))
-		return error_set(err, text_error(&t), "starting the coordinator: out of memory");
+		return error_set(err, text_error(&t), "cannot start the coordinator: out of memory");
 	int e = journal_raise_fence(c->journal, err);
 	return e < 0 ? e : journal_append(c->journal, t.data, t.length, NULL, err);
 }
@@ -294,7 +369,7 @@ int coordinator_journal_open(const struct coordinator_journal_options *options, 
 {
 	struct coordinator_journal *c = calloc(1, sizeof(*c));
 	if (!c)
-		return error_set(err, -ENOMEM, "starting the coordinator: out of memory");
+		return error_set(err, -ENOMEM, "cannot start the coordinator: out of memory");
 	c->options = *options;
 	c->journal = options->journal;
 	c->lock_fd = -1;
@@ -305,13 +380,13 @@ int coordinator_journal_open(const struct coordinator_journal_options *options, 
 	c->jobs.context = c;
 	int e = machine_get(&c->here);
 	if (e < 0)
-		error_set(err, e, "starting the coordinator: %s", error_words(e));
+		error_set(err, e, "cannot start the coordinator: %s", error_words(e));
 	if (e == 0)
 		e = runner_lock_take(c->journal, &c->here, &c->lock_fd, ret_holder, err);
 	if (e == 0) {
 		e = journal_reader_init_at(&c->reader, c->journal);
 		if (e < 0)
-			error_set(err, e, "reading journal '%s': %s", c->journal->path, error_words(e));
+			error_set(err, e, "cannot read journal '%s': %s", c->journal->path, error_words(e));
 	}
 	if (e == 0)
 		e = take_over(c, err);
@@ -345,6 +420,8 @@ void coordinator_journal_close(struct coordinator_journal *c)
 	if (!c)
 		return;
 	jobs_finish(&c->jobs);
+	free(c->pending);
+	text_finish(&c->starts);
 	if (c->reader.buf)
 		journal_reader_finish(&c->reader);
 	closep(&c->lock_fd);

@@ -6,7 +6,8 @@
  *     coordinator_journal_restore(): restores the core from the journal
  *     in each round of the loop:
  *             coordinator_journal_read(): reads new lines of other processes; calls on_change
- *             coordinator_journal_append(), for each COORDINATOR_WRITE
+ *             coordinator_journal_add(), for each COORDINATOR_WRITE
+ *             coordinator_journal_append(): all of them
  *             coordinator_journal_sync(), then COORDINATOR_WRITTEN for each that was appended
  *
  * The fence is also raised by `cancel`, `hold` and similar commands, which do not take over the queue. So when the
@@ -73,13 +74,18 @@ struct start_details {
 	const char *on_finish; /* likewise a default; or NULL */
 };
 
+/* Keeps a line that the core requested for the next append. details: for WRITE_START, otherwise NULL. 0 or -ENOMEM. */
+int coordinator_journal_add(
+	struct coordinator_journal *c, const struct coordinator_write *w, const struct start_details *details);
 /*
- * Appends a line that the core requested. 0: the line is in the journal, perhaps written by an earlier coordinator, and
- * is not synced yet. Otherwise the line is not there: -ESTALE: another coordinator owns the queue; -ECANCELED: the job
- * is no longer pending, or the queue is paused; or the write error. details: for WRITE_START, otherwise NULL.
+ * The result of the write with this number. 0: the line is in the journal, perhaps written by an earlier coordinator,
+ * and is not synced yet. Otherwise the line is not there: -ESTALE: another coordinator owns the queue; -ECANCELED: the
+ * job is no longer pending, or the queue is paused; or the write error.
  */
-int coordinator_journal_append(struct coordinator_journal *c, const struct coordinator_write *w,
-	const struct start_details *details, struct gd_error *err);
+typedef void coordinator_appended_fn(void *context, uint64_t number, int result);
+/* Appends all lines that were added, under one lock, and calls fn for each. False if there were none. */
+bool coordinator_journal_append(
+	struct coordinator_journal *c, coordinator_appended_fn *fn, void *context, struct gd_error *err);
 /* After it, all appended lines survive a power cut. */
 int coordinator_journal_sync(struct coordinator_journal *c, struct gd_error *err);
 /* The name of this host. */

@@ -278,7 +278,7 @@ static struct known_pilot *admit(struct coordinator_core *c, const struct coordi
 		return NULL;
 	}
 	if (p && is_over(p)) {
-		refuse(c, e, REFUSAL_DEAD, "this pilot was taken for dead, and its jobs were given away");
+		refuse(c, e, REFUSAL_DEAD, "this pilot was declared dead, and its jobs were reassigned");
 		return NULL;
 	}
 	if (p && e->frame->session <= p->session) {
@@ -287,11 +287,11 @@ static struct known_pilot *admit(struct coordinator_core *c, const struct coordi
 	}
 	/* Its record was synced before its first welcome, so an earlier coordinator has declared it dead. */
 	if (!p && h->last_epoch) {
-		refuse(c, e, REFUSAL_DEAD, "the journal does not know this pilot any more");
+		refuse(c, e, REFUSAL_DEAD, "the journal no longer contains this pilot");
 		return NULL;
 	}
 	if (!p && c->leaving) {
-		refuse(c, e, REFUSAL_UNWANTED, "the queue is over");
+		refuse(c, e, REFUSAL_UNWANTED, "the queue has ended");
 		return NULL;
 	}
 	return p ? p : coordinator_add_pilot(c, h->pilot);
@@ -331,7 +331,7 @@ static void on_hello(struct coordinator_core *c, const struct coordinator_event 
 		struct coordinator_queued *q = coordinator_push(c, COORDINATOR_SAY, p, 0);
 		if (q)
 			snprintf(q->words, sizeof(q->words),
-				"locks do not work between this host and %s: the lock of this coordinator looks free there",
+				"locks do not work between this host and %s: the lock of this coordinator is not visible there",
 				p->node);
 	}
 	if (p->recorded)

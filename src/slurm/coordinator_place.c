@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/date.h"
 #include "queue/journal/record.h"
+#include "queue/keeper/keeper_messages.h"
 #include "slurm/coordinator_hooks.h"
 
 #define EXEC_ON_CLUSTER                                                                                                \
@@ -154,10 +155,18 @@ void coordinating_withdraw(struct coordinator *c, uint64_t id)
 static void start_job(struct coordinator *c, const struct scheduler_start *s)
 {
 	const struct cluster_node *node = &c->nodes.nodes[s->node];
-	cleanup_(text_finish) struct text order = {0};
+	cleanup_(text_finish) struct text order = {0}, payload = {0};
+	struct keeper_order o;
 	int gpus[FRAME_MAX_GPUS];
 	int64_t now_ms = date_now_ms();
-	int e = coordinator_order_write(s->job, &c->options.order, &order);
+	/* The coordinator itself runs the hook, and GPUs are not claimed inside an allocation. */
+	int e = job_order_write(s->job, &c->options.order, NULL, "", &o, &payload);
+	if (e == 0) {
+		o.bytes = sizeof(o);
+		text_append(&order, &o, sizeof(o));
+		text_append(&order, payload.data, payload.length);
+		e = text_error(&order);
+	}
 	if (e < 0) {
 		coordinating_die(c, e);
 		return;

@@ -44,7 +44,9 @@ struct known_pilot {
 	enum death_proof proof;
 	bool outbox_done;
 	uint64_t next_outbox_ns;
-	uint64_t write; /* write of its record; 0: none in progress */
+	int outbox_result;        /* of the last read, if it failed */
+	uint64_t outbox_since_ns; /* when it first failed in this way */
+	uint64_t write;           /* write of its record; 0: none in progress */
 	enum write_kind write_kind;
 	uint64_t retry_ns; /* when to repeat a failed write; 0: none failed */
 	uint32_t cpus;

@@ -25,13 +25,13 @@
 static const char *pause_words(const struct coordinator *c, char words[FRAME_WORDS_ROOM])
 {
 	if (c->interrupts)
-		return "the coordinator was interrupted and starts nothing new";
+		return "the coordinator was interrupted and starts no new jobs";
 	if (c->leaving || c->released)
-		return "the coordinator is leaving";
+		return "the coordinator is exiting";
 	if (coordinating_is_full(c))
-		return "as many jobs have failed as --max-failures allows; nothing new starts";
+		return "the limit of --max-failures is reached; no new jobs start";
 	if (coordinator_journal_jobs(c->journal)->paused)
-		return "the queue is paused; 'gpuq resume' lets it go on";
+		return "the queue is paused; 'gpuq resume' continues it";
 	if (coordinator_core_is_recovered(c->core))
 		return "";
 	return coordinator_core_waits_for(c->core, clock_now_ns(), words);

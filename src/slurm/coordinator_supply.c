@@ -56,8 +56,7 @@ static void tell_need(void *context, const struct placement_need *need, size_t n
 static void tell_needs(struct coordinator *c)
 {
 	pilot_supply_begin(c->supply);
-	if (!c->interrupts && !coordinating_is_full(c) && !coordinator_journal_jobs(c->journal)->paused &&
-		coordinator_core_is_recovered(c->core))
+	if (!c->interrupts && !coordinating_is_full(c) && !coordinator_journal_jobs(c->journal)->paused)
 		scheduler_each_need(c->scheduler, tell_need, c->supply);
 }
 
@@ -75,17 +74,26 @@ static void supply(struct coordinator *c)
 	c->supply_next_ns = now + SUPPLY_NS;
 	for (size_t i = 0; coordinator_core_pilot(c->core, i, &info); i++)
 		pilot_supply_set_busy(c->supply, info.name, info.num_attempts);
-	tell_needs(c);
-	c->supply_wake_ns = pilot_supply_step(c->supply);
+	/* Before that the needs are unknown, and pilots that an earlier coordinator left pending look superfluous. */
+	c->supply_wake_ns = 0;
+	if (coordinator_core_is_recovered(c->core) || c->released) {
+		tell_needs(c);
+		c->supply_wake_ns = pilot_supply_step(c->supply);
+	}
 	coordinating_settle(c);
 }
 
 /* ---- Leaving ---------------------------------------------------------------------------- */
 
+bool coordinating_is_refused(const struct coordinator *c, struct gd_error *err)
+{
+	return c->supply && coordinator_core_num_pilots(c->core) == 0 && pilot_supply_check_refusal(c->supply, err) < 0;
+}
+
 /* Whether a job may still start, as far as is known now. */
 static bool may_start(const struct coordinator *c)
 {
-	if (c->interrupts || coordinating_is_full(c))
+	if (c->interrupts || coordinating_is_full(c) || coordinating_is_refused(c, NULL))
 		return false;
 	if (scheduler_num_sleeping(c->scheduler) > 0)
 		return true;
@@ -113,6 +121,9 @@ static bool may_leave(struct coordinator *c)
 	uint64_t now = clock_now_ns();
 	if (!c->idle_since_ns)
 		c->idle_since_ns = now;
+	/* In the background nobody sees the message: `gpuq why` shows it for a while. */
+	if (linger < 0 && coordinating_is_refused(c, NULL))
+		return true;
 	return c->interrupts || linger == 0 || (linger > 0 && now >= c->idle_since_ns + (uint64_t)linger * NS_PER_MS);
 }
 

@@ -46,6 +46,11 @@ void coordinating_say_joined(const struct coordinator *c, const struct coordinat
 		ready->remaining_ms < 0 ? "" : units_format_duration((uint64_t)ready->remaining_ms, left));
 }
 
+void coordinating_say_back(const struct coordinator *c, const struct coordinator_action *ready)
+{
+	say(c, "pilot %s on %s is back", ready->pilot, ready->node);
+}
+
 static bool is_on_pilot(const struct job *job)
 {
 	return job->state == JOB_RUNNING && job->keeper && job->keeper->is_pilot;
@@ -181,11 +186,13 @@ static void on_interrupt(struct coordinator *c)
 	c->interrupts++;
 	c->result.interrupted = true;
 	if (c->interrupts == 1 && running > 0)
-		say(c, "nothing new starts; waiting for %zu running; Ctrl-C again ends them", running);
+		say(c, "no new jobs start; waiting for %zu running job%s; Ctrl-C again ends them", running,
+			running == 1 ? "" : "s");
 	if (c->interrupts == 2 && running > 0)
-		say(c, "ending %zu running; Ctrl-C again kills", running);
+		say(c, "ending %zu running job%s; Ctrl-C again kills them", running, running == 1 ? "" : "s");
 	if (c->interrupts == 3 && running > 0)
-		say(c, "killing %zu running; Ctrl-C again leaves without waiting for their nodes", running);
+		say(c, "killing %zu running job%s; Ctrl-C again exits without waiting for nodes", running,
+			running == 1 ? "" : "s");
 	if (c->interrupts == 2 || c->interrupts == 3)
 		end_jobs(c);
 	else if (c->interrupts > 3)
@@ -234,9 +241,9 @@ void coordinating_count_left(struct coordinator *c)
 	if (r->left_unknown && !c->fatal)
 		say(c, "%llu may or may not have run: their records were lost; 'gpuq verify' lists them",
 			(unsigned long long)r->left_unknown);
-	if (r->left_pending && !c->fatal)
-		say(c, "%llu left pending; 'gpuq why ID' says why", (unsigned long long)r->left_pending);
+	if (r->left_pending && !c->fatal && !coordinating_is_refused(c, NULL))
+		say(c, "%llu left pending; 'gpuq why ID' explains why", (unsigned long long)r->left_pending);
 	if (js->counts[JOB_HELD] && !c->interrupts && !c->leaving && !c->fatal)
-		say(c, "%llu held; 'gpuq status' lists them, 'gpuq release' lets them start",
+		say(c, "%llu held; 'gpuq status' lists them, 'gpuq release' releases them",
 			(unsigned long long)js->counts[JOB_HELD]);
 }

@@ -19,6 +19,8 @@ void end_line_write(struct text *t, const struct frame_end *e)
 	json_put_int(t, "time_ms", e->time_ms);
 	json_put_int(t, "duration_ms", e->duration_ms);
 	json_put_int(t, "peak_mem_mb", e->peak_mem_mb);
+	if (e->energy_j > 0)
+		json_put_int(t, "energy_j", e->energy_j);
 	if (*e->reason)
 		json_put_string(t, "reason", e->reason);
 	json_close(t, '}');
@@ -44,6 +46,8 @@ static int take_member(struct frame_end *e, int64_t numbers[MEMBERS], unsigned *
 			*seen |= 1u << m;
 			return json_to_int64(v, &numbers[m]);
 		}
+	if (json_is(key, "energy_j"))
+		return json_to_int64(v, &e->energy_j);
 	if (json_is(key, "outcome")) {
 		e->outcome = v->type == JSON_STRING ? outcome_of(v) : (enum attempt_outcome)0;
 		return e->outcome ? 0 : -EBADMSG;

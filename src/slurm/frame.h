@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 /* Raised with each change that an older peer would misread; peers of another version are refused. */
-#define FRAME_VERSION 1
+#define FRAME_VERSION 2
 
 #define FRAME_NAME_ROOM  64  /* a pilot's or node's name with its NUL */
 #define FRAME_WORDS_ROOM 160 /* a message with its NUL */
@@ -78,6 +78,7 @@ struct frame_end {
 	int64_t time_ms;               /* wall clock of the node, informational; 0: unknown */
 	int64_t duration_ms;           /* -1: unknown */
 	int64_t peak_mem_mb;           /* -1: unknown */
+	int64_t energy_j;              /* 0: unknown */
 	char reason[FRAME_WORDS_ROOM]; /* "": none */
 };
 

@@ -236,6 +236,7 @@ static void walk_end(struct frame_walk *w, struct frame_end *e)
 	walk_i64(w, &e->time_ms);
 	walk_i64(w, &e->duration_ms);
 	walk_i64(w, &e->peak_mem_mb);
+	walk_i64(w, &e->energy_j);
 	walk_string(w, e->reason, sizeof(e->reason));
 }
 

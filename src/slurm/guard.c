@@ -23,12 +23,15 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/pidref.h"
 #include "base/process.h"
 
 /* Interval between kills of remaining processes. */
 #define KILL_AGAIN_MS 20
 /* Processes that survive longer are stuck in the kernel: leave the node to Slurm. */
 #define GIVE_UP_MS 30000
+/* How often to check the parent if the kernel has no descriptors for processes. */
+#define PARENT_LOOK_MS 1000
 /* Exit codes of the guard that agents do not use. */
 #define NO_AGENT 255
 
@@ -78,14 +81,14 @@ static bool mount_proc(void)
 	       mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0;
 }
 
-_Noreturn static void become_agent(const struct guard_options *o, int fd, int parent_gone_fd, const sigset_t *mask)
+_Noreturn static void become_agent(const struct guard_options *o, int fd, int go_fd, const sigset_t *mask)
 {
+	char byte;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* In a PID namespace getppid() is always 0, so use a pipe: its other end closes when the guard dies. */
-	struct pollfd gone = {parent_gone_fd, POLLIN, 0};
-	if (poll(&gone, 1, 0) > 0)
+	/* The guard writes when it holds no file. The pipe ends without a byte if the guard dies before. */
+	if (read(go_fd, &byte, 1) != 1)
 		_exit(NO_AGENT);
-	close(parent_gone_fd);
+	close(go_fd);
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	_exit(o->agent(o->context, fd));
 }
@@ -100,7 +103,7 @@ struct guard {
 };
 
 /* clone() instead of unshare(): the guard itself stays outside, where the timer's signal can kill it. */
-static pid_t fork_agent(struct guard *g, int fd, int gone_fd, const sigset_t *mask)
+static pid_t fork_agent(struct guard *g, int fd, const int go[2], const sigset_t *mask)
 {
 	const struct guard_options *o = g->options;
 	int ready[2];
@@ -112,7 +115,8 @@ static pid_t fork_agent(struct guard *g, int fd, int gone_fd, const sigset_t *ma
 			(void)!write(ready[1], "", 1);
 			close(ready[0]);
 			close(ready[1]);
-			become_agent(o, fd, gone_fd, mask);
+			close(go[1]);
+			become_agent(o, fd, go[0], mask);
 		}
 		close(ready[1]);
 		char byte;
@@ -125,9 +129,27 @@ static pid_t fork_agent(struct guard *g, int fd, int gone_fd, const sigset_t *ma
 			return pid;
 	}
 	pid_t pid = fork();
-	if (pid == 0)
-		become_agent(o, fd, gone_fd, mask);
+	if (pid == 0) {
+		close(go[1]);
+		become_agent(o, fd, go[0], mask);
+	}
 	return pid;
+}
+
+/*
+ * A process that dies closes its files before its children and its parent notice its death. On a file system that
+ * hangs, closing waits: a guard with an open file there, such as the output of the pilot, would not die in time.
+ */
+static int release_files(const struct guard *g, int go_fd)
+{
+	int keep[] = {g->renew_fd, g->signal_fd, go_fd}, null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null_fd < 0)
+		return -errno;
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fd != null_fd && dup2(null_fd, fd) < 0)
+			return -errno;
+	file_close_except(STDERR_FILENO + 1, keep, 3);
+	return 0;
 }
 
 static void on_renewals(struct guard *g)
@@ -163,13 +185,13 @@ _Noreturn static void guard_main(const struct guard_options *o, pid_t sweeper, c
 {
 	struct guard g = {.options = o, .sweeper = sweeper};
 	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
-	int renew[2], gone[2];
+	int renew[2], go[2];
 	sigset_t set;
 	prctl(PR_SET_NAME, "gpuq-guard");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	/* Arm the timer first: nothing below may run without a deadline. */
 	if (timer_create(CLOCK_BOOTTIME, &event, &g.timer) < 0 || arm(g.timer, o->first_ns) < 0 || chdir("/") < 0 ||
-		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, renew) < 0 || pipe2(gone, O_CLOEXEC) < 0)
+		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, renew) < 0 || pipe2(go, O_CLOEXEC) < 0)
 		_exit(NO_AGENT);
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
@@ -177,15 +199,15 @@ _Noreturn static void guard_main(const struct guard_options *o, pid_t sweeper, c
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
 	g.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	g.agent = fork_agent(&g, renew[1], gone[0], mask);
+	g.agent = fork_agent(&g, renew[1], go, mask);
 	if (g.signal_fd < 0 || g.agent < 0)
 		_exit(NO_AGENT);
 	g.renew_fd = renew[0];
 	char byte = g.namespaced ? 'n' : '-';
 	(void)!write(report_fd, &byte, 1);
-	close(report_fd);
-	close(renew[1]);
-	close(gone[0]);
+	if (release_files(&g, go[1]) < 0 || write(go[1], "", 1) != 1)
+		_exit(NO_AGENT);
+	close(go[1]);
 	/* Best effort: limits of ordinary users may be lower. The kernel timer works regardless. */
 	(void)mlockall(MCL_CURRENT | MCL_FUTURE);
 	for (;;) {
@@ -203,13 +225,25 @@ _Noreturn static void guard_main(const struct guard_options *o, pid_t sweeper, c
 
 /* ---- The sweeper ---------------------------------------------------------------------- */
 
+/*
+ * The parent is slurmstepd. If it is killed, Slurm takes the job for ended and gives its GPUs to others, but signals
+ * nobody: end the pilot.
+ */
 static void await_guard(pid_t guard, int signal_fd, int *ret_status)
 {
-	for (;;) {
-		struct pollfd fd = {signal_fd, POLLIN, 0};
+	pid_t parent = getppid(); /* 0: outside this PID namespace */
+	cleanup_(pidref_close) struct pidref above = PIDREF_NONE;
+	if (parent > 0)
+		(void)pidref_open(parent, &above);
+	for (bool has_parent = parent > 0;;) {
+		struct pollfd fds[2] = {{signal_fd, POLLIN, 0}, {has_parent ? above.fd : -1, POLLIN, 0}};
 		struct signalfd_siginfo si;
-		if (poll(&fd, 1, -1) < 0)
+		if (poll(fds, 2, has_parent && above.fd < 0 ? PARENT_LOOK_MS : -1) < 0)
 			continue;
+		if (has_parent && getppid() != parent) {
+			has_parent = false;
+			kill(guard, SIGTERM);
+		}
 		while (read(signal_fd, &si, sizeof(si)) == sizeof(si))
 			if (si.ssi_signo != SIGCHLD)
 				kill(guard, si.ssi_signo == SIGHUP ? SIGTERM : (int)si.ssi_signo);
@@ -230,10 +264,10 @@ int guard_run(const struct guard_options *options, struct guard_result *ret, str
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
 	if (sigprocmask(SIG_BLOCK, &set, &mask) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
-		return error_set(err, -errno, "starting the guard: %s", error_words(errno));
+		return error_set(err, -errno, "cannot start the guard: %s", error_words(errno));
 	cleanup_(closep) int signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (signal_fd < 0 || pipe2(report, O_CLOEXEC) < 0)
-		return error_set(err, -errno, "starting the guard: %s", error_words(errno));
+		return error_set(err, -errno, "cannot start the guard: %s", error_words(errno));
 	pid_t parent = getpid(), guard = fork();
 	if (guard == 0) {
 		/* The signal is blocked and read from a descriptor: the guard sweeps if the sweeper cannot. */
@@ -248,12 +282,14 @@ int guard_run(const struct guard_options *options, struct guard_result *ret, str
 	if (guard < 0) {
 		int r = -errno;
 		close(report[0]);
-		return error_set(err, r, "starting the guard: %s", error_words(r));
+		return error_set(err, r, "cannot start the guard: %s", error_words(r));
 	}
 	char byte = 0;
 	(void)!read(report[0], &byte, 1);
 	close(report[0]);
 	result.namespaced = byte == 'n';
+	/* As in the guard: code that must be read from a file system that hangs would come too late. */
+	(void)mlockall(MCL_CURRENT | MCL_FUTURE);
 	await_guard(guard, signal_fd, &status);
 	sweep();
 	result.killed = WIFSIGNALED(status);

@@ -6,8 +6,9 @@
  *
  * The *guard* arms a timer of the kernel, on a clock that also runs while the machine is suspended, that sends SIGKILL
  * to the guard itself. Only renewals move it. So even a guard that is stopped, swapped out or starved dies in time. The
- * guard locks its memory, has `/` as its directory and does no file I/O once the agent runs: a hanging file system
- * cannot delay anything.
+ * guard locks its memory, has `/` as its directory, holds no file and does no file I/O once the agent runs: a hanging
+ * file system cannot delay it, not even while it dies. The agent may hang there when it is killed; the sweeper then
+ * kills the processes below it directly.
  *
  * All processes below die with the guard. The agent is killed by the kernel when the guard dies (PDEATHSIG), the
  * nursery and the keepers with the agent, jobs with their keepers. If permitted (CAP_SYS_ADMIN), the agent is the first

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/loop.h"
 #include "slurm/frame_codec.h"
 
@@ -41,10 +42,28 @@ static void release(struct link *l)
 	free(l);
 }
 
+static int flush(struct link *l)
+{
+	while (l->sent < l->tunnel.out.length) {
+		ssize_t n = send(l->fd, l->tunnel.out.data + l->sent, l->tunnel.out.length - l->sent,
+			MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && (errno == EAGAIN || errno == ENOTCONN))
+			return loop_change(l->source, EPOLLIN | EPOLLOUT);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		l->sent += n > 0 ? (size_t)n : 0;
+	}
+	text_clear(&l->tunnel.out);
+	l->sent = 0;
+	return loop_change(l->source, EPOLLIN);
+}
+
 void link_destroy(struct link *l)
 {
 	if (!l)
 		return;
+	if (!l->destroyed && l->source && l->told_open)
+		(void)flush(l); /* the last frames, such as a refusal */
 	l->destroyed = true;
 	if (!l->busy)
 		release(l);
@@ -66,22 +85,6 @@ static void close_with(struct link *l, int reason)
 		l->ops->closed(l->context, l, reason);
 }
 
-static int flush(struct link *l)
-{
-	while (l->sent < l->tunnel.out.length) {
-		ssize_t n = send(l->fd, l->tunnel.out.data + l->sent, l->tunnel.out.length - l->sent,
-			MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (n < 0 && (errno == EAGAIN || errno == ENOTCONN))
-			return loop_change(l->source, EPOLLIN | EPOLLOUT);
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		l->sent += n > 0 ? (size_t)n : 0;
-	}
-	text_clear(&l->tunnel.out);
-	l->sent = 0;
-	return loop_change(l->source, EPOLLIN);
-}
-
 static int take_frames(struct link *l)
 {
 	const char *data;
@@ -89,15 +92,20 @@ static int take_frames(struct link *l)
 	int r = 0;
 	if (l->tunnel.stage == TUNNEL_OPEN && !l->told_open) {
 		l->told_open = true;
-		loop_set_deadline(l->timer, 0);
+		/* A pilot must greet within the same time; how long it waits for an answer is its own decision. */
+		if (l->tunnel.role == TUNNEL_PILOT)
+			loop_set_deadline(l->timer, 0);
 		l->ops->opened(l->context, l);
 	}
 	while (!l->destroyed && (r = tunnel_next(&l->tunnel, &data, &size)) == 1) {
 		struct frame f;
-		r = frame_decode(data, size, &l->arrays, &f);
+		r = l->ops->bytes ? l->ops->bytes(l->context, l, data, size) : frame_decode(data, size, &l->arrays, &f);
 		if (r < 0)
 			return r;
-		l->ops->frame(l->context, l, &f);
+		if (l->tunnel.received == 1)
+			loop_set_deadline(l->timer, 0);
+		if (!l->ops->bytes)
+			l->ops->frame(l->context, l, &f);
 	}
 	return r;
 }
@@ -111,10 +119,11 @@ static int receive(struct link *l)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	if (n == 0)
 		return 1;
+	bool opening = l->tunnel.stage != TUNNEL_OPEN;
 	int r = tunnel_receive(&l->tunnel, buf, (size_t)n);
 	if (r == 0)
 		r = take_frames(l);
-	if (r >= 0 && !l->destroyed)
+	if (r >= 0 && !l->destroyed && opening)
 		r = flush(l); /* send answers of the opening */
 	return r;
 }
@@ -123,6 +132,11 @@ static void on_socket(void *context, uint32_t events)
 {
 	struct link *l = context;
 	int r = 0;
+	/* Deferred: frames that were sent during the round. The loop detects a socket error. */
+	if (events == 0) {
+		(void)flush(l);
+		return;
+	}
 	l->busy = true;
 	if (events & EPOLLOUT)
 		r = flush(l);
@@ -176,17 +190,25 @@ int link_create(struct loop *loop, int fd, enum tunnel_role role, const uint8_t 
 	return 0;
 }
 
+int link_send_bytes(struct link *l, const void *data, size_t size)
+{
+	int r = tunnel_send(&l->tunnel, data, size);
+	if (r == 0 && l->source)
+		loop_defer(l->source);
+	return r;
+}
+
 int link_send(struct link *l, const struct frame *f)
 {
 	text_clear(&l->bytes);
 	frame_encode(&l->bytes, f);
 	int r = text_error(&l->bytes);
-	if (r == 0)
-		r = tunnel_send(&l->tunnel, l->bytes.data, l->bytes.length);
-	/* The loop detects a socket error. */
-	if (r == 0 && l->source)
-		(void)flush(l);
-	return r;
+	return r < 0 ? r : link_send_bytes(l, l->bytes.data, l->bytes.length);
+}
+
+bool link_has_opening(const struct link *l)
+{
+	return l->tunnel.stage > TUNNEL_WAITS_FOR_OPENING;
 }
 
 uint64_t link_epoch(const struct link *l)
@@ -224,4 +246,16 @@ int link_connect(const char *host, uint16_t port, int *ret_fd)
 	}
 	freeaddrinfo(list);
 	return r;
+}
+
+int link_connect_to(int dir_fd, const char *file, int *ret_fd)
+{
+	char text[300], host[256];
+	unsigned port;
+	int r = file_read_small(dir_fd, file, text, sizeof(text));
+	if (r < 0)
+		return r;
+	if (sscanf(text, "%255s %u", host, &port) != 2 || port == 0 || port > 65535)
+		return -EBADMSG;
+	return link_connect(host, (uint16_t)port, ret_fd);
 }

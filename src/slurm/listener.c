@@ -17,7 +17,6 @@
 #include "base/loop.h"
 #include "slurm/agent.h"
 
-#define NEW_FILE AGENT_ADDRESS_FILE ".new"
 /* Connections accepted in one round. */
 #define ACCEPTS 16
 
@@ -42,6 +41,17 @@ static bool forget_stranger(struct listener *l, const struct link *link)
 			return true;
 		}
 	return false;
+}
+
+/* The oldest one that has not sent an opening; if there is none, the oldest one. */
+static void close_one(struct listener *l)
+{
+	size_t i = 0;
+	while (i < l->num_strangers && link_has_opening(l->strangers[i]))
+		i++;
+	struct link *link = l->strangers[i < l->num_strangers ? i : 0];
+	(void)forget_stranger(l, link);
+	link_destroy(link);
 }
 
 static void on_opened(void *context, struct link *link)
@@ -70,11 +80,8 @@ static void on_connection(void *context, uint32_t events)
 		int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0)
 			return; /* also for too many open files: the next round tries again */
-		if (l->num_strangers == LISTENER_STRANGERS) {
-			struct link *oldest = l->strangers[0];
-			(void)forget_stranger(l, oldest);
-			link_destroy(oldest);
-		}
+		if (l->num_strangers == LISTENER_STRANGERS)
+			close_one(l);
 		if (link_create(l->options.loop, fd, TUNNEL_COORDINATOR, l->secret, l->options.epoch, &ops, l, &link) ==
 			0)
 			l->strangers[l->num_strangers++] = link;
@@ -119,11 +126,11 @@ static uint16_t get_port(const struct sockaddr_storage *a)
 }
 
 /* The port of the previous coordinator; 0: any. */
-static uint16_t last_port(int dir_fd)
+static uint16_t last_port(int dir_fd, const char *file)
 {
 	char text[300], host[256];
 	unsigned port;
-	int r = file_read_small(dir_fd, AGENT_ADDRESS_FILE, text, sizeof(text));
+	int r = file_read_small(dir_fd, file, text, sizeof(text));
 	return r > 0 && sscanf(text, "%255s %u", host, &port) == 2 && port < 65536 ? (uint16_t)port : 0;
 }
 
@@ -146,27 +153,29 @@ int listener_bind(const char *towards, uint16_t port, struct listener_address *r
 	socklen_t size = sizeof(a);
 	int r = find_address(towards, &a, &size);
 	if (r < 0)
-		return error_set(err, r, "finding the address towards '%s': %s", towards, error_words(r));
+		return error_set(
+			err, r, "cannot find the address for connections from '%s': %s", towards, error_words(r));
 	r = bind_to(&a, size, port, &ret->fd);
 	if (r < 0 && port)
 		r = bind_to(&a, size, 0, &ret->fd);
 	if (r < 0)
-		return error_set(err, r, "listening for pilots: %s", error_words(r));
+		return error_set(err, r, "cannot listen for pilots: %s", error_words(r));
 	ret->port = get_port(&a);
 	if (getnameinfo((const struct sockaddr *)&a, size, ret->host, sizeof(ret->host), NULL, 0, NI_NUMERICHOST) == 0)
 		return 0;
 	close_fd(&ret->fd);
-	return error_set(err, -EIO, "listening for pilots: the address has no text");
+	return error_set(err, -EIO, "cannot listen for pilots: the address cannot be printed");
 }
 
 /* Writes the file completely before renaming it. */
 static int write_address(const struct listener *l, const char *host)
 {
-	char text[160];
+	char text[160], new[80];
 	int n = snprintf(text, sizeof(text), "%s %u\n", host, l->port), dir = l->options.dir_fd;
-	cleanup_(closep) int fd = openat(dir, NEW_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	snprintf(new, sizeof(new), "%s.new", l->options.file);
+	cleanup_(closep) int fd = openat(dir, new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	int r = fd < 0 ? -errno : file_write_all(fd, text, (size_t)n);
-	if (r == 0 && (fsync(fd) < 0 || renameat(dir, NEW_FILE, dir, AGENT_ADDRESS_FILE) < 0))
+	if (r == 0 && (fsync(fd) < 0 || renameat(dir, new, dir, l->options.file) < 0))
 		r = -errno;
 	return r;
 }
@@ -176,16 +185,18 @@ int listener_open(const struct listener_options *options, struct listener **ret,
 	struct listener_address a = {.fd = -1};
 	struct listener *l = calloc(1, sizeof(*l));
 	if (!l)
-		return error_set(err, -ENOMEM, "listening for pilots: out of memory");
+		return error_set(err, -ENOMEM, "cannot listen for pilots: out of memory");
 	l->options = *options;
+	if (!l->options.file)
+		l->options.file = AGENT_ADDRESS_FILE;
 	memcpy(l->secret, options->secret, sizeof(l->secret));
-	int r = listener_bind(options->towards, last_port(options->dir_fd), &a, err);
+	int r = listener_bind(options->towards, last_port(options->dir_fd, l->options.file), &a, err);
 	l->fd = a.fd;
 	l->port = a.port;
 	if (r == 0 && (r = write_address(l, a.host)) < 0)
-		error_set(err, r, "writing '" AGENT_ADDRESS_FILE "': %s", error_words(r));
+		error_set(err, r, "writing '%s': %s", l->options.file, error_words(r));
 	if (r == 0 && (r = loop_add(options->loop, l->fd, EPOLLIN, on_connection, l, &l->source)) < 0)
-		error_set(err, r, "listening for pilots: %s", error_words(r));
+		error_set(err, r, "cannot listen for pilots: %s", error_words(r));
 	if (r < 0) {
 		listener_close(l);
 		return r;

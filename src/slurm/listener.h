@@ -5,7 +5,8 @@
  * before each connection. A coordinator that is restarted takes the same port if it is free.
  *
  * Connections that have not proven the secret are limited in number and in time, and cost a few hundred bytes
- * each: other users can make pilots wait, but cannot exhaust the coordinator.
+ * each. Beyond the limit the oldest one without an opening of a pilot is closed (tunnel.h): other users can make pilots
+ * wait, but can neither exhaust the coordinator nor keep pilots out.
  */
 #ifndef SLURM_LISTENER_H
 #define SLURM_LISTENER_H
@@ -15,14 +16,15 @@
 #include "gpu_dispatch.h"
 #include "slurm/link.h"
 
-/* Limit of connections that have not proven the secret; beyond it the oldest one is closed. */
+/* Limit of connections that have not proven the secret. */
 #define LISTENER_STRANGERS 64
 
 struct listener;
 
 struct listener_options {
 	struct loop *loop;
-	int dir_fd; /* the queue's directory */
+	int dir_fd;       /* the queue's directory */
+	const char *file; /* name of the file with the address; NULL: that of the coordinator */
 	const char
 		*towards; /* a host that is reached through the same network as the nodes: the controller, or a node */
 	const uint8_t *secret;

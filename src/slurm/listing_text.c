@@ -84,21 +84,23 @@ static bool parse_time(const struct slice *s, int64_t *ret)
 
 /* ---- Jobs ------------------------------------------------------------------------- */
 
+/* Names of other jobs may contain newlines: a line that does not begin with a number continues such a name. */
 static int take_job(struct listing_builder *b, struct slice line, const char *prefix)
 {
 	struct slice id, state, restarts, node, reason;
 	struct listed_job job = {0};
 	uint64_t n;
 	char word[64];
-	if (!take_until(&line, '|', &id) || !take_until(&line, '|', &state) || !take_until(&line, '|', &restarts) ||
-		!take_until(&line, '|', &node) || !take_until(&line, '|', &reason) || line.size == 0 ||
-		line.data[line.size - 1] != '|')
+	if (!take_until(&line, '|', &id) || !parse_number(&id, UINT64_MAX, &job.slurm_job))
+		return b->name_is_open ? 0 : -EBADMSG;
+	if (job.slurm_job == 0 || !take_until(&line, '|', &state) || !take_until(&line, '|', &restarts) ||
+		!take_until(&line, '|', &node) || !take_until(&line, '|', &reason) || line.size == 0)
 		return -EBADMSG;
-	line.size--;
-	if (!parse_number(&id, UINT64_MAX, &job.slurm_job) || job.slurm_job == 0)
-		return -EBADMSG;
-	if (line.size < strlen(prefix) || memcmp(line.data, prefix, strlen(prefix)) != 0)
+	b->name_is_open = line.size < strlen(prefix) || memcmp(line.data, prefix, strlen(prefix)) != 0;
+	if (b->name_is_open)
 		return 0;
+	if (line.data[--line.size] != '|')
+		return -EBADMSG;
 	if (!parse_number(&restarts, UINT32_MAX, &n) || !copy(&state, word, sizeof(word)) ||
 		!copy(&node, job.node, sizeof(job.node)) || !copy(&line, job.name, sizeof(job.name)))
 		return -EBADMSG;
@@ -124,6 +126,7 @@ static int each_line(struct listing_builder *b, const char *text, size_t size, c
 
 int listing_add_jobs(struct listing_builder *b, const char *text, size_t size, const char *prefix)
 {
+	b->name_is_open = false;
 	return each_line(b, text, size, prefix, take_job);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Parses the output of Slurm's commands into a listing (listing.h). Strict: an unexpected line makes the whole answer
- * -EBADMSG, because an overlooked job would be considered ended.
+ * Parses the output of Slurm's commands into a listing (listing.h). Strict: an unexpected line makes the result
+ * -EBADMSG, because a job that was overlooked would be considered ended.
  */
 #ifndef SLURM_LISTING_TEXT_H
 #define SLURM_LISTING_TEXT_H
@@ -18,6 +18,7 @@
 struct listing_builder {
 	struct listed_job *jobs;
 	size_t num_jobs, jobs_room;
+	bool name_is_open; /* the last line was of another job, whose name may go on in the next line */
 	struct listed_node *nodes;
 	size_t num_nodes, nodes_room;
 	int64_t boot_ms;

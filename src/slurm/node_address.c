@@ -61,11 +61,11 @@ int node_address_find(int dir_fd, char *ret, size_t size, struct gd_error *err)
 	else if (find_last(dir_fd, ret, size))
 		r = 0;
 	else if (a.result < 0)
-		r = error_set(
-			err, a.result, "asking Slurm for its nodes: %s", *a.words ? a.words : error_words(a.result));
+		r = error_set(err, a.result, "cannot list the nodes of Slurm: %s",
+			*a.words ? a.words : error_words(a.result));
 	else
 		r = error_set(err, -EHOSTUNREACH,
-			"no node of this cluster has a name that this host can resolve; give the address of this host that nodes reach with --slurm-address");
+			"no node of this cluster has a name that this host can resolve; use --slurm-address to name an address of this host that nodes can reach");
 	text_finish(&a.out);
 	return r;
 }

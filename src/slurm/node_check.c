@@ -26,9 +26,9 @@
 #define CONNECT_MS 10000
 /* NFS may show new files late. */
 #define VISIBLE_MS 10000
-/* How long to hold the lock if the process on the login node was killed. */
-#define HOLD_MS 60000
-#define LOOK_MS 100
+#define LOOK_MS    100
+/* How long the second node may take from creating its file to locking it. */
+#define LOCKING_MS 2000
 
 struct node_checker {
 	const char *token;
@@ -83,7 +83,8 @@ static int read_greeting(struct node_checker *c, const char *directory)
 	return r < 0 ? r : strcmp(text, c->token) == 0 ? 0 : -ESTALE;
 }
 
-static void check_directory(struct node_checker *c, const char *directory)
+/* peer: the lock of the other side; own: the one to take. */
+static void check_directory(struct node_checker *c, const char *directory, const char *peer, const char *own)
 {
 	uint64_t deadline = clock_now_ns() + VISIBLE_MS * NS_PER_MS;
 	int r;
@@ -96,9 +97,9 @@ static void check_directory(struct node_checker *c, const char *directory)
 		return;
 	}
 	pid_t holder = 0;
-	r = lock_holder_at(c->dir_fd, NODE_CHECK_LOGIN_LOCK, &holder);
+	r = lock_holder_at(c->dir_fd, peer, &holder);
 	put(c, "lock", r < 0 ? r : holder != 0);
-	c->lock_fd = node_check_create(c->dir_fd, NODE_CHECK_NODE_LOCK);
+	c->lock_fd = node_check_create(c->dir_fd, own);
 	put(c, "own_lock", c->lock_fd < 0 ? c->lock_fd : lock_try(c->lock_fd));
 }
 
@@ -165,22 +166,42 @@ static int connect_to(struct node_checker *c, const char *host, uint16_t port)
 	return -error;
 }
 
-static int write_answer(const struct node_checker *c)
+static int write_file(const struct node_checker *c, const char *name, const char *data, size_t size)
 {
+	char draft[64];
 	if (c->dir_fd < 0)
 		return -EBADF;
-	cleanup_(closep) int fd = node_check_create(c->dir_fd, NODE_CHECK_ANSWER ".new");
-	int r = fd < 0 ? fd : file_write_all(fd, c->report.data, c->report.length);
-	if (r == 0 &&
-		(fsync(fd) < 0 || renameat(c->dir_fd, NODE_CHECK_ANSWER ".new", c->dir_fd, NODE_CHECK_ANSWER) < 0))
+	snprintf(draft, sizeof(draft), "%s.new", name);
+	cleanup_(closep) int fd = node_check_create(c->dir_fd, draft);
+	int r = fd < 0 ? fd : file_write_all(fd, data, size);
+	if (r == 0 && (fsync(fd) < 0 || renameat(c->dir_fd, draft, c->dir_fd, name) < 0))
 		r = -errno;
 	return r;
 }
 
-/* Holds the lock until the other side has checked it. */
-static void hold(const struct node_checker *c)
+/*
+ * Reports whether the lock of the second node is seen here. `since_ns`: when its file was first seen; 0: not yet. True:
+ * it was reported.
+ */
+static bool look_at_second(const struct node_checker *c, uint64_t *since_ns)
 {
-	uint64_t deadline = clock_now_ns() + HOLD_MS * NS_PER_MS;
+	pid_t holder = 0;
+	uint64_t now = clock_now_ns();
+	if (c->dir_fd < 0 || faccessat(c->dir_fd, NODE_CHECK_SECOND_LOCK, F_OK, 0) < 0)
+		return false;
+	*since_ns = *since_ns ? *since_ns : now;
+	bool seen = lock_holder_at(c->dir_fd, NODE_CHECK_SECOND_LOCK, &holder) == 0 && holder != 0;
+	if (!seen && now < *since_ns + LOCKING_MS * NS_PER_MS)
+		return false;
+	(void)write_file(c, NODE_CHECK_SEEN, seen ? "1" : "0", 1);
+	return true;
+}
+
+/* Holds the lock until the other side has checked it. */
+static void hold(const struct node_checker *c, bool first)
+{
+	uint64_t deadline = clock_now_ns() + NODE_CHECK_HOLD_MS * NS_PER_MS, second_ns = 0;
+	bool told = !first;
 	char byte;
 	bool connected = c->socket_fd >= 0;
 	while (clock_now_ns() < deadline) {
@@ -189,6 +210,7 @@ static void hold(const struct node_checker *c)
 			return;
 		if (c->dir_fd >= 0 && faccessat(c->dir_fd, NODE_CHECK_DONE, F_OK, 0) == 0)
 			return;
+		told = told || look_at_second(c, &second_ns);
 	}
 }
 
@@ -208,7 +230,7 @@ int node_check_main(const char *directory, const char *host, uint16_t port, cons
 	begin_report(&c);
 	check_gpus(&c);
 	check_time(&c);
-	check_directory(&c, directory);
+	check_directory(&c, directory, NODE_CHECK_LOGIN_LOCK, NODE_CHECK_NODE_LOCK);
 	int tcp = connect_to(&c, host, port);
 	/* Last, because it is compared with the clock of the other side. */
 	put(&c, "time", date_now_ms());
@@ -218,12 +240,26 @@ int node_check_main(const char *directory, const char *host, uint16_t port, cons
 	if (!sent)
 		close_fd(&c.socket_fd);
 	put(&c, "tcp", tcp);
-	bool written = !text_error(&c.report) && write_answer(&c) == 0;
+	bool written = !text_error(&c.report) && write_file(&c, NODE_CHECK_ANSWER, c.report.data, c.report.length) == 0;
 	if (sent || written)
-		hold(&c);
+		hold(&c, true);
 	text_finish(&c.report);
 	closep(&c.socket_fd);
 	closep(&c.lock_fd);
 	closep(&c.dir_fd);
 	return sent || written ? 0 : NODE_CHECK_SILENT;
+}
+
+int node_check_second(const char *directory, const char *token)
+{
+	struct node_checker c = {.token = token, .dir_fd = -1, .lock_fd = -1, .socket_fd = -1};
+	begin_report(&c);
+	check_directory(&c, directory, NODE_CHECK_NODE_LOCK, NODE_CHECK_SECOND_LOCK);
+	bool written = !text_error(&c.report) && write_file(&c, NODE_CHECK_SECOND, c.report.data, c.report.length) == 0;
+	if (written)
+		hold(&c, false);
+	text_finish(&c.report);
+	closep(&c.lock_fd);
+	closep(&c.dir_fd);
+	return written ? 0 : NODE_CHECK_SILENT;
 }

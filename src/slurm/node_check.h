@@ -42,10 +42,22 @@
 #define NODE_CHECK_SCRIPT     "script" /* the job, until it is submitted */
 #define NODE_CHECK_TOKEN      "GPUQ_CHECK_TOKEN" /* the variable with the token */
 #define NODE_CHECK_ROOM       4096               /* for a report */
+/* How long a node waits, and holds its lock, if nobody tells it to end. */
+#define NODE_CHECK_HOLD_MS 60000
+/* The second job: its lock, its answer and script, and whether the first one sees that lock: "1" or "0". */
+#define NODE_CHECK_SECOND_LOCK   "second.lock"
+#define NODE_CHECK_SECOND        "second"
+#define NODE_CHECK_SECOND_SCRIPT "second.script"
+#define NODE_CHECK_SEEN          "seen"
 
 /* The exit code: 0, or NODE_CHECK_SILENT if no way to report worked. */
 #define NODE_CHECK_SILENT 40
 int node_check_main(const char *directory, const char *host, uint16_t port, const char *token);
+/*
+ * The second job, on another node, while the first one waits: `lock` of its report is that of NODE_CHECK_NODE_LOCK,
+ * own_lock that of NODE_CHECK_SECOND_LOCK, which the first node looks at. It reports by the file NODE_CHECK_SECOND.
+ */
+int node_check_second(const char *directory, const char *token);
 
 /* Whether the report begins with the token. */
 bool node_check_is_ours(const char *report, const char *token);

@@ -78,7 +78,8 @@ int node_folder_make(struct node_folder *ret, struct gd_error *err)
 	if (r == -EPERM && make_in("/tmp", ret, &second) == 0)
 		return 0;
 	if (r < 0)
-		return error_set(err, r, "making a directory for the pilot's own journal in '%s': %s; set TMPDIR", tmp,
+		return error_set(err, r,
+			"cannot create a directory for the pilot's own journal in '%s': %s; set TMPDIR", tmp,
 			why.message);
 	return 0;
 }
@@ -103,6 +104,11 @@ static void remove_content(int dir_fd, int depth)
 		remove_content(sub_fd, depth + 1);
 		(void)unlinkat(dir_fd, entry->d_name, AT_REMOVEDIR);
 	}
+}
+
+void node_folder_clear(int dir_fd)
+{
+	remove_content(dir_fd, 0);
 }
 
 void node_folder_remove(struct node_folder *f)

@@ -27,6 +27,8 @@ struct node_folder {
  */
 int node_folder_make(struct node_folder *ret, struct gd_error *err);
 
+/* Removes everything in an open directory. Best effort; does not follow links. */
+void node_folder_clear(int dir_fd);
 /* Removes the folder with its contents and closes it. Does not follow links. */
 void node_folder_remove(struct node_folder *f);
 

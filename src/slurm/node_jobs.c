@@ -24,20 +24,25 @@
 #include "queue/journal/record.h"
 #include "queue/keeper/allocation.h"
 #include "queue/keeper/attempt.h"
+#include "queue/keeper/job_order.h"
 #include "queue/keeper/nursery.h"
 #include "slurm/guard.h"
 #include "slurm/node_folder.h"
 #include "slurm/node_keeper.h"
+#include "slurm/node_usage.h"
 
 extern char **environ;
 
 /* Interval between kills of the processes that a killed keeper left behind. */
 #define KILL_AGAIN_MS 20
+/* How long after its order, and how often, the journal is read for the start of a job. */
+#define LOOK_MS 50
 
 struct node_job {
 	struct node_job *next;
 	struct attempt_id id;
 	struct node_keeper *keeper; /* NULL: it is gone */
+	uint64_t look_ns;           /* when to look whether it has started */
 	bool started;               /* `start` was read */
 	bool over;                  /* `exited` contains the end that was read */
 	bool lost;                  /* its keeper was killed: the remaining processes are being killed */
@@ -45,6 +50,7 @@ struct node_job {
 	char keeper_name[32];
 	char words[FRAME_WORDS_ROOM]; /* why it was not started; or "" */
 	struct pilot_exit exited;
+	struct node_usage usage;
 };
 
 struct node_jobs {
@@ -54,19 +60,13 @@ struct node_jobs {
 	struct journal *journal;
 	struct journal_reader reader;
 	bool reading;
-	int watch_fd;
-	struct loop_source *watch, *timer;
+	struct loop_source *timer, *look;
 	pid_t nursery_pid;
 	int nursery_fd;
 	struct node_keeper *keepers;
 	struct node_job *jobs;
+	struct machine machine;
 };
-
-void node_log_name(char ret[NODE_LOG_ROOM], struct attempt_id id, uint64_t slurm_job)
-{
-	snprintf(ret, NODE_LOG_ROOM, "job_%llu_attempt_%u_slurm_%llu.log", (unsigned long long)id.job, id.attempt,
-		(unsigned long long)slurm_job);
-}
 
 static bool same(struct attempt_id a, struct attempt_id b)
 {
@@ -90,28 +90,11 @@ static void forget(struct node_jobs *n, struct node_job *job)
 		}
 	if (job->keeper)
 		job->keeper->job = NULL;
+	node_usage_finish(&job->usage);
 	free(job);
 }
 
 /* ---- The node's journal ------------------------------------------------------------- */
-
-/* Renames the log, which the keeper created under its own name. The keeper holds a descriptor and is not affected. */
-static void name_log(const struct node_jobs *n, const struct node_job *job, const struct record *r)
-{
-	char name[NODE_LOG_ROOM];
-	cleanup_(freep) char *old = malloc(r->log.size + 1);
-	cleanup_(freep) char *new = malloc(r->log.size + NODE_LOG_ROOM + 1);
-	if (!old || !new || r->log.type != JSON_STRING || r->log_b64.type)
-		return;
-	old[json_unescape(&r->log, old)] = '\0';
-	char *slash = strrchr(old, '/');
-	if (!slash)
-		return;
-	node_log_name(name, job->id, n->options.slurm_job);
-	sprintf(new, "%.*s/%s", (int)(slash - old), old, name);
-	/* If this fails, the log keeps its first name. */
-	(void)renameat2(AT_FDCWD, old, AT_FDCWD, new, RENAME_NOREPLACE);
-}
 
 static void on_start(struct node_jobs *n, struct node_job *job, const struct record *r)
 {
@@ -120,7 +103,7 @@ static void on_start(struct node_jobs *n, struct node_job *job, const struct rec
 	job->started = true;
 	if (r->keeper.type == JSON_STRING && r->keeper.size < sizeof(job->keeper_name))
 		job->keeper_name[json_unescape(&r->keeper, job->keeper_name)] = '\0';
-	name_log(n, job, r);
+	node_usage_started(&job->usage, r->pid);
 	n->options.ops->started(n->options.context, job->id, r->pid);
 }
 
@@ -146,7 +129,8 @@ static void on_end(struct node_job *job, const struct record *r)
 		.exited_ns = guard_now_ns(),
 		.time_ms = r->time_ms,
 		.duration_ms = r->duration_ms,
-		.peak_mem_mb = r->peak_mem_mb};
+		.peak_mem_mb = r->peak_mem_mb,
+		.energy_j = r->energy_j > 0 ? r->energy_j : 0};
 	e->outcome = r->event == EVENT_INTERRUPTED      ? OUTCOME_INTERRUPTED
 		     : json_is(&r->status, "completed") ? OUTCOME_COMPLETED
 		     : json_is(&r->status, "cancelled") ? OUTCOME_CANCELLED
@@ -177,12 +161,32 @@ static void read_journal(struct node_jobs *n)
 		;
 }
 
-static void on_watch(void *context, uint32_t events)
+static const struct node_job *first_to_look_for(const struct node_jobs *n)
+{
+	const struct node_job *first = NULL;
+	for (const struct node_job *job = n->jobs; job; job = job->next)
+		if (job->keeper && !job->started && (!first || job->look_ns < first->look_ns))
+			first = job;
+	return first;
+}
+
+/* The journal is not watched: a keeper reports the end of its job, and the start of a job that is already over needs no
+ * report of its own. */
+static void on_look(void *context, uint32_t events)
 {
 	struct node_jobs *n = context;
+	uint64_t now = clock_now_ns();
+	const struct node_job *first = first_to_look_for(n);
 	(void)events;
-	journal_watch_drain(n->watch_fd, n->journal->path);
-	read_journal(n);
+	if (first && first->look_ns <= now) {
+		read_journal(n);
+		for (struct node_job *job = n->jobs; job; job = job->next)
+			if (job->look_ns <= now)
+				job->look_ns = now + LOOK_MS * NS_PER_MS;
+		first = first_to_look_for(n);
+	}
+	if (first)
+		loop_set_deadline(n->look, first->look_ns);
 }
 
 /* ---- Keepers ------------------------------------------------------------------------ */
@@ -212,13 +216,13 @@ static void conclude(struct node_jobs *n, struct node_job *job)
 
 static void describe_refusal(struct node_job *job, const struct keeper_note *note)
 {
-	static const char *const parts[] = {[ATTEMPT_KEEPER] = "making the file of its keeper",
-		[ATTEMPT_ENVIRONMENT] = "reading its environment",
-		[ATTEMPT_SCRIPT] = "writing its script",
-		[ATTEMPT_LOG] = "making its log",
-		[ATTEMPT_LOG_DIRECTORY] = "making its log, in a directory that other users can change",
-		[ATTEMPT_PROCESS] = "starting its process"};
-	const char *what = note->part <= ATTEMPT_PROCESS ? parts[note->part] : "starting it";
+	static const char *const parts[] = {[ATTEMPT_KEEPER] = "cannot create the file of its keeper",
+		[ATTEMPT_ENVIRONMENT] = "cannot read its environment",
+		[ATTEMPT_SCRIPT] = "cannot write its script",
+		[ATTEMPT_LOG] = "cannot create its log",
+		[ATTEMPT_LOG_DIRECTORY] = "cannot create its log in a directory that other users can change",
+		[ATTEMPT_PROCESS] = "cannot start its process"};
+	const char *what = note->part <= ATTEMPT_PROCESS ? parts[note->part] : "cannot start it";
 	snprintf(job->words, sizeof(job->words), "%s: %.60s", what, error_words(note->code));
 }
 
@@ -239,7 +243,8 @@ static void on_note(void *context, struct node_keeper *k, const struct keeper_no
 	case KEEPER_NOTE_ENDED:
 		if (!job)
 			break;
-		read_journal(n);
+		if (!job->over) /* otherwise its end was read with that of another job */
+			read_journal(n);
 		conclude(n, job);
 		break;
 	case KEEPER_NOTE_BLOCKED: /* it tries again */
@@ -301,22 +306,6 @@ static void on_timer(void *context, uint32_t events)
 
 /* ---- Beginning and end of an attempt ------------------------------------------------ */
 
-static void put_string(struct text *t, const char *s)
-{
-	text_append(t, s, strlen(s) + 1);
-}
-
-static void put_variable(struct text *t, struct keeper_order *o, const char *name, const char *value)
-{
-	text_append_string(t, name);
-	if (value) {
-		text_append_char(t, '=');
-		text_append_string(t, value);
-	}
-	text_append(t, "", 1);
-	o->num_env++;
-}
-
 /* Copies an environment of the queue; its name is a hash of its content. */
 static int bring_environment(const struct node_jobs *n, const char *name)
 {
@@ -341,30 +330,21 @@ static int bring_environment(const struct node_jobs *n, const char *name)
 	return r;
 }
 
-/* The coordinator's payload plus the values that only this node knows. */
-static int write_payload(const struct node_jobs *n, const struct attempt *a, const struct gd_gpu *const *gpus,
-	size_t num_gpus, struct keeper_order *o, struct text *t)
+/* The coordinator's payload plus the values that only this node knows: GPUs come last, and it has none. */
+static int add_gpus(const struct node_jobs *n, const struct gd_gpu *const *gpus, size_t num_gpus,
+	struct keeper_order *o, struct text *payload)
 {
 	cleanup_(freep) struct gd_env_change *changes = NULL;
+	int indexes[FRAME_MAX_GPUS];
 	int r = gd_gpu_bind(gpus, num_gpus, &changes, NULL);
 	if (r < 0)
 		return r;
-	const char *strings[] = {a->command, a->cwd, a->env, a->log_dir, "", a->name, "", ""};
-	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
-		put_string(t, strings[i]);
-	o->num_env = 0;
-	for (uint32_t i = 0; i < a->order.num_env; i++, o->num_env++)
-		put_string(t, a->env_changes[i]);
 	for (const struct gd_env_change *c = changes; c->name; c++)
-		put_variable(t, o, c->name, c->value);
-	put_variable(t, o, "GPUQ_NODE", n->options.node);
-	for (size_t i = 0; i < num_gpus; i++) {
-		int32_t index = gpus[i]->index;
-		text_append(t, &index, sizeof(index));
-	}
-	o->num_gpus = (uint32_t)num_gpus;
-	o->size = t->length;
-	return text_error(t);
+		job_order_set_variable(o, payload, c->name, c->value);
+	job_order_set_variable(o, payload, "GPUQ_NODE", n->options.node);
+	for (size_t i = 0; i < num_gpus; i++)
+		indexes[i] = gpus[i]->index;
+	return job_order_set_gpus(o, payload, indexes, num_gpus);
 }
 
 static int take_order(const struct frame_grant *g, struct attempt *ret)
@@ -414,12 +394,15 @@ static int hand_to_keeper(
 		return r;
 	struct keeper_order o = a.order;
 	o.fence = n->journal->fence;
+	o.slurm_job = n->options.slurm_job;
 	r = bring_environment(n, a.env);
 	if (r < 0)
-		snprintf(job->words, sizeof(job->words), "reading its environment '%.40s': %.60s", a.env,
+		snprintf(job->words, sizeof(job->words), "cannot read its environment '%.40s': %.60s", a.env,
 			error_words(r));
 	if (r == 0)
-		r = write_payload(n, &a, gpus, g->num_gpus, &o, &payload);
+		text_append(&payload, a.payload, o.size);
+	if (r == 0)
+		r = add_gpus(n, gpus, g->num_gpus, &o, &payload);
 	attempt_finish(&a);
 	struct node_keeper *k = r == 0 ? idle_keeper(n) : NULL;
 	if (r == 0 && !k)
@@ -431,6 +414,10 @@ static int hand_to_keeper(
 	k->busy = true;
 	k->job = job;
 	job->keeper = k;
+	job->look_ns = clock_now_ns() + LOOK_MS * NS_PER_MS;
+	/* An earlier deadline stays. */
+	if (!first_to_look_for(n) || first_to_look_for(n) == job)
+		loop_set_deadline(n->look, job->look_ns);
 	return 0;
 }
 
@@ -444,13 +431,16 @@ void node_jobs_begin(struct node_jobs *n, const struct frame_grant *grant, const
 	job->id = grant->id;
 	job->next = n->jobs;
 	n->jobs = job;
+	node_usage_begin(&job->usage, gpus, grant->num_gpus);
+	for (struct node_job *other = job->next; other; other = other->next)
+		node_usage_compare(&job->usage, &other->usage);
 	int r = hand_to_keeper(n, job, grant, gpus);
 	if (r == 0)
 		return;
 	/* Report from the loop, because the caller is still executing its actions. */
 	if (!*job->words)
 		snprintf(job->words, sizeof(job->words), "%s",
-			r == -EBADMSG ? "the order is not understood: coordinator and pilot are of different versions"
+			r == -EBADMSG ? "invalid order: coordinator and pilot have different versions"
 				      : error_words(r));
 	job->lost = true;
 	loop_set_deadline(n->timer, clock_now_ns() + NS_PER_MS);
@@ -472,6 +462,29 @@ void node_jobs_stop_all(struct node_jobs *n)
 {
 	for (struct node_job *job = n->jobs; job; job = job->next)
 		node_jobs_stop(n, job->id, CANCEL_INTERRUPT);
+}
+
+void node_jobs_sample(struct node_jobs *n, const struct gd_gpu_list *gpus)
+{
+	struct keeper_order seen;
+	size_t count = 0;
+	for (const struct node_job *job = n->jobs; job; job = job->next)
+		count++;
+	cleanup_(freep) struct gpu_user **users = calloc(count + 1, sizeof(*users));
+	/* Without memory, this sample is missing. */
+	if (!users)
+		return;
+	count = 0;
+	for (struct node_job *job = n->jobs; job; job = job->next)
+		users[count++] = &job->usage.user;
+	gpu_users_find(gpus, users, count);
+	for (struct node_job *job = n->jobs; job; job = job->next) {
+		node_usage_sample(&job->usage, gpus, &n->machine);
+		if (!job->keeper || !job->started || !node_usage_tell(&job->usage, &seen))
+			continue;
+		seen.id = job->id.job;
+		(void)node_keeper_send(job->keeper, &seen, NULL);
+	}
 }
 
 /* ---- Opening and closing ------------------------------------------------------------ */
@@ -500,7 +513,7 @@ static int open_journal(struct node_jobs *n, struct gd_error *err)
 	journal_unlock(n->journal);
 	r = journal_reader_init_open(&n->reader, n->journal);
 	if (r < 0)
-		return error_set(err, r, "reading '%s': %s", file, error_words(r));
+		return error_set(err, r, "cannot read '%s': %s", file, error_words(r));
 	n->reading = true;
 	return 0;
 }
@@ -509,13 +522,14 @@ int node_jobs_create(const struct node_jobs_options *options, struct node_jobs *
 {
 	struct node_jobs *n = calloc(1, sizeof(*n));
 	if (!n)
-		return error_set(err, -ENOMEM, "starting the pilot: out of memory");
+		return error_set(err, -ENOMEM, "cannot start the pilot: out of memory");
 	n->options = *options;
-	n->nursery_fd = n->watch_fd = n->queue_fd = -1;
+	n->nursery_fd = n->queue_fd = -1;
 	n->folder = (struct node_folder)NODE_FOLDER_NONE;
 	clear_environment();
+	(void)machine_get(&n->machine); /* the PIDs of the driver are compared with it */
 	n->queue_fd = open(options->queue_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = n->queue_fd < 0 ? error_set(err, -errno, "opening '%s': %s", options->queue_dir, error_words(errno))
+	int r = n->queue_fd < 0 ? error_set(err, -errno, "cannot open '%s': %s", options->queue_dir, error_words(errno))
 				: open_journal(n, err);
 	if (r == 0)
 		r = nursery_start(&(struct nursery_options){.journal_path = n->journal->path,
@@ -525,12 +539,11 @@ int node_jobs_create(const struct node_jobs_options *options, struct node_jobs *
 					  .dies_with_parent = true},
 			&n->nursery_pid, &n->nursery_fd, err);
 	if (r == 0) {
-		n->watch_fd = journal_watch(n->journal->path);
 		r = loop_add_timer(options->loop, on_timer, n, &n->timer);
-		if (r == 0 && n->watch_fd >= 0)
-			r = loop_add(options->loop, n->watch_fd, EPOLLIN, on_watch, n, &n->watch);
+		if (r == 0)
+			r = loop_add_timer(options->loop, on_look, n, &n->look);
 		if (r < 0)
-			error_set(err, r, "starting the pilot: %s", error_words(r));
+			error_set(err, r, "cannot start the pilot: %s", error_words(r));
 	}
 	if (r < 0) {
 		node_jobs_destroy(n);
@@ -554,9 +567,8 @@ void node_jobs_destroy(struct node_jobs *n)
 	}
 	while (n->jobs)
 		forget(n, n->jobs);
-	loop_remove(n->watch);
+	loop_remove(n->look);
 	loop_remove(n->timer);
-	closep(&n->watch_fd);
 	closep(&n->nursery_fd);
 	closep(&n->queue_fd);
 	if (n->reading)

@@ -5,7 +5,7 @@
  * Keepers write to a journal, but a pilot must not write to the journal of the queue. So the pilot has its own journal,
  * in a directory of the node that is removed at the end, and reads `start` and `end` of each attempt from there.
  * Environments are copied from the directory of the queue, once for each distinct one. Logs go where the order says, on
- * the shared file system.
+ * the shared file system, with the name that the coordinator has written into `start` (attempt_log_name_on_cluster()).
  *
  * An order is the message to a keeper (keeper_messages.h): struct keeper_order and its payload, without GPUs. The pilot
  * adds the GPUs, the variables that bind the job to them, and GPUQ_NODE. Variables of Slurm and PMI are not passed on:
@@ -51,8 +51,7 @@ void node_jobs_begin(struct node_jobs *n, const struct frame_grant *grant, const
 void node_jobs_stop(struct node_jobs *n, struct attempt_id id, enum cancel_mode mode);
 void node_jobs_stop_all(struct node_jobs *n);
 
-/* The log's file name in the log directory: the coordinator writes it into `start` before the attempt begins. */
-#define NODE_LOG_ROOM 96
-void node_log_name(char ret[NODE_LOG_ROOM], struct attempt_id id, uint64_t slurm_job);
+/* A new sample of the GPUs: how much the jobs use of them. */
+void node_jobs_sample(struct node_jobs *n, const struct gd_gpu_list *gpus);
 
 #endif

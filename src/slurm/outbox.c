@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -65,10 +66,23 @@ void outbox_close(struct pilot_outbox *o)
 	*o = OUTBOX_NONE;
 }
 
-int outbox_append(struct pilot_outbox *o, const char *line, size_t size)
+/* Returns the number of lines. */
+static uint64_t seal_lines(struct text *ret, const char *lines, size_t size, uint64_t first)
+{
+	uint64_t n = first;
+	for (const char *p = lines, *end = lines + size; p < end; n++) {
+		const char *newline = memchr(p, '\n', (size_t)(end - p));
+		size_t length = (size_t)((newline ? newline : end) - p);
+		seal_append(ret, p, length, n);
+		p += length + 1;
+	}
+	return n - first;
+}
+
+int outbox_append(struct pilot_outbox *o, const char *lines, size_t size)
 {
 	text_clear(&o->line);
-	seal_append(&o->line, line, size, o->next);
+	uint64_t count = seal_lines(&o->line, lines, size, o->next);
 	int r = text_error(&o->line);
 	if (r < 0) {
 		text_finish(&o->line);
@@ -84,12 +98,12 @@ int outbox_append(struct pilot_outbox *o, const char *line, size_t size)
 		return r;
 	}
 	o->size += (int64_t)o->line.length;
-	o->next++;
+	o->next += count;
 	return 0;
 }
 
-/* 0, 1 (an incomplete last line) or a negative errno value. */
-static int take_line(const char *line, size_t size, uint64_t expected, outbox_fn *fn, void *context)
+/* 0, 1 (an incomplete last line) or a negative errno value. -EBADMSG also if lines before this one are missing. */
+static int take_line(const char *line, size_t size, uint64_t *last, outbox_fn *fn, void *context)
 {
 	uint64_t n;
 	size_t body;
@@ -98,15 +112,17 @@ static int take_line(const char *line, size_t size, uint64_t expected, outbox_fn
 	int r = seal_check(line, size - 1, &n, &body);
 	if (r < 0)
 		return r;
-	if (n != expected)
+	if (n <= *last)
 		return -EBADMSG;
-	if (n == 1)
-		return 0;
+	bool missing = n != *last + 1;
+	*last = n;
 	cleanup_(text_finish) struct text t = {0};
 	text_append(&t, line, body);
 	text_append_char(&t, '}');
 	r = text_error(&t);
-	return r < 0 ? r : fn(context, t.data, t.length);
+	if (r == 0 && n > 1)
+		r = fn(context, t.data, t.length);
+	return r == 0 && missing ? -EBADMSG : r;
 }
 
 int outbox_read(int dir_fd, const char *name, outbox_fn *fn, void *context)
@@ -124,16 +140,18 @@ int outbox_read(int dir_fd, const char *name, outbox_fn *fn, void *context)
 	cleanup_(line_reader_finish) struct line_reader reader = {.fd = fd, .max_bytes = LONGEST_LINE};
 	const char *line;
 	ssize_t size;
-	uint64_t n = 1;
-	while ((size = line_reader_next(&reader, &line)) > 0) {
-		r = take_line(line, (size_t)size, n, fn, context);
-		if (r != 0)
-			break;
-		n++;
+	uint64_t last = 0;
+	bool damaged = false;
+	r = 0;
+	while ((r == 0 || r == -EBADMSG) && (size = line_reader_next(&reader, &line)) > 0) {
+		r = take_line(line, (size_t)size, &last, fn, context);
+		damaged = damaged || r == -EBADMSG;
 	}
+	if (r < 0 && r != -EBADMSG)
+		return r;
+	if (damaged || size == -EFBIG)
+		return -EBADMSG;
 	if (size < 0)
-		return size == -EFBIG ? -EBADMSG : (int)size;
-	if (n == 1 && r >= 0)
-		return -ENODATA;
-	return r == 1 ? 0 : r;
+		return (int)size;
+	return last == 0 ? -ENODATA : 0;
 }

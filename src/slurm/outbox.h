@@ -31,8 +31,11 @@ struct pilot_outbox {
 int outbox_create(struct pilot_outbox *o, int dir_fd, const char *name, const char *header);
 void outbox_close(struct pilot_outbox *o);
 
-/* Appends an object and syncs. On failure the partial line is removed, and the call can be repeated. */
-int outbox_append(struct pilot_outbox *o, const char *line, size_t size);
+/*
+ * Appends objects, with a newline between two, and syncs once. On failure all that was written is removed, and the call
+ * can be repeated.
+ */
+int outbox_append(struct pilot_outbox *o, const char *lines, size_t size);
 
 /* Called for each line after the first, without its seal but with the closing brace. A nonzero result stops reading. */
 typedef int outbox_fn(void *context, const char *line, size_t size);
@@ -42,7 +45,8 @@ typedef int outbox_fn(void *context, const char *line, size_t size);
  * intact; an incomplete last line was never synced and is ignored.
  *
  * Any other result proves nothing, and the coordinator waits: -ENOENT (the file or its directory does not exist),
- * -ESTALE, -EIO, -EACCES… from the file system; -ENODATA: the first line is missing; -EBADMSG: damaged.
+ * -ESTALE, -EIO, -EACCES… from the file system; -ENODATA: the first line is missing; -EBADMSG: damaged. Damaged lines
+ * are skipped: fn was called for all intact ones.
  */
 int outbox_read(int dir_fd, const char *name, outbox_fn *fn, void *context);
 

@@ -123,9 +123,9 @@ static void step_leave(struct pilot_core *c)
 	bool done = c->num_attempts == 0 && (c->released || c->ending);
 	if (done && c->link == LINK_WELCOMED) {
 		pilot_answer(c, FRAME_BYE);
-		leave(c, c->ending ? "told to end" : "released");
+		leave(c, c->ending ? "told to stop" : "released");
 	} else if (c->ending && c->now_ns >= c->ending_ns + c->settings.grace_ns)
-		leave(c, "told to end");
+		leave(c, "told to stop");
 	else if (!c->epoch && c->now_ns >= c->begun_ns + c->settings.join_ns)
 		leave(c, "no coordinator has answered");
 }
@@ -135,12 +135,13 @@ static void step(struct pilot_core *c)
 	uint64_t until = c->settings.until_ns;
 	bool expired = c->lease_end_ns && !pilot_has_lease(c);
 	if (expired || (until && c->now_ns >= until)) {
-		leave(c, expired ? "the lease has ended" : "its time is over");
+		leave(c, expired ? "the lease has ended" : "its time limit is reached");
 		return;
 	}
 	if (until && c->now_ns + c->settings.grace_ns >= until)
 		pilot_begin_ending(c);
-	pilot_release_held(c);
+	if (c->now_ns >= pilot_next_batch_ns(c))
+		pilot_release_held(c);
 	pilot_step_connection(c);
 	step_leave(c);
 }
@@ -166,9 +167,7 @@ uint64_t pilot_core_wake_ns(const struct pilot_core *c)
 		SOONER(c->heard_ns + pilot_silence_limit_ns(c));
 	if (c->link == LINK_WELCOMED)
 		SOONER(c->next_heartbeat_ns);
-	for (size_t i = 0; i < c->num_attempts; i++)
-		if (c->attempts[i].stage == STAGE_HELD)
-			SOONER(c->attempts[i].release_ns);
+	SOONER(pilot_next_batch_ns(c));
 #undef SOONER
 	return wake;
 }

@@ -25,7 +25,7 @@
  * again in each session until it is acknowledged.
  *  - An end is held back until it is certain that the pilot's own end did not cause it (`exit_hold_ns`,
  * `signal_hold_ns`).
- *  - After PILOT_SEND of FRAME_BYE nothing is begun any more.
+ *  - After PILOT_SEND of FRAME_BYE no attempt is begun.
  */
 #ifndef SLURM_PILOT_CORE_H
 #define SLURM_PILOT_CORE_H
@@ -82,6 +82,7 @@ struct pilot_exit {
 	int64_t time_ms;              /* the rest as in struct frame_end */
 	int64_t duration_ms;
 	int64_t peak_mem_mb;
+	int64_t energy_j;
 	char reason[FRAME_WORDS_ROOM];
 };
 

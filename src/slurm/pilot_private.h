@@ -20,7 +20,7 @@ enum link_state {
 enum stage {
 	STAGE_STARTING, /* PILOT_BEGIN is out */
 	STAGE_RUNNING,
-	STAGE_HELD,  /* ended; the end is held back until release_ns */
+	STAGE_HELD,  /* ended; the end is held back */
 	STAGE_ENDED, /* recorded; not yet acknowledged */
 };
 
@@ -28,7 +28,8 @@ struct pilot_attempt {
 	struct attempt_id id;
 	enum stage stage;
 	struct frame_end end;
-	uint64_t release_ns;
+	uint64_t release_ns; /* from then on the end is certain */
+	uint64_t batch_ns;   /* when it is released, with all others that are certain */
 };
 
 /* An action with the memory that it points to. */
@@ -90,6 +91,8 @@ void pilot_on_end_ack(struct pilot_core *c, struct attempt_id id);
 void pilot_send_end(struct pilot_core *c, const struct pilot_attempt *a);
 /* Releases ends that the pilot's own end certainly did not cause. */
 void pilot_release_held(struct pilot_core *c);
+/* When held ends must be released; UINT64_MAX: there are none. */
+uint64_t pilot_next_batch_ns(const struct pilot_core *c);
 /* Slurm, or the clock, ends this pilot. Attempts that ended just before ended for the same reason. */
 void pilot_begin_ending(struct pilot_core *c);
 

@@ -11,15 +11,19 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "slurm/pilot_kind.h"
+#include "slurm/sbatch_refusal.h"
 #include "slurm/slurm_client.h"
 
 /* How often to check pilots that have not connected. */
 #define LOOK_NS (2 * NS_PER_S)
 /* Digits of the queue's id in names of jobs. */
 #define QUEUE_DIGITS 12
+/* For a message to the user: words, options and advice. */
+#define SAY_ROOM 480
 
 struct supplied_kind {
 	const char *options;
@@ -27,6 +31,7 @@ struct supplied_kind {
 	struct submission *submission;
 	struct submission_demand demand;
 	double pilots; /* needed to run all jobs of the demand; negative: unknown */
+	char said[SAY_ROOM];
 };
 
 struct pilot_supply {
@@ -38,7 +43,7 @@ struct pilot_supply {
 	uint64_t next_look_ns;
 	size_t num_vain; /* waiting jobs that fit no kind */
 	char vain_words[FRAME_WORDS_ROOM];
-	char said[FRAME_WORDS_ROOM], said_vain[FRAME_WORDS_ROOM];
+	char said_vain[SAY_ROOM];
 };
 
 static void on_submitted(void *context, const char *name, int result, uint64_t slurm_job, const char *words)
@@ -48,14 +53,28 @@ static void on_submitted(void *context, const char *name, int result, uint64_t s
 		(void)submission_submitted(s->kinds[i].submission, clock_now_ns(), name, result, slurm_job, words);
 }
 
+/* Pilots of an earlier coordinator count as the first kind. */
+static void adopt(struct pilot_supply *s, const struct slurm_listing *l)
+{
+	for (size_t k = 0; k < l->num_jobs; k++) {
+		bool known = l->jobs[k].state != LISTED_PENDING;
+		for (size_t i = 0; i < s->num_kinds && !known; i++)
+			known = submission_has_job(s->kinds[i].submission, l->jobs[k].slurm_job);
+		if (!known)
+			(void)submission_adopt(s->kinds[0].submission, clock_now_ns(), &l->jobs[k]);
+	}
+}
+
 static void on_listed(void *context, uint64_t begun_ns, const struct slurm_listing *listing, const char *words)
 {
 	struct pilot_supply *s = context;
 	(void)words;
 	for (size_t i = 0; i < s->num_kinds; i++)
 		(void)submission_listed(s->kinds[i].submission, clock_now_ns(), begun_ns, listing);
-	if (listing->ok)
-		s->options.ops->listed(s->options.context, listing);
+	if (!listing->ok)
+		return;
+	adopt(s, listing);
+	s->options.ops->listed(s->options.context, listing);
 }
 
 /* Appends a path in single quotes, for the shell of the batch script. */
@@ -77,7 +96,13 @@ static int write_words(struct pilot_supply *s)
 	append_quoted(&s->script, s->options.program);
 	text_append_string(&s->script, " pilot --jobs-file ");
 	append_quoted(&s->script, j->path);
-	text_appendf(&s->output, "%s/pilot-%%j.out", j->dir_path);
+	/* A pattern: in it, %% is a percent sign. */
+	for (const char *p = j->dir_path; *p; p++) {
+		if (*p == '%')
+			text_append_char(&s->output, '%');
+		text_append_char(&s->output, *p);
+	}
+	text_append_string(&s->output, "/pilot-%j.out");
 	return text_error(&s->script) ? text_error(&s->script) : text_error(&s->output);
 }
 
@@ -150,7 +175,7 @@ static void submit(struct pilot_supply *s, const struct supplied_kind *k, const 
 	/* No answer follows. */
 	if (r < 0)
 		(void)submission_submitted(k->submission, clock_now_ns(), name, -EINVAL, 0,
-			r == -EINVAL ? "an open quotation mark in the options for sbatch" : "out of memory");
+			r == -EINVAL ? "unclosed quotation mark in the options for sbatch" : "out of memory");
 }
 
 static void execute(struct pilot_supply *s, const struct supplied_kind *k, const struct submission_step *step)
@@ -183,6 +208,21 @@ void pilot_supply_begin(struct pilot_supply *s)
 	*s->vain_words = '\0';
 }
 
+/* The first kind that could run the jobs has been given up; if there is none, the jobs are too large for the first. */
+static void set_vain_words(struct pilot_supply *s, const struct placement_need *need, size_t num_jobs)
+{
+	char words[FRAME_WORDS_ROOM];
+	size_t i = 0;
+	while (i < s->num_kinds && !pilot_kind_takes(&s->kinds[i].kind, need, words))
+		i++;
+	if (i < s->num_kinds)
+		submission_words(s->kinds[i].submission, clock_now_ns(), words);
+	else if (s->num_kinds)
+		(void)pilot_kind_takes(&s->kinds[0].kind, need, words);
+	snprintf(s->vain_words, sizeof(s->vain_words), "no pilot can run %zu %s: %.110s", num_jobs,
+		num_jobs == 1 ? "job" : "jobs", s->num_kinds ? words : "");
+}
+
 void pilot_supply_need(struct pilot_supply *s, const struct placement_need *need, size_t num_jobs)
 {
 	char words[FRAME_WORDS_ROOM];
@@ -191,9 +231,8 @@ void pilot_supply_need(struct pilot_supply *s, const struct placement_need *need
 		(submission_has_given_up(s->kinds[i].submission) || !pilot_kind_takes(&s->kinds[i].kind, need, words)))
 		i++;
 	if (i == s->num_kinds) {
-		if (s->num_vain == 0 && s->num_kinds && !pilot_kind_takes(&s->kinds[0].kind, need, words))
-			snprintf(s->vain_words, sizeof(s->vain_words), "no pilot can run %zu %s: %.100s", num_jobs,
-				num_jobs == 1 ? "job" : "jobs", words);
+		if (s->num_vain == 0)
+			set_vain_words(s, need, num_jobs);
 		s->num_vain += num_jobs;
 		return;
 	}
@@ -257,15 +296,17 @@ static void kind_words(const struct pilot_supply *s, const struct supplied_kind 
 	char output[FRAME_WORDS_ROOM], *seconds;
 	submission_words(k->submission, clock_now_ns(), words);
 	/* Do not repeat the message every second. */
-	if ((seconds = strstr(words, "; next try in")))
+	bool again = (seconds = strstr(words, "; next try in"));
+	if (again)
 		*seconds = '\0';
 	uint64_t job = *words ? submission_failed_job(k->submission) : 0;
-	if (!job)
-		return;
-	read_output(s, job, output);
+	if (job)
+		read_output(s, job, output);
 	size_t length = strlen(words);
-	if (*output)
+	if (job && *output)
 		snprintf(words + length, FRAME_WORDS_ROOM - length, ": %s", output);
+	else if (again)
+		snprintf(words + length, FRAME_WORDS_ROOM - length, "; trying again");
 }
 
 void pilot_supply_words(const struct pilot_supply *s, char words[FRAME_WORDS_ROOM])
@@ -278,19 +319,36 @@ void pilot_supply_words(const struct pilot_supply *s, char words[FRAME_WORDS_ROO
 }
 
 /* Reports each reason once. */
-static void say(struct pilot_supply *s, char said[FRAME_WORDS_ROOM], const char *words)
+static void say(struct pilot_supply *s, char said[SAY_ROOM], const char *words)
 {
 	if (strcmp(words, said) == 0)
 		return;
-	snprintf(said, FRAME_WORDS_ROOM, "%s", words);
+	snprintf(said, SAY_ROOM, "%s", words);
 	if (*words)
-		s->options.ops->say(s->options.context, words);
+		s->options.ops->say(s->options.context, said);
+}
+
+/* With several kinds, names the options. A refused kind gets advice, unless all are refused: then the run ends with it.
+ */
+static void say_kind(struct pilot_supply *s, struct supplied_kind *k)
+{
+	char words[FRAME_WORDS_ROOM], whole[SAY_ROOM];
+	const char *reason;
+	kind_words(s, k, words);
+	/* "all 8 pilots are in use" is normal; only `why` shows it. */
+	if (strncmp(words, "all ", 4) == 0)
+		*words = '\0';
+	bool several = s->num_kinds > 1 && *words, refused = submission_is_refused(k->submission, &reason);
+	if (refused && pilot_supply_check_refusal(s, NULL) < 0)
+		return;
+	snprintf(whole, sizeof(whole), "%s%.60s%s%s%s%s", several ? "--slurm '" : "", several ? k->options : "",
+		several ? "': " : "", words, refused ? "; " : "", refused ? sbatch_refusal_advice(reason) : "");
+	say(s, k->said, whole);
 }
 
 uint64_t pilot_supply_step(struct pilot_supply *s)
 {
 	uint64_t now = clock_now_ns(), wake = 0;
-	char words[FRAME_WORDS_ROOM];
 	for (size_t i = 0; i < s->num_kinds; i++) {
 		uint64_t at = step_kind(s, i, now);
 		wake = at && (!wake || at < wake) ? at : wake;
@@ -299,14 +357,25 @@ uint64_t pilot_supply_step(struct pilot_supply *s)
 		s->next_look_ns = now + LOOK_NS;
 		(void)slurm_client_list(s->client);
 	}
-	pilot_supply_words(s, words);
-	/* "all 8 pilots are in use" is normal; only `why` shows it. */
-	if (strncmp(words, "all ", 4) == 0)
-		*words = '\0';
-	say(s, s->said, words);
-	if (strcmp(words, s->vain_words) != 0)
+	for (size_t i = 0; i < s->num_kinds; i++)
+		say_kind(s, &s->kinds[i]);
+	if (pilot_supply_check_refusal(s, NULL) == 0)
 		say(s, s->said_vain, s->vain_words);
 	return wake;
+}
+
+int pilot_supply_check_refusal(const struct pilot_supply *s, struct gd_error *err)
+{
+	const char *reason = NULL, *first = NULL;
+	for (size_t i = 0; i < s->num_kinds; i++) {
+		if (!submission_is_refused(s->kinds[i].submission, &reason))
+			return 0;
+		first = first ? first : reason;
+	}
+	if (!first)
+		return 0;
+	return error_set(err, -EINVAL, "Slurm refuses the options of %s: %s; %s; no job was started",
+		s->num_kinds > 1 ? "every --slurm" : "--slurm", first, sbatch_refusal_advice(first));
 }
 
 bool pilot_supply_is_hopeless(const struct pilot_supply *s)
@@ -324,7 +393,6 @@ void pilot_supply_list(struct pilot_supply *s)
 	(void)slurm_client_list(s->client);
 }
 
-/* Pilots of an earlier coordinator count as the first kind. */
 int pilot_supply_joined(struct pilot_supply *s, uint64_t slurm_job, const struct coordinator_action *ready)
 {
 	struct supplied_kind *k = &s->kinds[0];

@@ -51,6 +51,10 @@ uint64_t pilot_supply_step(struct pilot_supply *s);
 /* Jobs wait that no pilot will ever run; pilot_supply_words() gives the reason. As of the last step. */
 bool pilot_supply_is_hopeless(const struct pilot_supply *s);
 
+/* -EINVAL, with Slurm's reason and what to do: Slurm refuses the options of every kind permanently, and has never
+ * accepted a pilot. Otherwise 0. */
+int pilot_supply_check_refusal(const struct pilot_supply *s, struct gd_error *err);
+
 /* COORDINATOR_LIST */
 void pilot_supply_list(struct pilot_supply *s);
 /* COORDINATOR_READY and COORDINATOR_GONE; -ENOMEM. */

@@ -47,7 +47,7 @@ int secret_load(int dir_fd, uint8_t ret[MAC_KEY_SIZE], struct gd_error *err)
 	if (st.st_uid != geteuid() || (st.st_mode & 077))
 		return error_set(err, -EPERM,
 			"'" SECRET_FILE
-			"' must belong to you and be readable by nobody else; remove the file and run the coordinator again");
+			"' must belong to you and be readable only by you; remove the file and run the coordinator again");
 	ssize_t n = file_read_full(fd, text, sizeof(text));
 	int r = n < 0 ? (int)n : parse(text, (size_t)n, ret);
 	explicit_bzero(text, sizeof(text));
@@ -88,6 +88,6 @@ int secret_load_or_create(int dir_fd, uint8_t ret[MAC_KEY_SIZE], struct gd_error
 		return r;
 	r = create(dir_fd);
 	if (r < 0)
-		return error_set(err, r, "cannot make '" SECRET_FILE "': %s", error_words(r));
+		return error_set(err, r, "cannot create '" SECRET_FILE "': %s", error_words(r));
 	return secret_load(dir_fd, ret, err);
 }

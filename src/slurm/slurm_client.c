@@ -12,6 +12,7 @@
 #include "base/shell_words.h"
 #include "base/text.h"
 #include "slurm/listing_text.h"
+#include "slurm/sbatch_refusal.h"
 #include "slurm/slurm_command.h"
 
 #define DEFAULT_TIMEOUT_MS 30000
@@ -40,6 +41,7 @@ struct slurm_client {
 	int64_t boot_before_ms;
 	struct listing_builder builder;
 	char user[24];
+	char prefix[FRAME_NAME_ROOM]; /* a copy: the caller's may not live as long */
 };
 
 static void release(struct client_request *r)
@@ -78,20 +80,20 @@ static void first_line(const char *text, char ret[FRAME_WORDS_ROOM])
 
 /* ---- Submitting ------------------------------------------------------------------- */
 
-/*
- * sbatch exits with 1 both if slurmctld refused the job and if it could not be reached or did not answer. Only messages
- * about a decision of slurmctld count as a refusal; "Socket timed out" may mean that the job was accepted.
- */
-static bool is_refusal(const char *err)
+/* The result for the callback. */
+static int judge_failure(int result, const char *err)
 {
-	static const char *const uncertain[] = {"timed out", "Unable to contact", "Connection", "connect", "Zero Bytes",
-		"communication", "Communication", "Transport", "unavailable", "temporarily", "retry", "Protocol",
-		"Unspecified error", NULL};
-	for (size_t i = 0; uncertain[i]; i++)
-		if (strstr(err, uncertain[i]))
-			return false;
-	return strstr(err, "Batch job submission failed") || strstr(err, "invalid") || strstr(err, "Invalid") ||
-	       strstr(err, "unrecognized option");
+	switch (result == -ECHILD ? sbatch_refusal_classify(err) : SBATCH_UNCERTAIN) {
+	case SBATCH_REFUSES_FINALLY:
+		return -ENOTSUP;
+	case SBATCH_REFUSES:
+		return -EINVAL;
+	case SBATCH_REFUSES_NOW:
+		return -EAGAIN;
+	case SBATCH_UNCERTAIN:
+		break;
+	}
+	return result;
 }
 
 static void on_submitted(void *context, int result, const char *out, size_t size, const char *err)
@@ -101,11 +103,8 @@ static void on_submitted(void *context, int result, const char *out, size_t size
 	uint64_t id = 0;
 	c->command = NULL;
 	memcpy(name, c->first->name, sizeof(name));
-	first_line(err, words);
-	if (result == 0)
-		result = listing_parse_submitted(out, size, &id);
-	else if (result == -ECHILD && is_refusal(err))
-		result = -EINVAL;
+	sbatch_refusal_words(err, words, sizeof(words));
+	result = result == 0 ? listing_parse_submitted(out, size, &id) : judge_failure(result, err);
 	finish_first(c);
 	c->options.ops->submitted(c->options.context, name, result, id, words);
 }
@@ -142,7 +141,7 @@ static void on_listed(void *context, int result, const char *out, size_t size, c
 	first_line(err, words);
 	int r = result;
 	if (r == 0 && c->step == LIST_JOBS)
-		r = listing_add_jobs(&c->builder, out, size, c->options.prefix);
+		r = listing_add_jobs(&c->builder, out, size, c->prefix);
 	else if (r == 0 && c->step == LIST_NODES)
 		r = listing_add_nodes(&c->builder, out, size);
 	else if (r == 0)
@@ -152,7 +151,7 @@ static void on_listed(void *context, int result, const char *out, size_t size, c
 	if (r == 0 && ++c->step < LIST_STEPS && start_step(c) == 0)
 		return;
 	if (r == -EBADMSG)
-		snprintf(words, sizeof(words), "the answer of Slurm is not understood");
+		snprintf(words, sizeof(words), "the answer of Slurm is invalid");
 	else if (r == -ETIMEDOUT)
 		snprintf(words, sizeof(words), "Slurm does not answer");
 	finish_listing(c, r == 0 && c->step == LIST_STEPS, words);
@@ -222,6 +221,8 @@ int slurm_client_create(const struct slurm_client_options *options, struct slurm
 	c->options = *options;
 	if (c->options.timeout_ms == 0)
 		c->options.timeout_ms = DEFAULT_TIMEOUT_MS;
+	c->options.prefix = NULL;
+	snprintf(c->prefix, sizeof(c->prefix), "%s", options->prefix);
 	c->last = &c->first;
 	snprintf(c->user, sizeof(c->user), "%u", (unsigned)geteuid());
 	int r = loop_add_timer(options->loop, on_next, c, &c->next);

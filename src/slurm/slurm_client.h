@@ -17,8 +17,8 @@ struct slurm_client;
 
 struct slurm_client_ops {
 	/*
-	 * result 0: `slurm_job` is its id. -EINVAL: sbatch refused it and nothing was submitted; `words`: the reason.
-	 * Other: unknown whether Slurm has the job (submission.h).
+	 * result 0: `slurm_job` is its id. -ENOTSUP, -EINVAL, -EAGAIN: sbatch refused it and nothing was submitted;
+	 * `words`: the reason. Other: unknown whether Slurm has the job. See submission_submitted().
 	 */
 	void (*submitted)(void *context, const char *name, int result, uint64_t slurm_job, const char *words);
 	/* listing->ok: whether it succeeded; begun_ns: when its first command was started, CLOCK_MONOTONIC. */
@@ -27,7 +27,7 @@ struct slurm_client_ops {
 
 struct slurm_client_options {
 	struct loop *loop;
-	const char *prefix; /* of the names of our jobs */
+	const char *prefix; /* of the names of our jobs; it is copied */
 	int64_t timeout_ms; /* of one command; 0: 30 s */
 	const struct slurm_client_ops *ops;
 	void *context;

@@ -8,14 +8,17 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "slurm/sbatch_refusal.h"
 
 #define IDLE_NS      (30 * NS_PER_S)
 #define BACK_OFF_NS  (5 * NS_PER_S)
 #define BACK_OFF_MAX (600 * NS_PER_S)
 /* Interval between listings while they are needed. */
 #define LIST_NS (5 * NS_PER_S)
-/* After this many refusals, Slurm will always refuse the options. */
+/* After this many refusals in a row, Slurm will always refuse the options. */
 #define REFUSALS 3
+/* Longest wait after a refusal that may be temporary. */
+#define DELAY_MAX (60 * NS_PER_S)
 /* A pilot that ends within this time after it connected has failed. */
 #define SOON_NS (60 * NS_PER_S)
 
@@ -36,6 +39,7 @@ struct submitted_pilot {
 	size_t num_attempts; /* current number */
 	bool running;        /* running according to Slurm, but it has not joined */
 	bool had_work, releasing, cancelling;
+	bool hopeless; /* Slurm will never start it */
 };
 
 struct submission {
@@ -45,10 +49,14 @@ struct submission {
 	size_t count, capacity;
 	unsigned number;   /* of the last job name */
 	unsigned failures; /* in a row */
+	unsigned delays;   /* temporary refusals and unanswered commands in a row */
+	unsigned refusals; /* in a row */
 	uint64_t not_before_ns, next_list_ns;
 	uint64_t failed_job; /* see submission_failed_job() */
 	bool leaving;
-	bool refused;                 /* nothing more is submitted */
+	bool accepted, joined;        /* a pilot ever was */
+	bool given_up;                /* nothing more is submitted */
+	bool refused;                 /* because Slurm refuses the options */
 	char words[FRAME_WORDS_ROOM]; /* of the last failure */
 };
 
@@ -92,6 +100,12 @@ void submission_set_max_nodes(struct submission *s, unsigned max_nodes)
 
 bool submission_has_given_up(const struct submission *s)
 {
+	return s->given_up;
+}
+
+bool submission_is_refused(const struct submission *s, const char **ret_words)
+{
+	*ret_words = s->words;
 	return s->refused;
 }
 
@@ -143,6 +157,11 @@ static size_t wanted(const struct submission *s)
 
 /* ---- Failures -------------------------------------------------------------------------- */
 
+static void set_words(struct submission *s, const char *words)
+{
+	snprintf(s->words, sizeof(s->words), "%s", words && *words ? words : "no reason was given");
+}
+
 static void failed(struct submission *s, uint64_t now_ns, const char *words)
 {
 	uint64_t wait = BACK_OFF_NS << (s->failures < 16 ? s->failures : 16);
@@ -152,8 +171,29 @@ static void failed(struct submission *s, uint64_t now_ns, const char *words)
 	s->failures++;
 	s->not_before_ns = now_ns + (wait < BACK_OFF_MAX ? wait : BACK_OFF_MAX);
 	s->failed_job = 0;
-	s->refused = s->refused || (s->settings.give_up && s->failures >= s->settings.give_up);
-	snprintf(s->words, sizeof(s->words), "%s", words && *words ? words : "no reason was given");
+	s->given_up = s->given_up || (s->settings.give_up && s->failures >= s->settings.give_up);
+	set_words(s, words);
+}
+
+/* Not a failure of a pilot: the same command may succeed later. */
+static void delayed(struct submission *s, uint64_t now_ns, const char *words)
+{
+	uint64_t wait = BACK_OFF_NS << (s->delays < 16 ? s->delays : 16);
+	s->delays++;
+	s->not_before_ns = now_ns + (wait < DELAY_MAX ? wait : DELAY_MAX);
+	s->failed_job = 0;
+	set_words(s, words);
+}
+
+/* Once Slurm has accepted a pilot, its configuration may be changing: try again, but not forever without any pilot. */
+static void refused(struct submission *s, uint64_t now_ns, bool final, const char *words)
+{
+	s->refusals++;
+	delayed(s, now_ns, words);
+	if (!s->accepted && (final || s->refusals >= REFUSALS))
+		s->refused = s->given_up = true;
+	else if (s->settings.give_up && s->refusals >= s->settings.give_up && s->count <= 1)
+		s->given_up = true;
 }
 
 static void forget(struct submission *s, struct submitted_pilot *p)
@@ -208,16 +248,19 @@ static struct submitted_pilot *add(struct submission *s, uint64_t now_ns, enum s
 static bool may_submit(const struct submission *s, uint64_t now_ns)
 {
 	size_t pending = submission_num_pending(s);
-	if (s->leaving || s->refused || now_ns < s->not_before_ns)
+	if (s->leaving || s->given_up || now_ns < s->not_before_ns)
 		return false;
 	if (count_stage(s, STAGE_UNCERTAIN) || count_stage(s, STAGE_SUBMITTING))
 		return false;
 	return s->count < s->settings.max_nodes && pending < s->settings.max_pending && pending < wanted(s);
 }
 
-/* A pending pilot that is no longer needed: the last one submitted, which would start last. */
+/* A pending pilot that will never start, or is no longer needed: the last one submitted, which would start last. */
 static struct submitted_pilot *superfluous(struct submission *s)
 {
+	for (size_t i = 0; i < s->count; i++)
+		if (s->pilots[i].hopeless && !s->pilots[i].cancelling)
+			return &s->pilots[i];
 	if (!s->leaving && count_stage(s, STAGE_PENDING) <= wanted(s))
 		return NULL;
 	for (size_t i = s->count; i > 0; i--) {
@@ -294,11 +337,15 @@ int submission_submitted(
 	if (result == 0) {
 		p->stage = STAGE_PENDING;
 		p->slurm_job = slurm_job;
+		s->accepted = true;
+		s->delays = s->refusals = 0;
 		return 0;
 	}
-	failed(s, now_ns, words);
-	if (result == -EINVAL) {
-		s->refused = s->refused || s->failures >= REFUSALS;
+	if (result == -EINVAL || result == -ENOTSUP)
+		refused(s, now_ns, result == -ENOTSUP, words);
+	else
+		delayed(s, now_ns, words);
+	if (result == -EINVAL || result == -ENOTSUP || result == -EAGAIN) {
 		forget(s, p);
 		return 0;
 	}
@@ -329,12 +376,19 @@ static bool follow(struct submission *s, struct submitted_pilot *p, uint64_t now
 	if (p->stage == STAGE_UNCERTAIN) {
 		p->stage = STAGE_PENDING;
 		p->slurm_job = job->slurm_job;
+		s->accepted = true;
+		s->delays = s->refusals = 0;
 	}
 	p->running = job->state == LISTED_RUNNING;
 	memcpy(p->reason, job->reason, sizeof(p->reason));
+	if (job->state == LISTED_PENDING && !s->joined && !p->hopeless && sbatch_refusal_is_in_reason(job->reason)) {
+		p->hopeless = true;
+		s->accepted = false;
+		refused(s, now_ns, true, job->reason);
+	}
 	if (job->state != LISTED_TERMINAL)
 		return true;
-	if (!p->cancelling) {
+	if (!p->cancelling && !p->hopeless) {
 		failed(s, now_ns, "it ended before it reached the coordinator");
 		s->failed_job = p->slurm_job;
 	}
@@ -351,6 +405,19 @@ int submission_listed(struct submission *s, uint64_t now_ns, uint64_t begun_ns, 
 	return 0;
 }
 
+int submission_adopt(struct submission *s, uint64_t now_ns, const struct listed_job *job)
+{
+	if (find_name(s, job->name))
+		return 0;
+	struct submitted_pilot *p = add(s, now_ns, STAGE_PENDING, job->name);
+	if (!p)
+		return -ENOMEM;
+	p->slurm_job = job->slurm_job;
+	memcpy(p->reason, job->reason, sizeof(p->reason));
+	s->accepted = true;
+	return 0;
+}
+
 int submission_joined(struct submission *s, uint64_t now_ns, uint64_t slurm_job, const char *pilot, size_t num_gpus)
 {
 	struct submitted_pilot *p = find_pilot(s, pilot);
@@ -362,7 +429,8 @@ int submission_joined(struct submission *s, uint64_t now_ns, uint64_t slurm_job,
 	if (!p)
 		return -ENOMEM;
 	p->stage = STAGE_JOINED;
-	p->cancelling = false;
+	p->cancelling = p->hopeless = false;
+	s->accepted = s->joined = true;
 	p->slurm_job = slurm_job;
 	p->since_ns = now_ns;
 	snprintf(p->pilot, sizeof(p->pilot), "%s", pilot);
@@ -394,7 +462,7 @@ void submission_gone(struct submission *s, uint64_t now_ns, const char *pilot, b
 	if (!p->had_work && !preempted && !p->releasing && !s->leaving && soon)
 		failed(s, now_ns, words);
 	else if (!p->had_work && p->releasing && s->demand.waiting_jobs && !s->leaving)
-		failed(s, now_ns, "no job that waits fits on it");
+		failed(s, now_ns, "no pending job fits on it");
 	forget(s, p);
 }
 
@@ -407,10 +475,15 @@ const char *submission_words(const struct submission *s, uint64_t now_ns, char w
 		if (s->pilots[i].stage == STAGE_PENDING && *s->pilots[i].reason)
 			reason = s->pilots[i].reason;
 	if (s->refused)
+		snprintf(words, FRAME_WORDS_ROOM, "Slurm refuses the options of --slurm: %.120s", s->words);
+	else if (s->given_up)
 		snprintf(words, FRAME_WORDS_ROOM, "no more pilots are submitted: %.120s", s->words);
 	else if (count_stage(s, STAGE_UNCERTAIN))
-		snprintf(words, FRAME_WORDS_ROOM, "sbatch failed (%.80s); waiting for Slurm to say which pilots it has",
-			s->words);
+		snprintf(
+			words, FRAME_WORDS_ROOM, "sbatch failed (%.80s); waiting for Slurm's list of pilots", s->words);
+	else if (s->delays && now_ns < s->not_before_ns)
+		snprintf(words, FRAME_WORDS_ROOM, "Slurm accepts no more pilots for now (%.90s); next try in %llu s",
+			s->words, (unsigned long long)((s->not_before_ns - now_ns + NS_PER_S - 1) / NS_PER_S));
 	else if (s->failures && now_ns < s->not_before_ns)
 		snprintf(words, FRAME_WORDS_ROOM, "the last pilot failed at once (%.80s); next try in %llu s", s->words,
 			(unsigned long long)((s->not_before_ns - now_ns + NS_PER_S - 1) / NS_PER_S));

@@ -12,6 +12,12 @@
  * pilot that had a job, or was preempted, does not count. After `give_up` such failures in a row nothing more is
  * submitted.
  *
+ * If Slurm refuses the options permanently before it has accepted any pilot, nothing more is submitted. A pilot that
+ * Slurm accepts but will never start because of its options (PartitionTimeLimit) is cancelled, and counts as such a
+ * refusal. Later, the configuration of Slurm may be changing: then such refusals are retried, and after `give_up` of
+ * them in a row without any pilot nothing more is submitted. Temporary refusals, and an sbatch that could not reach
+ * Slurm, are retried without limit. These retries are 5 s apart, doubled each time up to a minute.
+ *
  * A pilot that is idle for `idle_ns` is released, even if jobs wait: they evidently do not fit on it. If it never had a
  * job, that is a failure, too.
  */
@@ -66,13 +72,17 @@ void submission_set_demand(struct submission *s, const struct submission_demand 
 void submission_next(struct submission *s, uint64_t now_ns, struct submission_step *ret);
 
 /*
- * The answer to SUBMISSION_SUBMIT. result 0: `slurm_job` is its id. -EINVAL: Slurm refused it permanently (a wrong
- * option, a limit), and nothing was submitted; `words`: the reason. Other: uncertain. Returns 0 or -ENOMEM.
+ * The answer to SUBMISSION_SUBMIT. result 0: `slurm_job` is its id. Refused, nothing was submitted, and `words` is the
+ * reason: -ENOTSUP permanently (a wrong option); -EINVAL permanently if it happens three times in a row; -EAGAIN for
+ * now (a limit on the number of jobs). Other: uncertain. Returns 0 or -ENOMEM.
  */
 int submission_submitted(
 	struct submission *s, uint64_t now_ns, const char *name, int result, uint64_t slurm_job, const char *words);
 /* Handles a listing; begun_ns: when its first command was started. Pass every listing of the coordinator. */
 int submission_listed(struct submission *s, uint64_t now_ns, uint64_t begun_ns, const struct slurm_listing *listing);
+/* A pilot that is pending in Slurm's queue and that no kind knows: an earlier coordinator, which was killed, has
+ * submitted it. Returns 0 or -ENOMEM. */
+int submission_adopt(struct submission *s, uint64_t now_ns, const struct listed_job *job);
 /* COORDINATOR_READY for the first time: the pilot of this Slurm job has connected, with this number of GPUs. */
 int submission_joined(struct submission *s, uint64_t now_ns, uint64_t slurm_job, const char *pilot, size_t num_gpus);
 /* Sets the current number of attempts of the pilot. */
@@ -89,6 +99,8 @@ void submission_set_max_nodes(struct submission *s, unsigned max_nodes);
 bool submission_has_job(const struct submission *s, uint64_t slurm_job);
 /* Nothing more is submitted, even if jobs wait; submission_words() gives the reason. */
 bool submission_has_given_up(const struct submission *s);
+/* Slurm has refused the options permanently, and has never accepted a pilot of this kind. *ret_words: its reason. */
+bool submission_is_refused(const struct submission *s, const char **ret_words);
 /* The Slurm job of the last pilot that failed before it connected, to find its output; 0: none. */
 uint64_t submission_failed_job(const struct submission *s);
 /* Number of pilots that are submitted or running. */

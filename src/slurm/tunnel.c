@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-static const char magic[8] = {'g', 'p', 'u', 'q', '-', 's', '1', '\n'};
+static const char magic[8] = {'g', 'p', 'u', 'q', '-', 's', '2', '\n'};
 
-#define OPENING_SIZE (sizeof(magic) + sizeof(uint64_t) + TUNNEL_NONCE_SIZE)
+#define OPENING_SIZE (sizeof(magic) + sizeof(uint64_t) + TUNNEL_NONCE_SIZE + MAC_SIZE)
 #define ANSWER_SIZE  (sizeof(magic) + sizeof(uint64_t) + TUNNEL_NONCE_SIZE + MAC_SIZE)
 #define HEAD_SIZE    (sizeof(uint32_t) + sizeof(uint64_t)) /* size of the content, counter */
 
@@ -27,6 +27,15 @@ static void prove(const struct tunnel *t, const char label[16], uint8_t ret[MAC_
 	uint64_t epoch = htole64(t->epoch), job = htole64(t->slurm_job);
 	struct mac_part parts[] = {{magic, sizeof(magic)}, {label, 16}, {t->pilot_nonce, TUNNEL_NONCE_SIZE},
 		{t->coordinator_nonce, TUNNEL_NONCE_SIZE}, {&epoch, sizeof(epoch)}, {&job, sizeof(job)}};
+	mac_compute(t->secret, parts, sizeof(parts) / sizeof(parts[0]), ret);
+}
+
+/* For the opening, which is sent before the coordinator has chosen its nonce. */
+static void prove_opening(const struct tunnel *t, uint8_t ret[MAC_SIZE])
+{
+	uint64_t job = htole64(t->slurm_job);
+	struct mac_part parts[] = {{magic, sizeof(magic)}, {"opening         ", 16},
+		{t->pilot_nonce, TUNNEL_NONCE_SIZE}, {&job, sizeof(job)}};
 	mac_compute(t->secret, parts, sizeof(parts) / sizeof(parts[0]), ret);
 }
 
@@ -57,9 +66,12 @@ int tunnel_init(struct tunnel *t, enum tunnel_role role, const uint8_t secret[MA
 	t->slurm_job = number;
 	t->stage = TUNNEL_WAITS_FOR_PROOF;
 	uint64_t job = htole64(number);
+	uint8_t proof[MAC_SIZE];
+	prove_opening(t, proof);
 	text_append(&t->out, magic, sizeof(magic));
 	text_append(&t->out, &job, sizeof(job));
 	text_append(&t->out, nonce, TUNNEL_NONCE_SIZE);
+	text_append(&t->out, proof, sizeof(proof));
 	return text_error(&t->out);
 }
 
@@ -73,11 +85,15 @@ void tunnel_finish(struct tunnel *t)
 /* Coordinator: the pilot's opening → our answer. */
 static int take_opening(struct tunnel *t, const char *p)
 {
-	uint8_t proof[MAC_SIZE];
+	uint8_t proof[MAC_SIZE], theirs[MAC_SIZE];
 	uint64_t number;
 	memcpy(&number, p + sizeof(magic), sizeof(number));
 	t->slurm_job = le64toh(number);
 	memcpy(t->pilot_nonce, p + sizeof(magic) + sizeof(number), TUNNEL_NONCE_SIZE);
+	memcpy(theirs, p + OPENING_SIZE - MAC_SIZE, sizeof(theirs));
+	prove_opening(t, proof);
+	if (!mac_equal(proof, theirs))
+		return -EKEYREJECTED;
 	prove(t, PROOF_OF_COORDINATOR, proof);
 	number = htole64(t->epoch);
 	text_append(&t->out, magic, sizeof(magic));

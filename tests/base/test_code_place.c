@@ -28,6 +28,13 @@ static void test_argument_begins_with_no_sign(void **state)
 	assert_false(place_may_begin("\xe2\x80\x9cx", 4));
 	assert_false(place_may_begin("\xc2\xa0x", 3));
 	assert_false(place_may_begin("", 0));
+	static const char *const schemes[] = {"msl:x.wav", "ephemeral:notes.txt", "concat:a", "a:b", "x-y+z.1:b",
+		".a:b", "user@host:x", "10.0.0.5:x", "12:30.wav", "a_b:c", "subfile,,start,0,end,9,,:x", "\xc3\xa4:x"};
+	for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++)
+		if (place_may_begin(schemes[i], strlen(schemes[i])))
+			fail_msg("%s", schemes[i]);
+	assert_true(place_may_begin("a/b:c", 5));
+	assert_true(place_may_begin("/a:b", 4));
 }
 
 static void test_arguments_of_programs_that_execute_them_are_code(void **state)

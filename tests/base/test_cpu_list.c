@@ -26,7 +26,7 @@ static void test_lists_are_read_and_written_as_the_kernel_does(void **state)
 	formats_as("4-4", "4");
 }
 
-static void test_what_is_no_list_is_refused_and_changes_nothing(void **state)
+static void test_invalid_list_is_refused_and_changes_nothing(void **state)
 {
 	(void)state;
 	const char *const wrong[] = {"x", "1-", "-1", "3-1", "1 2", "8192", "99999999999999999999", "1,,2", ","};
@@ -58,7 +58,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_lists_are_read_and_written_as_the_kernel_does),
-		cmocka_unit_test(test_what_is_no_list_is_refused_and_changes_nothing),
+		cmocka_unit_test(test_invalid_list_is_refused_and_changes_nothing),
 		cmocka_unit_test(test_affinity_can_be_restricted),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -105,7 +105,7 @@ static void test_padded_text_has_exactly_its_columns(void **state)
 	text_finish(&t);
 }
 
-static void test_never_wider_than_asked_and_always_harmless(void **state)
+static void test_text_is_never_wider_than_requested_and_has_no_control_characters(void **state)
 {
 	(void)state;
 	srand(7);
@@ -145,7 +145,7 @@ int main(void)
 		cmocka_unit_test(test_width_counts_columns_in_any_locale),
 		cmocka_unit_test(test_text_is_cut_to_its_columns),
 		cmocka_unit_test(test_padded_text_has_exactly_its_columns),
-		cmocka_unit_test(test_never_wider_than_asked_and_always_harmless),
+		cmocka_unit_test(test_text_is_never_wider_than_requested_and_has_no_control_characters),
 		cmocka_unit_test(test_a_command_is_taken_up_at_a_word_or_its_option),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -171,7 +171,7 @@ static void test_a_kernel_that_signals_no_descriptors_signals_by_number(void **s
 	host_run(check_without_signals);
 }
 
-static void test_no_process_leaves_the_reference_as_it_was(void **state)
+static void test_open_for_a_missing_process_does_not_change_the_reference(void **state)
 {
 	(void)state;
 	struct pidref p = PIDREF_NONE;
@@ -213,7 +213,7 @@ int main(void)
 		cmocka_unit_test(test_poll_sees_the_end_and_other_descriptors),
 		cmocka_unit_test(test_a_kernel_without_descriptors_for_processes_does_the_same_by_number),
 		cmocka_unit_test(test_a_kernel_that_signals_no_descriptors_signals_by_number),
-		cmocka_unit_test(test_no_process_leaves_the_reference_as_it_was),
+		cmocka_unit_test(test_open_for_a_missing_process_does_not_change_the_reference),
 		cmocka_unit_test(test_a_queued_signal_carries_its_value),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,7 @@ static void test_text_and_colors_pass(void **state)
 	check(false, "\033[38:2::1:2:3mx\033[m", "\033[38:2::1:2:3mx\033[m\033[0m");
 }
 
-static void test_what_a_terminal_obeys_is_shown(void **state)
+static void test_control_sequences_are_shown_as_text(void **state)
 {
 	(void)state;
 	check(false, "\033[2J\033[H\033[31", "\\x1b[2J\\x1b[H\\x1b[31");
@@ -65,7 +65,7 @@ static void test_color_sequence_without_an_end_is_not_kept_for_ever(void **state
 	check(false, written, shown);
 }
 
-static void test_line_with_something_before_it_cannot_go_back(void **state)
+static void test_carriage_return_and_backspace_after_other_text_are_escaped(void **state)
 {
 	(void)state;
 	check(true, "a\rb\bc\td", "a\\rb\\x08c\td");
@@ -75,9 +75,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_text_and_colors_pass),
-		cmocka_unit_test(test_what_a_terminal_obeys_is_shown),
+		cmocka_unit_test(test_control_sequences_are_shown_as_text),
 		cmocka_unit_test(test_color_sequence_without_an_end_is_not_kept_for_ever),
-		cmocka_unit_test(test_line_with_something_before_it_cannot_go_back),
+		cmocka_unit_test(test_carriage_return_and_backspace_after_other_text_are_escaped),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

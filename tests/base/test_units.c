@@ -52,7 +52,7 @@ static void test_sizes_are_powers_of_1024_with_and_without_i(void **state)
 static void test_malformed_size_is_refused_with_the_reason(void **state)
 {
 	(void)state;
-	refuse_size("12", 0, -EINVAL, "12 what? 12G? A size needs a unit");
+	refuse_size("12", 0, -EINVAL, "'12' has no unit");
 	refuse_size("12X", UNITS_MB, -EINVAL, "plain number of MB");
 	refuse_size("", UNITS_MB, -EINVAL, "is not a size");
 	refuse_size("G", 0, -EINVAL, "12G");

@@ -2,7 +2,7 @@
 """
 Kills a process at one of its system calls, with killer.c.
 
-KILL_POINTS: how many calls to test per case, chosen by KILL_SEED; "all": each one, as the heavy tests do.
+KILL_POINTS: how many calls to test per case, chosen by KILL_SEED; "all": each one, as make campaign does.
 """
 import os
 import pathlib

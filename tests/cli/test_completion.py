@@ -317,16 +317,44 @@ def test_bash_executes_no_name_that_it_completes(lab, bash):
     assert not (lab.directory / "made").exists()
 
 
-def test_bash_offers_only_plain_names_for_the_text_of_a_shell(lab, bash):
+SHELL_TEXT = ("add", "add --on-finish", "add --on-idle", "run --on-finish=", "edit 1 --command", "launch --worker-command",
+              "map --worker-command", "launch --worker-command=")
+
+
+def make_evil_names(lab):
     for name in ("evil;touch made", "evil$(touch made)", "plain-1.sh"):
         (lab.directory / name).write_text("#!/bin/sh\n")
         (lab.directory / name).chmod(0o755)
-    for start in ("add", "add --on-finish", "add --on-idle", "run --on-finish=", "edit 1 --command", "launch --worker-command",
-                  "map --worker-command", "launch --worker-command="):
+
+
+def test_bash_offers_only_plain_names_for_the_text_of_a_shell(lab, bash):
+    make_evil_names(lab)
+    for start in SHELL_TEXT:
         line = f"gpuq {start}" + ("" if start.endswith("=") else " ")
         assert bash.complete(line + "./ev") == line + "./ev", start
         assert bash.complete(line + "./pl") == line + "./plain-1.sh ", start
     assert not (lab.directory / "made").exists()
+
+
+def test_zsh_offers_only_plain_names_for_the_text_of_a_shell(lab, zsh):
+    make_evil_names(lab)
+    zsh.type("autoload -Uz _command_names _path_commands _alternative _tags _requested _all_labels _next_label _wanted _call_function\r")
+    for start in SHELL_TEXT:
+        line = f"gpuq {start}" + ("" if start.endswith("=") else " ")
+        assert zsh.complete(line + "./ev") == line + "./ev", start
+        assert zsh.complete(line + "./pl") == line + "./plain-1.sh ", start
+    assert zsh.complete("gpuq add --config ./evil\\;") == "gpuq add --config ./evil\\;touch\\ made "
+    assert zsh.complete("gpuq exec ./evil\\;") == "gpuq exec ./evil\\;touch\\ made "
+    assert not (lab.directory / "made").exists()
+
+
+def test_fish_offers_only_plain_names_for_the_text_of_a_shell(lab):
+    make_evil_names(lab)
+    for start in SHELL_TEXT:
+        line = f"gpuq {start}" + ("" if start.endswith("=") else " ")
+        got = in_fish(lab, line + "./ev", line + "./pl")
+        assert got == [[], [(start.split()[-1] if start.endswith("=") else "") + "./plain-1.sh"]], (start, got)
+    assert in_fish(lab, "gpuq exec ./evil;") and not (lab.directory / "made").exists()
 
 
 def test_zsh_completes_at_its_prompt(lab, zsh):

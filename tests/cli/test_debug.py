@@ -53,6 +53,6 @@ def test_a_runner_in_the_background_tells_its_log_and_jobs_do_not_inherit_it(lab
     assert "gpuq: debug: job 1 starts on GPU 0" in (lab.directory / "jobs.jsonl.d/runner.log").read_text()
 
 
-def test_the_program_of_a_command_is_told(lab):
+def test_verbose_names_the_program_of_a_command(lab):
     result = lab.result("--verbose", "launch", "--help")
     assert result.stderr.startswith("gpuq: debug: executing '") and result.stderr.endswith("/gpuq-launch'\n")

@@ -35,7 +35,7 @@ def test_a_healthy_queue_has_no_problem_and_the_report_leaves_nothing_behind(lab
 
 def test_a_queue_that_is_not_there_is_no_problem_and_is_not_made(lab):
     paths = {f["name"]: f for f in findings(lab) if f["section"] == "Queue"}
-    assert paths["path"]["words"].endswith("not made yet") and list(paths) == ["path"]
+    assert paths["path"]["words"].endswith("not created yet") and list(paths) == ["path"]
     assert not lab.journal.exists()
 
 
@@ -43,13 +43,13 @@ def test_a_machine_without_a_gpu_is_a_problem(lab):
     (lab.directory / "sysfs").mkdir()
     found = problems(lab, env={"GPUQ_GPUS": "", "GPUQ_SYSFS_ROOT": str(lab.directory / "sysfs"), "CUDA_VISIBLE_DEVICES": "",
                                "GPUQ_NVML_LIBRARY": str(lab.directory / "missing.so")})
-    assert found["GPUs", "GPUs"]["words"] == "no GPU was found"
+    assert found["GPUs", "GPUs"]["words"] == "no GPU found"
     assert "GPUQ_GPUS=sim:4" in found["GPUs", "GPUs"]["advice"]
 
 
 def test_a_program_of_another_version_is_a_problem(lab):
     found = problems(lab, env={"GPUQ_MAP": "/bin/echo", "GPUQ_PROBE": str(lab.directory / "missing")})
-    assert "is not of version" in found["Installation", "gpuq-map"]["words"]
+    assert "is not version" in found["Installation", "gpuq-map"]["words"]
     assert "missing" in found["Installation", "gpuq-probe"]["words"]
 
 
@@ -78,7 +78,7 @@ def test_a_damaged_journal_and_jobs_without_a_runner_are_problems(lab):
 
 
 @pytest.mark.parametrize("call, name", [("sync", "fsync"), ("lock", "locks")])
-def test_a_file_system_without_what_a_queue_needs_is_a_problem(lab, call, name):
+def test_an_unsuitable_file_system_is_a_problem(lab, call, name):
     faults = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/libfaults.so"
     counter = lab.directory / "counter"
     counter.write_bytes(struct.pack("qq", 0, 1 << 40))

@@ -66,7 +66,7 @@ def test_version_is_one_line_and_help_fits_80_columns(machine):
     for words in (["--help"], ["-h"], ["help"]):
         result = machine(*words)
         assert result.returncode == 0
-        assert re.search(r"^  gpus, config +\w", result.stdout, re.MULTILINE)
+        assert re.search(r"^   gpus +\w", result.stdout, re.MULTILINE)
         assert all(len(line) <= 80 for line in result.stdout.splitlines())
 
 
@@ -109,7 +109,7 @@ def test_output_that_does_not_arrive_is_a_failure(machine, words):
         result = subprocess.run([GPUQ, *words], env=machine.environment, stdout=full, stderr=subprocess.PIPE, text=True,
                                 timeout=LIMIT, check=False)
     assert result.returncode == 1
-    assert result.stderr == "gpuq: writing the output: No space left on device\n"
+    assert result.stderr == "gpuq: cannot write the output: No space left on device\n"
 
 
 # ---- gpuq gpus --------------------------------------------------------------
@@ -199,7 +199,7 @@ def test_simulated_gpus_of_the_variable_are_the_machine(machine):
     assert indices("--gpus", "sim:3") == [0, 1, 2]
     result = machine("gpus", "--gpus", "2", GPUQ_GPUS="sim:2")
     assert result.returncode == 2
-    assert result.stderr == "gpuq: GPU specification '2': GPU 2 is not there; there are 0, 1, with GPUQ_GPUS='sim:2'\n"
+    assert result.stderr == "gpuq: GPU specification '2': GPU 2 does not exist; there are 0, 1, with GPUQ_GPUS='sim:2'\n"
 
 
 def test_real_gpus_of_the_variable_are_the_default_selection(machine):
@@ -220,7 +220,7 @@ def test_wrong_value_of_the_variable_is_an_error_that_names_it(machine):
 def test_gpu_that_is_not_there_names_those_that_are(machine):
     result = machine("gpus", "--gpus", "0,5", cards=A100 + H100)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "gpuq: GPU specification '0,5': GPU 5 is not there; there are 0, 1\n"
+    assert result.stderr == "gpuq: GPU specification '0,5': GPU 5 does not exist; there are 0, 1\n"
     result = machine("gpus", "--gpus", "five")
     assert result.returncode == 2
     assert "'five' is not a GPU; expected auto" in result.stderr
@@ -230,7 +230,7 @@ def test_without_a_gpu_it_says_so_and_names_the_simulated_ones(machine):
     environment = {"GPUQ_NVML_LIBRARY": ""}
     result = machine("gpus", **environment)
     assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.startswith("No GPU here.") and "--gpus sim:4" in result.stdout
+    assert result.stdout.startswith("No GPU found.") and "--gpus sim:4" in result.stdout
     result = machine("gpus", "--json", **environment)
     assert (result.returncode, result.stdout, result.stderr) == (0, "[]\n", "")
 
@@ -238,15 +238,15 @@ def test_without_a_gpu_it_says_so_and_names_the_simulated_ones(machine):
 def test_driver_that_is_not_loaded_is_a_warning(machine):
     result = machine("gpus", cards="init=9\n")
     assert result.returncode == 0
-    assert result.stdout.startswith("No GPU here.")
+    assert result.stdout.startswith("No GPU found.")
     assert result.stderr == \
-        "gpuq: warning: the NVIDIA driver cannot be used: the kernel driver is not loaded (NVML error 9)\n"
+        "gpuq: warning: cannot use the NVIDIA driver: the kernel driver is not loaded (NVML error 9)\n"
 
 
 def test_driver_that_crashes_is_an_error(machine):
     result = machine("gpus", cards=A100 + "crash=GetUUID\n")
     assert (result.returncode, result.stdout) == (1, "")
-    assert "crashed the process that asked it" in result.stderr
+    assert "crashed the probe process" in result.stderr
 
 
 def test_simulated_gpus_are_listed_with_their_size(machine):

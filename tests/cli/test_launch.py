@@ -23,7 +23,7 @@ def test_each_file_is_worked_on_once_and_its_results_have_a_folder(launch):
     assert (launch.output / "deep/b/b.wav").exists()
     assert not (launch.output / "c").exists()
     out, _ = launch.run("--recursive", *COPY)
-    assert "2 files are done already and skipped" in out
+    assert "2 files are already done and skipped" in out
     out, _ = launch.run("--recursive", "--force", *COPY)
     assert "2 of 2 files done" in out
 
@@ -51,7 +51,7 @@ def test_summary_for_programs_has_all_fields(launch):
 def test_folders_that_are_not_searched_are_told(launch):
     launch.put("a.wav", "below/b.wav")
     _, err = launch.run(*COPY)
-    assert "1 folder in 'in' is not searched; --recursive includes it" in err
+    assert "1 folder in 'in' is not searched; use --recursive to include it" in err
     _, err = launch.run("--recursive", *COPY)
     assert "not searched" not in err
 
@@ -102,7 +102,7 @@ def test_dry_run_tells_and_touches_nothing(launch):
     launch.put_wave("c.wav", 30)
     out, _ = launch.run("--dry-run", *COPY)
     assert "3 files to do" in out and "2m 00s of audio" in out and "largest: a.wav" in out
-    assert out.count("50.0%") == 2 and "is not known" in out
+    assert out.count("50.0%") == 2 and "unknown duration" in out
     assert not launch.output.exists()
     launch.run(*COPY)
     launch.put_wave("d.wav", 10)
@@ -115,19 +115,19 @@ def test_dry_run_with_nothing_left_says_how_to_do_it_again(launch):
     launch.put("a.wav")
     launch.run(*COPY)
     out, _ = launch.run("--dry-run", *COPY)
-    assert out == "1 file is done already and skipped; --force does it again\n"
+    assert out == "1 file is already done and skipped; use --force to process it again\n"
     assert launch.run(*COPY)[0] == out
     launch.put("b.wav")
     launch.run(*COPY)
     out, _ = launch.run("--dry-run", *COPY)
-    assert out == "2 files are done already and skipped; --force does them again\n"
+    assert out == "2 files are already done and skipped; use --force to process them again\n"
     assert launch.run(*COPY)[0] == out
 
 
 def test_dry_run_of_files_that_are_no_audio_tells_the_time_by_their_size(launch):
     launch.put("a.wav", size=1000)
     slow = ["--gpus", "sim:1", "--", "sh", "-c", "sleep 0.1"]
-    assert "no earlier run" in launch.run("--dry-run", *slow)[0]
+    assert "no record of an earlier run" in launch.run("--dry-run", *slow)[0]
     launch.run(*slow)
     launch.put("b.wav", size=3600 * 1000 * 10)
     out, _ = launch.run("--dry-run", *slow)
@@ -150,16 +150,16 @@ def test_dry_run_needs_no_worker(launch):
 
 
 def test_name_that_gives_an_argument_a_meaning_does_not_begin_it(launch):
-    """The tool executes '|command', like sox."""
+    """The tool executes '|command', like sox, and 'run:command', as ImageMagick does with scripts of its own."""
     tool = launch.directory / "tool"
-    tool.write_text(f"#!/bin/sh\ncd '{launch.directory}'\ncase $1 in '|'*) eval \"${{1#|}}\" ;; esac\n")
+    tool.write_text(f"#!/bin/sh\ncd '{launch.directory}'\ncase $1 in '|'*) eval \"${{1#|}}\" ;; run:*) eval \"${{1#run:}}\" ;; esac\n")
     tool.chmod(0o755)
-    launch.put("|touch made;.wav", "@x.wav", "a.wav")
+    launch.put("|touch made;.wav", "run:touch made;.wav", "@x.wav", "user@host:x.wav", "12:30.wav", "a.wav")
     summary, _ = launch.summary("--", str(tool), "{name}", code=1)
-    assert {failure["file"] for failure in summary["failures"]} == {"@x.wav", "|touch made;.wav"}
+    assert {failure["file"] for failure in summary["failures"]} == {"@x.wav", "|touch made;.wav", "run:touch made;.wav", "user@host:x.wav", "12:30.wav"}
     assert all("begins with a special character" in failure["error"] and "./{name}" in failure["error"] for failure in summary["failures"])
     summary, _ = launch.summary("--", str(tool), "./{name}")
-    assert summary["files_done"] == 3
+    assert summary["files_done"] == 6
     assert not (launch.directory / "made").exists()
 
 
@@ -245,7 +245,7 @@ def test_progress_is_a_panel_on_a_terminal(launch, terminal):
     launch.put("a.wav", "fail.wav", "wait.wav")
     shown = terminal(*PROGRAM)
     shown.shows("2/3")
-    shown.shows("processing    wait.wav")
+    shown.shows("running       wait.wav")
     shown.shows("failed: fail.wav: cannot do fail.wav")
     (launch.directory / "go").touch()
     assert shown.wait() == 1

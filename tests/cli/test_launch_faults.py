@@ -68,7 +68,7 @@ def test_files_that_vanish_fail_alone(launch):
     launch.put("late.wav", size=1)
     summary, _ = launch.summary("--gpus", "sim:1", "--", "rm", "-f", "in/late.wav", code=1)
     assert summary["files_done"] == 10
-    assert summary["failures"] == [{"file": "late.wav", "error": "the file has vanished"}]
+    assert summary["failures"] == [{"file": "late.wav", "error": "the file no longer exists"}]
 
 
 def test_files_that_are_empty_or_not_audio_are_given_to_the_worker(launch):
@@ -104,7 +104,7 @@ def test_unreadable_files_and_folders_are_told_and_the_rest_is_done(tmp_path):
         summary, err = launch.summary("--recursive", *COPY, code=1, **options)
         assert summary["files_done"] == 1
         assert summary["failures"] == [{"file": "secret.wav", "error": "Permission denied"}]
-        assert "'locked' is left out: Permission denied" in err
+        assert "'locked' is skipped: Permission denied" in err
     finally:
         launch.end()
         (launch.input / "locked").chmod(0o700)
@@ -127,7 +127,7 @@ def test_disk_full_for_a_while_is_said_once_and_nothing_is_lost(launch):
     assert "launch.jsonl" in err
     assert [line["event"] for line in launch.history()].count("done") == 12
     out, _ = launch.run(*COPY)
-    assert "12 files are done already" in out
+    assert "12 files are already done" in out
 
 
 def test_disk_full_to_the_end_is_an_error_and_the_work_is_done_again(launch):
@@ -221,7 +221,7 @@ def test_rubbish_in_the_history_is_skipped_with_a_warning(launch):
     with (launch.output / "launch.jsonl").open("ab") as file:
         file.write(b"rubbish\n\xff\0\n{\"event\":\"done\",\"file\":\"a.wav\"")
     out, err = launch.run(*COPY)
-    assert "1 file is done already" in out
+    assert "1 file is already done" in out
     assert "3 bad lines skipped, the first is line 3" in err
 
 

@@ -14,7 +14,7 @@ def test_first_interrupt_finishes_what_runs_and_the_next_run_goes_on(launch):
     launch.wait_for_workers()
     process.send_signal(signal.SIGINT)
     line = process.stderr.readline()
-    assert "no new file begins; 2 are being finished" in line
+    assert "stopping after 2 running files" in line
     (launch.directory / "go").touch()
     out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130, (out, err)
@@ -33,7 +33,7 @@ def test_sigterm_or_second_interrupt_leaves_no_process(launch, signals):
     launch.wait_for_workers()
     process.send_signal(signals[0])
     if len(signals) > 1:  # the kernel merges two pending signals
-        assert "being finished" in process.stderr.readline()
+        assert "stopping after" in process.stderr.readline()
         process.send_signal(signals[1])
     process.communicate(timeout=LIMIT)
     assert process.returncode == 130
@@ -51,7 +51,7 @@ def test_sigterm_does_not_say_that_running_files_are_finished(launch):
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 130
-    assert "being finished" not in err
+    assert "stopping after" not in err
 
 
 def test_failure_after_an_interrupt_cancels_nothing(launch):
@@ -60,7 +60,7 @@ def test_failure_after_an_interrupt_cancels_nothing(launch):
     process = launch.start("--max-failures", "1", "--json", "summary.json", "--", "sh", "-c", script, "x", "{stem}")
     launch.wait_for_workers()
     process.send_signal(signal.SIGINT)
-    assert "2 are being finished" in process.stderr.readline()
+    assert "stopping after 2 running files" in process.stderr.readline()
     (launch.directory / "go-a").touch()
     launch.until(lambda: '"failed"' in (launch.output / "launch.jsonl").read_text())
     (launch.directory / "go-b").touch()

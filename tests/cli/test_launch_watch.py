@@ -2,6 +2,7 @@
 """gpuq launch --watch: files that are added while it runs, with real kernel events."""
 import json
 import os
+import pathlib
 import shutil
 import signal
 
@@ -54,7 +55,7 @@ def test_files_of_the_start_and_new_ones_are_processed_until_interrupted(launch)
     summary, _, err = stop(launch, process, code=1)
     assert (summary["files_total"], summary["files_done"], summary["files_failed"], summary["files_left"]) == (4, 3, 1, 0)
     assert summary["idle_seconds"] > 0
-    assert "watching 'in' for new files; Ctrl-C ends it" in err
+    assert "watching 'in' for new files; press Ctrl-C to stop" in err
     assert "interrupted" not in err
     assert sorted(launch.notes("begin")) == ["a.wav", "b.wav", "c.wav", "fail.wav"]
 
@@ -92,7 +93,7 @@ def test_first_interrupt_finishes_what_runs(launch):
     launch.wait_for_workers()
     launch.put("wait3.wav")  # no worker is free
     process.send_signal(signal.SIGINT)
-    while "2 are being finished" not in process.stderr.readline():
+    while "stopping after 2 running files" not in process.stderr.readline():
         assert process.poll() is None
     (launch.directory / "go").touch()
     process.communicate(timeout=LIMIT)
@@ -226,11 +227,11 @@ def test_results_below_the_input_folder_are_no_input(launch):
     assert summary["files_total"] == 2
 
 
-def test_the_input_folder_itself_may_go_and_return(launch):
+def test_the_input_folder_itself_may_be_removed_and_created_again(launch):
     process = watch(launch)
     ready(launch, process)
     os.rename(launch.input, launch.directory / "away")
-    while "looked for every 5 seconds" not in process.stderr.readline():
+    while "looking for it again every 5 seconds" not in process.stderr.readline():
         assert process.poll() is None
     launch.input.mkdir()
     launch.put("b.wav")
@@ -265,7 +266,7 @@ def test_a_full_limit_of_inotify_is_reported_and_searches_replace_it(launch, all
     process = watch(launch, "--recursive", *PROGRAM, env={"LD_PRELOAD": shim, "INOTIFY_LIMIT": str(allowed)})
     launch.put("sub/a.wav")
     wait_for(launch, "a.wav")
-    while "the limit of inotify is reached" not in process.stderr.readline():
+    while "the inotify limit is reached" not in process.stderr.readline():
         assert process.poll() is None
     launch.put("sub/b.wav", "c.wav")
     wait_for(launch, "b.wav", "c.wav")
@@ -274,6 +275,25 @@ def test_a_full_limit_of_inotify_is_reported_and_searches_replace_it(launch, all
         wait_for(launch, "d.wav")
         assert "open.wav" not in launch.notes("begin")
     wait_for(launch, "open.wav")
+    stop(launch, process)
+
+
+def count_watches(process):
+    return sum(line.startswith("inotify ") for path in pathlib.Path(f"/proc/{process.pid}/fdinfo").iterdir() for line in path.read_text().splitlines())
+
+
+def test_many_folders_leave_watches_for_other_programs(launch):
+    """Other users can make any number of folders in the input folder."""
+    for n in range(30):
+        (launch.input / str(n)).mkdir()
+    process = watch(launch, "--recursive", *PROGRAM, env={"LD_PRELOAD": preloaded("inotify_limit"), "INOTIFY_SYSCTL": "20"})
+    while "the inotify limit is reached" not in process.stderr.readline():
+        assert process.poll() is None
+    assert count_watches(process) == 9
+    names = [f"file{n}.wav" for n in range(30)]
+    launch.put(*(f"{n}/{name}" for n, name in enumerate(names)))
+    wait_for(launch, *names)
+    assert count_watches(process) <= 19
     stop(launch, process)
 
 
@@ -313,7 +333,7 @@ def test_watch_needs_a_worker_that_can_be_started(launch):
 
 def test_watch_does_not_go_together_with_a_dry_run(launch):
     _, err = launch.run("--watch", "--dry-run", *COPY, code=2)
-    assert "--watch waits for new files" in err
+    assert "--watch and --dry-run cannot be combined" in err
 
 
 def test_workers_get_files_while_a_large_folder_is_searched(launch):

@@ -72,10 +72,10 @@ def test_bad_lines_fail_with_file_and_line_and_nothing_is_lost(map):
     map.input.write_bytes(b'1\n\n{"a":\n2 3\n' + long + b"\n\"\xff\"\n 4 \r\n" + long)
     out, _ = map.run(code=1)
     assert map.results() == {1: 2, 7: 8}
-    assert map.errors() == {3: "in.jsonl:3: the line is not a JSON value; --lines takes lines of text", 4: "in.jsonl:4: the line is not a JSON value; --lines takes lines of text",
-                            5: "in.jsonl:5: the line is longer than 8 MiB", 6: "in.jsonl:6: the line is not a JSON value; --lines takes lines of text",
+    assert map.errors() == {3: "in.jsonl:3: the line is not a JSON value; use --lines for lines of text", 4: "in.jsonl:4: the line is not a JSON value; use --lines for lines of text",
+                            5: "in.jsonl:5: the line is longer than 8 MiB", 6: "in.jsonl:6: the line is not a JSON value; use --lines for lines of text",
                             8: "in.jsonl:8: the line is longer than 8 MiB"}
-    assert "failed: item 3: in.jsonl:3: the line is not a JSON value; --lines takes lines of text" in out
+    assert "failed: item 3: in.jsonl:3: the line is not a JSON value; use --lines for lines of text" in out
 
 
 def test_line_of_exactly_the_limit_is_an_item(map):
@@ -107,7 +107,7 @@ def test_failures_carry_their_reason_and_can_have_a_file_of_their_own(map):
     assert map.errors(map.directory / "errors.jsonl") == {2: "not this one", 4: "cannot do that"}
     # Both files are the record: only failed items remain to be done.
     out, _ = map.run("--batch", 4, "--errors", "errors.jsonl", code=1)
-    assert "2 items that failed before are tried again" in out and "2 in the output before" in out
+    assert "retrying 2 items that failed before" in out and "2 in the output before" in out
 
 
 READS_AHEAD = """
@@ -231,7 +231,7 @@ def test_message_before_the_guilty_one_does_not_fail_with_it(map):
 def test_timeout_fails_the_item_that_takes_too_long(map):
     map.put(1, "hang")
     map.run("--batch", 2, "--timeout", "1s", "--gpus", "sim:1", code=1)
-    assert map.errors() == {2: "not done within 1000 ms"} and map.results() == {1: 2}
+    assert map.errors() == {2: "not finished within 1000 ms"} and map.results() == {1: 2}
 
 
 def test_retries_give_an_item_another_try(map):
@@ -329,7 +329,7 @@ def test_progress_tells_that_no_program_is_ready(map):
     (map.directory / "worker.py").write_text("import sys\nfor line in sys.stdin: pass\n")
     map.put(1)
     process = map.start()
-    assert process.stdout.readline() == "  0%  0 of 1 items, no program is ready yet\n"
+    assert process.stdout.readline() == "  0%  0 of 1 items, no worker is ready yet\n"
     process.terminate()
     assert process.wait(240) == 130
 
@@ -362,13 +362,13 @@ def test_program_that_ends_before_it_is_ready_is_told(map):
 
 @pytest.mark.parametrize("words, message", [
     (("--batch", "0"), "--batch"),
-    (("--worker-command", ""), "--worker-command is empty"),
+    (("--worker-command", ""), "--worker-command: empty command"),
     (("--json", "-", "--output", "-"), "only one of --output, --errors and --json"),
     (("extra",), "unexpected argument 'extra'"),
     (("--input", "missing"), "cannot read input 'missing': No such file or directory"),
     (("--input", "."), "it is a directory"),
     (("--output", "missing/out"), "cannot write output 'missing/out': No such file or directory"),
-    (("--worker-command", "no-such-program"), "'no-such-program' cannot be executed"),
+    (("--worker-command", "no-such-program"), "cannot execute the worker's program 'no-such-program'"),
     (("--gpus", "sim:0"), "GPU specification 'sim:0'"),
 ])
 def test_wrong_usage_is_told_before_anything_starts(map, words, message):

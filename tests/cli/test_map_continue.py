@@ -46,7 +46,7 @@ def test_file_that_is_not_ours_is_refused_and_left_alone(map, content):
     map.put(1)
     map.output.write_text(content)
     _, err = map.run(code=2)
-    assert "refusing to append to 'out.jsonl': line 1 is not a line of gpuq map" in err
+    assert "refusing to append to 'out.jsonl': line 1 was not written by gpuq map" in err
     assert map.output.read_text() == content
     assert not map.notes("setup")
 
@@ -101,7 +101,7 @@ def test_failed_items_are_tried_again_by_the_same_command(map, errors):
     map.run(*errors, code=1)
     map.output.chmod(0o640)
     out, _ = map.run(*errors, code=1)
-    assert "2 items that failed before are tried again" in out
+    assert "retrying 2 items that failed before" in out
     assert map.results() == {1: 2, 2: "bad-once", 3: 6}
     failed = map.lines(map.directory / "errors.jsonl") if errors else [line for line in map.lines() if "error" in line]
     assert [(line["n"], line["error"]) for line in failed] == [(4, "not this one")]
@@ -118,7 +118,7 @@ def test_runs_with_and_without_a_file_of_errors_take_turns(map):
     map.run(code=1)
     assert map.results() == {1: 2, 2: "bad-once", 3: 6} and list(map.errors()) == [4]
     out, _ = map.run("--errors", "errors.jsonl", code=1)
-    assert "1 item that failed before is tried again" in out
+    assert "retrying 1 item that failed before" in out
     assert map.results() == {1: 2, 2: "bad-once", 3: 6} and map.errors() == {} and list(map.errors(errors)) == [4]
     before = map.output.read_text(), errors.read_text()
     map.put(1, "bad-once", 3)  # the last item, which failed, was removed
@@ -196,7 +196,7 @@ def test_another_worker_is_noticed(map):
     map.run()
     map.put(1, 2, 3, 4)
     _, err = map.run("--set", "model=large")
-    assert "warning: 'out.jsonl' has 3 results of another worker: '" in err and "worker.py'; they stay" in err, err
+    assert "warning: 'out.jsonl' has 3 results of another worker, '" in err and "worker.py', which are kept" in err, err
     map.put(1, 2, 3, 4, 5)
     _, err = map.run("--set", "model=large")
     assert "another worker" not in err
@@ -208,7 +208,7 @@ def test_item_that_is_there_twice_is_refused(map):
     map.run()
     map.output.write_text(map.output.read_text() + map.output.read_text().splitlines(True)[0])
     _, err = map.run(code=2)
-    assert "is there a second time (line 3); remove one of its lines" in err
+    assert "occurs twice (line 3); remove one of its lines" in err
 
 
 def test_second_run_on_one_output_is_refused(map):
@@ -218,9 +218,9 @@ def test_second_run_on_one_output_is_refused(map):
     lock = map.directory / "out.jsonl.lock"
     assert lock.stat().st_mode & 0o777 == 0o600
     _, err = map.run(code=2)
-    assert "another gpuq map writes this file (process " in err
+    assert "another gpuq map is writing to this file (process " in err
     _, err = map.run("--output", "other.jsonl", "--errors", "out.jsonl", code=2)
-    assert "another gpuq map writes this file (process " in err
+    assert "another gpuq map is writing to this file (process " in err
     map.go()
     assert first.wait(240) == 0 and not lock.exists()
     assert map.results() == {1: "wait"}
@@ -239,7 +239,7 @@ def test_input_as_output_is_refused(map):
     _, err = map.run("--output", "in.jsonl", code=2)
     assert "is the input" in err
     _, err = map.run("--errors", "out.jsonl", code=2)
-    assert "same file" in err or "another gpuq map writes this file" in err
+    assert "same file" in err or "another gpuq map is writing to this file" in err
 
 
 @pytest.mark.parametrize("change", ["mode", "link", "folder"])
@@ -276,10 +276,10 @@ def test_interrupt_finishes_what_runs(map):
     process = map.start("--gpus", "sim:1", "--in-flight", 1)
     map.until(lambda: map.notes("items"), "a message at work")
     process.send_signal(signal.SIGINT)
-    assert "being finished (Ctrl-C once more cancels them)" in process.stderr.readline()
+    assert "(Ctrl-C again cancels)" in process.stderr.readline()
     map.go()
     _, err = process.communicate(timeout=240)
-    assert process.returncode == 130 and "interrupted: the same command continues this run" in err
+    assert process.returncode == 130 and "interrupted; run the same command again to continue" in err
     assert map.results()[1] == "wait" and len(map.results()) < 1000
     map.run("--gpus", "sim:1")
     assert len(map.results()) == 1001
@@ -290,7 +290,7 @@ def test_items_of_a_large_input_are_all_counted(map):
     process = map.start("--gpus", "sim:1", "--in-flight", 1, "--json", "summary.json")
     map.until(lambda: map.notes("items"), "a message at work")
     process.send_signal(signal.SIGINT)
-    assert "being finished" in process.stderr.readline()
+    assert "stopping after" in process.stderr.readline()
     map.go()
     out, _ = process.communicate(timeout=240)
     summary = json.loads((map.directory / "summary.json").read_text())
@@ -315,7 +315,7 @@ def limit_files():
 def test_full_disk_leaves_whole_lines_and_is_continued(map):
     map.put(*["x" * 200_000] * 100)
     _, err = map.run(code=1, preexec_fn=limit_files)
-    assert "writing 'out.jsonl': File too large" in err
+    assert "cannot write 'out.jsonl': File too large" in err
     size = map.output.stat().st_size
     assert 0 < size <= 12 << 20 and map.output.read_text().endswith("\n")
     map.run()
@@ -329,7 +329,7 @@ def test_output_that_nobody_reads_ends_the_run(map):
     process = map.start("--output", "-", stdout=write)
     os.close(write)
     _, err = process.communicate(timeout=240)
-    assert process.returncode == 1 and "writing 'standard output': Broken pipe" in err
+    assert process.returncode == 1 and "cannot write 'standard output': Broken pipe" in err
 
 
 def kill(pid):

@@ -108,7 +108,7 @@ def test_claim_holds_though_another_user_took_its_place_first(desks):
     victim.until((victim.home / "ran").exists, "the job")
     attacker.gpuq("add", "--no-start", "--mem", "40G", "true")
     words = attacker.gpuq("why", "1")
-    assert f"GPU 0: needs 40.0 GiB, 30.0 GiB free; 50.0 GiB promised to job 1 of {victim.account.name} (queue " in words
+    assert f"GPU 0: 30.0 GiB free, job needs 40.0 GiB; 50.0 GiB promised to job 1 of {victim.account.name} (queue " in words
 
 
 def test_fake_claim_is_limited_to_the_card_and_named(desks):

@@ -66,8 +66,8 @@ def test_queue_in_a_directory_that_others_can_change_is_refused(machine, owner, 
     before = (directory / "jobs.jsonl").read_bytes()
     for change in CHANGES:
         result = owner.gpuq(*change, cwd=directory)
-        refused(result, f"refusing to use '{directory}/jobs.jsonl': directory '{place}' {words}, who could make this account run anything; "
-                        "name a file in a directory of your own with --jobs-file, change the permissions, or use --trust")
+        refused(result, f"refusing to use '{directory}/jobs.jsonl': directory '{place}' {words}, who could run commands as you; "
+                        "use --jobs-file with a file in a directory of your own, change the permissions, or use --trust")
         refused(owner.gpuq(change[0], "--jobs-file", "jobs.jsonl", *change[1:], cwd=directory), words)
     assert (directory / "jobs.jsonl").read_bytes() == before
     assert [p.name for p in directory.iterdir()] == ["jobs.jsonl"]
@@ -133,7 +133,7 @@ def test_runner_says_who_can_change_the_directory_now(machine, owner):
     owner.sh(OPEN, shared)
     assert owner.gpuq("add", "--no-start", "--trust", "touch second", cwd=shared).returncode == 0
     words = next(line for line in runner.stdout if line.startswith(("gpuq:", "[→] 2")))
-    assert f"starting a job: directory '{shared}' can be written by group '{machine.group}'" in words
+    assert f"cannot start a job: directory '{shared}' can be written by group '{machine.group}'" in words
     owner.sh("chmod 755 .; touch go", shared)
     until((shared / "second").exists, "the second job")
 
@@ -198,7 +198,7 @@ def test_container_in_which_root_has_no_id(machine, owner, other, mapping):
 
 
 @pytest.mark.parametrize("name, text", [("commands.txt", "touch stolen"), ("gpuq.yaml", "on_finish: touch stolen")])
-def test_container_in_which_nobody_has_an_id(machine, owner, other, name, text):
+def test_user_namespace_without_a_user_map(machine, owner, other, name, text):
     """All files appear to belong to the current user, even those of other users."""
     prefix = ("unshare", "--user")
     if owner.run(*prefix, "true", cwd=owner.home).returncode:

@@ -267,7 +267,7 @@ def test_job_without_runner_is_cancelled_while_others_crowd_its_keeper(machine, 
     try:
         assert other.attack(CROWD, address) == "full"
         told = owner.gpuq("cancel", "1", cwd=place)
-        assert told.returncode == 1 and "cancelling job 1: its keeper does not answer" in told.stderr, told
+        assert told.returncode == 1 and "cannot cancel job 1: its keeper does not answer" in told.stderr, told
         assert '"event":"end"' not in journal.read_text()
     finally:
         os.kill(keeper["pid"], signal.SIGCONT)
@@ -294,7 +294,7 @@ def test_runner_stays_in_its_directory(machine, owner):
     second = ("add", "--no-start", "--jobs-file", shared / "kept/jobs.jsonl", f"touch '{shared}/proj/second'")
     assert owner.gpuq(*second, cwd=owner.home).returncode == 0
     words = next(line for line in runner.stdout if line.startswith(("gpuq:", "[→] 2")))
-    assert "trying again" in words and not (shared / "kept/second").exists()
+    assert "retrying" in words and not (shared / "kept/second").exists()
     assert private.read_text() == before
     assert not (owner.home / "private/logs").exists()
     assert not (owner.home / "private/stolen").exists()
@@ -309,7 +309,7 @@ def test_link_of_another_user_to_a_directory_leads_to_no_queue(machine, owner, o
     other.sh(f"ln -s '{owner.home}/docs' dir", shared)
     result = owner.gpuq(words[0], "--jobs-file", shared / "dir/jobs.jsonl", *words[1:], cwd=owner.home)
     assert result.returncode == 2, result
-    assert f"'{shared}/dir/jobs.jsonl': it leads through a symbolic link of another user" in result.stderr
+    assert f"'{shared}/dir/jobs.jsonl': it has a symbolic link of another user in its path" in result.stderr
     assert list((owner.home / "docs").iterdir()) == []
     # The victim's own links are followed.
     owner.sh(f"ln -s '{owner.home}/docs' own", shared)
@@ -425,7 +425,7 @@ def test_waiting_job_does_not_enter_a_directory_that_another_user_put_in_place(m
     other.sh(f"mv proj proj.x; {plan}; [ -L proj ] || echo 'echo EVIL' > proj/run.sh", shared)
     assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 1
     status = owner.gpuq("status", *queue, cwd=owner.home).stdout
-    assert f"entering directory '{shared}/proj': others can write it now, or have put it in place of the one in which the job was added" in status
+    assert f"cannot enter directory '{shared}/proj': others can write to it, or have replaced it since the job was added" in status
     assert "EVIL" not in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
     assert (owner.home / "where1").read_text() == "/\n"
     other.sh("mv proj proj.y; mv proj.x proj", shared)
@@ -452,7 +452,7 @@ def test_waiting_job_does_not_enter_another_directory_of_its_owner(machine, owne
     other.sh("mv proj proj.x; mv clone proj", shared)
     assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 1
     status = owner.gpuq("status", *queue, cwd=owner.home).stdout
-    assert f"entering directory '{shared}/proj': others can write it now, or have put it in place" in status
+    assert f"cannot enter directory '{shared}/proj': others can write to it, or have replaced it" in status
     assert "EVIL" not in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
     assert (place / "where").read_text() == "/\n"
     other.sh("mv proj clone; mv proj.x proj", shared)

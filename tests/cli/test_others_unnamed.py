@@ -56,7 +56,7 @@ def test_own_link_through_a_link_of_another_user_is_not_followed(machine, owner,
     owner.sh(f"rm -rf private; mkdir private; echo 'on_finish: touch stolen' > private/{name}", owner.home)
     other.sh(f"ln -s '{owner.home}/private' folder", shared)
     owner.sh(f"ln -s {shared}/folder/{name} {name}", here)
-    refused(owner.gpuq(*words, cwd=here), f"{name}': it leads through a symbolic link of another user")
+    refused(owner.gpuq(*words, cwd=here), f"{name}': it has a symbolic link of another user in its path")
     assert sorted(p.name for p in here.iterdir()) == [name]
 
 

@@ -55,8 +55,8 @@ def test_the_panel_shows_what_runs_and_stays_at_the_end(lab, run):
     lab.commands(gate(lab, "one"), gate(lab, "two"), "exit 3")
     terminal = run()
     terminal.shows("2 running")
-    terminal.until(lambda screen: sum("processing" in line for line in screen.text()) == 2)
-    assert any(re.search(r"^  0  processing    #1 cat one ", line) for line in terminal.screen.text())
+    terminal.until(lambda screen: sum("  running   " in line for line in screen.text()) == 2)
+    assert any(re.search(r"^  0  running       #1 cat one ", line) for line in terminal.screen.text())
     assert not terminal.screen.cursor
     open_gate(lab, "one")
     terminal.shows("2/3")
@@ -72,6 +72,17 @@ def test_the_panel_shows_what_runs_and_stays_at_the_end(lab, run):
     assert re.search(r"\[✓\] 1 cat one → GPU 0 → Completed", above)
     assert re.search(r"\[!\] 3 exit 3 → GPU \d → Failed \(exit 3\)", above)
     assert "Running" not in above
+
+
+def test_cancelled_job_does_not_count_as_failed_on_its_gpu(lab, run):
+    lab.commands(gate(lab, "one"), gate(lab, "two"))
+    terminal = run()
+    terminal.until(lambda screen: sum("  running   " in line for line in screen.text()) == 2)
+    lab.gpuq("cancel", "1")
+    open_gate(lab, "two")
+    terminal.wait()
+    rows = re.findall(r"^ +[01]  finished +(\d+) +(\d+)", terminal.screen.everything(), re.MULTILINE)
+    assert sorted(rows) == [("0", "0"), ("1", "0")], terminal.screen.everything()
 
 
 def one_picture(screen, columns):
@@ -131,7 +142,7 @@ def test_more_gpus_than_lines_are_shown_in_columns(lab, run):
     lab.environment["GPUQ_GPUS"] = "sim:64"
     lab.commands(gate(lab, "one"))
     terminal = run()
-    terminal.shows("● 1 processing   ○ 63 idle")
+    terminal.shows("● 1 running   ○ 63 idle")
     terminal.until(lambda screen: any(re.search(r"^ 0 ● .* │ 16 ○ .* │ 32 ○ .* │ 48 ○ ", line) for line in screen.text()))
     assert sum(bool(line) for line in terminal.screen.text()) <= 23
     open_gate(lab, "one")
@@ -154,9 +165,9 @@ def test_interrupting_is_told_and_the_cursor_comes_back(lab, run):
     lab.environment["GPUQ_GPUS"] = "sim:1"
     terminal = run()
     terminal.shows("1 running")
-    terminal.shows("processing")
+    terminal.shows("running ")
     terminal.type("\x03")
-    terminal.shows("Nothing new starts. Ctrl-C again ends what runs.")
+    terminal.shows("No new jobs start. Ctrl-C again ends the running ones.")
     terminal.type("\x03")
     assert terminal.wait() == 130
     assert terminal.screen.cursor

@@ -39,13 +39,13 @@ def test_add_warns_of_a_program_that_is_not_there(lab):
     (lab.directory / "plain.sh").write_text("echo a\n")
     (lab.directory / "tool").write_text("#!/bin/sh\n")
     (lab.directory / "tool").chmod(0o755)
-    missing = "' is neither a file nor a program in PATH; if it is not there when the job starts, the job fails\n"
+    missing = "' is neither a file nor a program in PATH; the job will fail unless it exists when the job starts\n"
     for words in (["trian.sh"], ["./trian.sh"], ["trian.sh", "--lr", "1"], ["trian.sh --lr 1 | tee log"], ["--array", "1-2", "trian.sh"]):
         result = lab.result("add", "--no-start", *words)
         assert result.returncode == 0 and result.stdout != ""
         assert result.stderr.splitlines(keepends=True)[-1] in ("gpuq: 'trian.sh" + missing, "gpuq: './trian.sh" + missing), words
     result = lab.result("add", "--no-start", "plain.sh")
-    assert result.stderr == "gpuq: 'plain.sh' is a file here, but the shell looks for it in PATH only; it needs './plain.sh', or 'sh plain.sh'\n"
+    assert result.stderr == "gpuq: 'plain.sh' is a file here, but the shell searches only PATH; write './plain.sh' or 'sh plain.sh'\n"
     for words in (["sh -c trian"], ["./tool"], ["X=1 trian"], ["cd /tmp && ls"], ["$TOOL a"], ["'trian'"], ["(trian)"], ["for i in 1 2; do :; done"],
                   ["--param", "x=1,2", "{x}"], ["tool"], ["tool", "a"], ["sh plain.sh"]):
         result = lab.result("add", "--no-start", *words)

@@ -89,14 +89,14 @@ def test_runner_that_cannot_start_is_told_with_the_reason(lab):
     lab.commands("echo a >> ran")
     result = lab.result("run", "--background", "--gpus", "97")
     assert result.returncode == 2
-    assert "starting a runner: GPU specification '97': GPU 97 is not there" in result.stderr
+    assert "cannot start a runner: GPU specification '97': GPU 97 does not exist" in result.stderr
     result = lab.result("add", "echo b >> ran", env={"GPUQ_GPUS": "97"})
     assert (result.returncode, result.stdout) == (2, "2\n")
-    assert "starting a runner: $GPUQ_GPUS '97': GPU 97 is not there" in result.stderr
-    assert "what is queued waits for one" in result.stderr
+    assert "cannot start a runner: $GPUQ_GPUS '97': GPU 97 does not exist" in result.stderr
+    assert "queued jobs wait for one" in result.stderr
     lab.gpuq("hold", 2)
     result = lab.result("release", 2, env={"GPUQ_GPUS": "97"})
-    assert result.returncode == 2 and "GPU 97 is not there" in result.stderr
+    assert result.returncode == 2 and "GPU 97 does not exist" in result.stderr
     lab.gpuq("add", "echo c >> ran")
     lab.gpuq("wait")
     assert sorted(lab.ran()) == ["a", "b", "c"]

@@ -69,8 +69,8 @@ def test_a_cancelled_job_is_not_run_again(lab):
 
 
 @pytest.mark.parametrize("options, message", [
-    (["--signal", "USR1@60"], "--signal comes before the time limit, and there is none"),
-    (["--signal", "USR1@60", "--timeout", "60"], "the signal is to come earlier before the time limit than the job may run"),
+    (["--signal", "USR1@60"], "--signal needs a time limit; give --timeout"),
+    (["--signal", "USR1@60", "--timeout", "60"], "the signal would be sent before the job starts: its lead is longer than the time limit"),
     (["--signal", "FOO", "--timeout", "60"], "--signal: 'FOO': expected a signal"),
     (["--signal", "KILL@5", "--timeout", "60"], "--signal: no process can handle SIGKILL"),
     (["--signal", "USR1@x", "--timeout", "60"], "--signal: 'x' is not a duration"),

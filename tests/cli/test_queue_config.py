@@ -27,7 +27,7 @@ def test_settings_and_where_they_come_from(lab):
     assert not lab.journal.exists() and not (lab.directory / "state").exists()
 
 
-def test_what_is_printed_can_be_read(lab):
+def test_printed_configuration_can_be_loaded(lab):
     (lab.directory / "own.yaml").write_text("timeout: 90s\nhost_mem: 2G\ncpu_affinity: gpu\n")
     before = settings(lab, "--config", "own.yaml")
     text = "".join(f"{name}: {json.dumps(one['value'])}\n" for name, one in before.items() if one["source"] == "own.yaml")

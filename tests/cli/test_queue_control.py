@@ -57,7 +57,7 @@ def test_cancel_ends_pending_and_running_jobs(lab):
     assert len(lab.ran()) == 1
     result = lab.result("cancel", 1)
     assert result.returncode == 1
-    assert "cancelled already" in result.stderr
+    assert "already cancelled" in result.stderr
 
 
 @pytest.mark.parametrize("word, before, after", [
@@ -82,7 +82,7 @@ def test_cancel_skips_a_finished_job_and_cancels_the_other(lab):
     lab.gpuq("run")
     lab.add("true")
     result = lab.result("cancel", 1, 2)
-    assert (result.returncode, result.stderr) == (1, "gpuq: cancelling job 1: it is completed already\n")
+    assert (result.returncode, result.stderr) == (1, "gpuq: cannot cancel job 1: it is already completed\n")
     assert (lab.job(1)["status"], lab.job(2)["status"]) == ("completed", "cancelled")
 
 
@@ -116,7 +116,7 @@ def test_retry_of_failed_or_cancelled_jobs_leaves_the_others_of_a_group(lab):
     assert [lab.job(n)["attempts"] for n in (1, 2, 3, 5)] == [1, 2, 1, 1]
     assert lab.job(4)["status"] == "cancelled"
     result = lab.result("retry", "--cancelled", "g1")
-    assert result.returncode == 0 and "nothing to do: no job of these is in that state" in result.stderr
+    assert result.returncode == 0 and "nothing to do: none of these jobs is in that state" in result.stderr
     lab.gpuq("retry", "--cancelled")
     lab.gpuq("wait", 4)
     assert [lab.job(n)["attempts"] for n in (1, 2, 3, 4, 5)] == [1, 2, 1, 1, 1]
@@ -134,7 +134,7 @@ def test_command_that_applies_to_no_job_changes_nothing(lab):
 def test_cancel_without_a_queue_creates_none(lab):
     result = lab.result("cancel", 1)
     assert result.returncode == 2
-    assert "there is none" in result.stderr
+    assert "no such file" in result.stderr
     assert list(lab.directory.iterdir()) == []
 
 
@@ -166,7 +166,7 @@ def test_max_failures_starts_nothing_new(lab):
     assert lab.ran() == ["x"] * 2
 
 
-def test_a_line_says_what_was_done(lab):
+def test_commands_report_what_they_did(lab):
     lab.add("true")
     lab.gpuq("pause")  # nothing starts
     lab.gpuq("cancel", "1")
@@ -177,7 +177,7 @@ def test_a_line_says_what_was_done(lab):
     assert lab.gpuq("urgent", "-q", "4") == "" and lab.gpuq("urgent", "4") == "prioritized job 4\n"
     result = lab.result("cancel", "1", "5", "99")
     assert (result.returncode, result.stdout) == (1, "cancelled job 5\n")
-    assert "job 1: it is cancelled already" in result.stderr and "job 99" in result.stderr
+    assert "job 1: it is already cancelled" in result.stderr and "job 99" in result.stderr
     lab.gpuq("cancel", "3")
     assert lab.gpuq("cancel", "n") == "cancelled 2 jobs: 2, 4\n"
     assert lab.gpuq("cancel", "--all") == "cancelled 9 jobs: 6-14\n"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 
-def test_what_is_given_changes_and_the_rest_stays(lab):
+def test_edit_changes_only_the_given_options(lab):
     lab.add("true")
     lab.add("--hold", "--mem", "4G", "--name", "old", "--timeout", "1h", "--retries", "2", "--tag", "a,b", "--cpus", "1", "--priority", "1",
             "--after", "1", "--on-finish", "cat >> hook", "echo old >> ran")
@@ -48,10 +48,10 @@ def test_an_empty_value_takes_an_option_away(lab):
 
 
 @pytest.mark.parametrize("option", ["priority", "retries", "num-gpus", "idle-warn"])
-def test_what_every_job_has_cannot_be_taken_away(lab, option):
+def test_mandatory_options_cannot_be_removed(lab, option):
     lab.add("--hold", "true")
     result = lab.result("edit", "1", f"--{option}", "")
-    assert result.returncode == 2 and f"--{option}: it is empty" in result.stderr and "give another" in result.stderr
+    assert result.returncode == 2 and f"--{option}: empty value; this option always needs one" in result.stderr
     result = lab.result("add", "--after", "", "true")
     assert result.returncode == 2
 
@@ -83,11 +83,11 @@ def test_jobs_that_have_started_or_are_over_are_refused(lab):
     lab.gpuq("add", "touch started; while [ -e fifo ]; do sleep 0.05; done")
     lab.until((lab.directory / "started").exists, "the start")
     result = lab.result("edit", "1", "--mem", "1G")
-    assert result.returncode == 2 and "editing job 1: it has started" in result.stderr
+    assert result.returncode == 2 and "cannot edit job 1: it has already started" in result.stderr
     (lab.directory / "fifo").unlink()
     lab.gpuq("wait", "1")
     result = lab.result("edit", "1", "--mem", "1G")
-    assert result.returncode == 2 and "editing job 1: it is completed; only a job that waits can be changed" in result.stderr
+    assert result.returncode == 2 and "cannot edit job 1: it is completed; only pending and held jobs can be edited" in result.stderr
     assert lab.job(1)["mem_mb"] is None
 
 
@@ -95,7 +95,7 @@ def test_an_edit_of_several_jobs_is_made_for_all_or_none(lab):
     lab.gpuq("add", "--no-start", "--hold", "--tag", "t", "--param", "n=1-3", "echo {n}")
     lab.gpuq("cancel", "2")
     result = lab.result("edit", "1-3", "--mem", "1G")
-    assert result.returncode == 2 and "editing job 2: it is cancelled" in result.stderr
+    assert result.returncode == 2 and "cannot edit job 2: it is cancelled" in result.stderr
     assert [job["mem_mb"] for job in lab.jobs().values()] == [None, None, None]
     lab.gpuq("edit", "g1", "--mem", "1G")
     lab.gpuq("edit", "tag:t", "--name", "all")
@@ -103,19 +103,19 @@ def test_an_edit_of_several_jobs_is_made_for_all_or_none(lab):
     assert [job["group"] for job in lab.jobs().values()] == ["g1"] * 3
     lab.gpuq("cancel", "g1")
     result = lab.result("edit", "g1", "--mem", "1G")
-    assert result.returncode == 1 and "nothing was changed: no job of these waits" in result.stderr
+    assert result.returncode == 1 and "no job was changed: none of these jobs is pending or held" in result.stderr
 
 
 @pytest.mark.parametrize("words, message", [
-    (["7", "--mem", "1G"], "job 7: there is no such job"),
-    (["1"], "what is to be changed?"),
-    (["--mem", "1G"], "which job?"),
-    (["1", "--mem", "1"], "--mem: 1 what? 1G?"),
-    (["1", "--command", ""], "--command: it is empty"),
-    (["1", "--gpu", "0,1", "--num-gpus", "1"], "editing job 1: the job is pinned to 2 GPUs"),
-    (["1", "--after", "2"], "editing job 1: it cannot wait for job 2"),
-    (["1", "--after-any", "1"], "editing job 1: it cannot wait for job 1"),
-    (["1", "--after", "9"], "editing job 1: after job 9: there is no such job"),
+    (["7", "--mem", "1G"], "job 7: no such job"),
+    (["1"], "no change given"),
+    (["--mem", "1G"], "no job given"),
+    (["1", "--mem", "1"], "--mem: '1' has no unit"),
+    (["1", "--command", ""], "--command: empty command"),
+    (["1", "--gpu", "0,1", "--num-gpus", "1"], "cannot edit job 1: the job is pinned to 2 GPUs"),
+    (["1", "--after", "2"], "cannot edit job 1: it cannot wait for job 2"),
+    (["1", "--after-any", "1"], "cannot edit job 1: it cannot wait for job 1"),
+    (["1", "--after", "9"], "cannot edit job 1: after job 9: no such job"),
 ])
 def test_edits_that_make_no_sense_are_refused(lab, words, message):
     lab.add("--hold", "true")
@@ -156,7 +156,7 @@ def test_an_edit_that_races_with_starts_never_lets_old_values_run(lab):
         result = lab.result("edit", "--no-start", number, "--command", f"echo new{number} >> ran")
         assert result.returncode in (0, 2), result.stderr
         if result.returncode == 2:
-            assert "it has started" in result.stderr or "it is completed" in result.stderr
+            assert "it has already started" in result.stderr or "it is completed" in result.stderr
             refused.add(number)
     assert run.wait(120) == 0
     assert sorted(lab.ran()) == sorted(f"old{n}" if n in refused else f"new{n}" for n in range(1, 61))

@@ -66,7 +66,7 @@ def test_exit_code_is_that_of_the_command(lab, command, code):
 
 def test_command_that_is_not_there_is_not_queued(lab):
     result = lab.result("exec", "no-such-program")
-    assert (result.returncode, result.stderr) == (127, "gpuq: executing 'no-such-program': No such file or directory\n")
+    assert (result.returncode, result.stderr) == (127, "gpuq: cannot execute 'no-such-program': No such file or directory\n")
     result = lab.result("exec", "echo a | cat")
     assert result.returncode == 127 and "gpuq exec -- sh -c" in result.stderr
     assert not lab.journal.exists()
@@ -75,14 +75,14 @@ def test_command_that_is_not_there_is_not_queued(lab):
 def test_command_that_cannot_be_executed_ends_with_126(lab):
     (lab.directory / "data").write_text("text")
     result = lab.result("exec", "./data")
-    assert (result.returncode, result.stderr) == (126, "gpuq: executing './data': Permission denied\n")
-    assert (lab.job(1)["status"], lab.job(1)["reason"]) == ("failed", "executing './data': Permission denied")
+    assert (result.returncode, result.stderr) == (126, "gpuq: cannot execute './data': Permission denied\n")
+    assert (lab.job(1)["status"], lab.job(1)["reason"]) == ("failed", "cannot execute './data': Permission denied")
 
 
 @pytest.mark.parametrize("words, message", [
-    (["exec"], "what is to be run?"), (["exec", "--mem", "12", "true"], "--mem: "),
-    (["exec", "true", "--mem", "1G"], "Options of gpuq go before the command"), (["shell", "ls"], "it takes no command"),
-    (["exec", "--num-gpus", "0", "--exclusive", "true"], "wants no GPU")])
+    (["exec"], "no command given"), (["exec", "--mem", "12", "true"], "--mem: "),
+    (["exec", "true", "--mem", "1G"], "is an option of gpuq, but comes after the command"), (["shell", "ls"], "unexpected command; use 'gpuq exec'"),
+    (["exec", "--num-gpus", "0", "--exclusive", "true"], "requests no GPU")])
 def test_mistakes_end_with_125_and_queue_nothing(lab, words, message):
     result = lab.result(*words)
     assert result.returncode == 125 and message in result.stderr, result.stderr
@@ -187,7 +187,7 @@ def test_edit_changes_its_needs_but_not_its_command(one):
     process = one.start("exec", "--quiet", "--mem", "1G", "echo", "x")
     one.until(lambda: waits(one, 2))
     result = one.result("edit", 2, "--command", "echo y")
-    assert result.returncode != 0 and "is that of the 'gpuq exec'" in result.stderr
+    assert result.returncode != 0 and "belongs to a 'gpuq exec'" in result.stderr
     one.gpuq("edit", 2, "--mem", "2G", "--priority", "3")
     unblock(one)
     assert process.communicate(timeout=LIMIT)[0] == b"x\n"
@@ -287,7 +287,7 @@ def test_wait_timeout_gives_up(one):
     block(one)
     result = one.result("exec", "--quiet", "--wait-timeout", "0.2s", "echo", "x")
     assert (result.returncode, result.stdout) == (125, "")
-    assert result.stderr == "gpuq: job 2 has not started in time: GPUs busy\n"
+    assert result.stderr == "gpuq: job 2 did not start in time: GPUs busy\n"
     assert one.job(2)["status"] == "cancelled"
     unblock(one)
 
@@ -301,7 +301,7 @@ def test_need_that_no_gpu_can_meet_is_an_error(one):
 def test_machine_without_a_runner_says_why(lab):
     lab.environment["GPUQ_GPUS"] = "7"
     result = lab.result("exec", "true")
-    assert result.returncode == 125 and "starting a runner" in result.stderr
+    assert result.returncode == 125 and "cannot start a runner" in result.stderr
     assert lab.job(1)["status"] == "cancelled"
 
 
@@ -439,12 +439,12 @@ def test_simulated_gpus_can_be_named(lab, command):
     # The runner that was started has them; they are not passed again.
     result = lab.result("exec", "--gpus", "sim:1", "--gpu", "2", "sh", "-c", "echo $GPUQ_GPU")
     assert (result.returncode, result.stdout) == (0, "2\n")
-    assert "a runner is active, and has its GPUs: --gpus sim:1 has no effect on it" in result.stderr
+    assert "a runner is already active with its own GPUs; --gpus sim:1 has no effect" in result.stderr
     assert "has no effect" in lab.result("add", "--gpus", "sim:1", "true").stderr
 
 
 @pytest.mark.parametrize("command", ["exec", "shell", "add"])
-@pytest.mark.parametrize("value, words", [("2", "for a number of GPUs type --num-gpus N, for certain ones --gpu 0,2"), ("all", "--num-gpus N"),
+@pytest.mark.parametrize("value, words", [("2", "for a number of GPUs use --num-gpus N, for specific ones --gpu 0,2"), ("all", "--num-gpus N"),
                                           ("sim:x", "--gpus: ")])
 def test_gpus_are_told_to_the_runner(lab, command, value, words):
     result = lab.result(command, "--gpus", value, *([] if command == "shell" else ["true"]))

@@ -138,7 +138,7 @@ def test_parts_of_a_pipeline_share_the_terminal(shell):
     shell.prompt()
 
 
-def test_line_tells_what_it_waits_for_and_goes(shell):
+def test_line_shows_why_exec_waits_and_disappears(shell):
     shell.lab.gpuq("add", BLOCKER)
     shell.types("gpuq exec -- echo output")
     shell.sees("gpuq: job 2 waits, #1 in the queue: GPUs busy")
@@ -169,7 +169,7 @@ def test_ctrl_c_and_ctrl_z_work_while_it_waits(shell):
 
 def test_shell_has_job_control_of_its_own(shell):
     shell.types("gpuq shell")
-    shell.sees("gpuq: job 1 runs on GPU 0; the end of this shell releases it")
+    shell.sees("gpuq: job 1 runs on GPU 0; exit the shell to release it")
     shell.sees("\ninner>")
     shell.keys("sleep 1000\n")
     shell.lab.until(lambda: sleeps(shell.lab), "sleep")
@@ -195,7 +195,7 @@ def sleeps(lab):
 
 def test_terminal_comes_back_from_a_shell_that_was_killed(shell):
     shell.types("gpuq shell")
-    shell.sees("the end of this shell releases it")
+    shell.sees("exit the shell to release it")
     shell.sees("\ninner>")
     shell.keys("kill -9 $$\n")
     shell.prompt()

@@ -170,7 +170,7 @@ def test_commands_that_need_jobs_make_no_queue(home, command):
 
 def test_without_a_home_the_error_says_what_to_do(home):
     result = home.gpuq("add", "true", cwd="x", code=2, HOME="")
-    assert result.stderr == "gpuq: finding the personal queue: HOME is not set; name a queue with --jobs-file\n"
+    assert result.stderr == "gpuq: cannot find the personal queue: HOME is not set; name a queue with --jobs-file\n"
 
 
 def test_personal_queue_is_not_made_in_a_directory_that_others_can_write(home):

@@ -96,7 +96,7 @@ def test_a_tree_with_changes_is_kept(lab, tree, command):
     lab.gpuq("run", "--quiet")
     path = frozen(lab)
     result = lab.result("prune")
-    assert result.returncode == 0 and f"kept '{path}': files have changed there" in result.stderr
+    assert result.returncode == 0 and f"kept '{path}': it has changed files" in result.stderr
     assert path.exists()
 
 
@@ -119,7 +119,7 @@ def test_too_many_bytes_of_untracked_files_are_refused(lab, tree):
     with open(tree / "large", "wb") as file:
         file.truncate(101 << 20)
     result = lab.result("add", "--no-start", "--freeze", "true")
-    assert result.returncode == 2 and "untracked files have 101 MiB, 'large' is the largest; at most 100 MiB" in result.stderr
+    assert result.returncode == 2 and "untracked files have 101 MiB ('large' is the largest), more than the limit of 100 MiB" in result.stderr
     (tree / ".gitignore").write_text("large\n/no-config\n/state\n/claims\ndata/\n")
     lab.add("--freeze", "true")
     assert (frozen(lab) / "large").is_symlink()

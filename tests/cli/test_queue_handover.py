@@ -67,7 +67,7 @@ def test_a_run_does_not_wait_for_jobs_that_are_held(lab):
     lab.until(lambda: status_of(lab, 4) == "pending")
     lab.gpuq("hold", 4)
     assert second.wait(timeout=LIMIT) == 1
-    assert "gpuq: job 4 is held; 'gpuq release 4' lets it go on\n" in second.stderr.read()
+    assert "gpuq: job 4 is held; 'gpuq release 4' releases it\n" in second.stderr.read()
     (lab.directory / "go").touch()
     assert first.wait(timeout=LIMIT) == 0
 
@@ -154,7 +154,7 @@ def test_options_of_a_run_that_hands_over_hold_for_its_jobs(lab):
     result = lab.result("run", "--commands-file", "second.txt", "--timeout", "100ms", "--min-free-mem-mb", "17",
                         "--gpu-ids", "sim:1", "--max-failures", "3")
     assert result.returncode == 1
-    assert "gpuq: --gpus, --max-failures: not used, for that runner has its own\n" in result.stderr
+    assert "gpuq: --gpus, --max-failures: ignored, because the active runner has its own settings\n" in result.stderr
     assert lab.job(2)["reason"] == "timeout"
     adds = {event["id"]: event for event in lab.events() if event["event"] == "add"}
     # The free memory that a job requires to start is not a promise of how much it uses.
@@ -220,7 +220,7 @@ def test_a_run_shows_the_panel_of_what_another_runs(lab):
     holding(lab, "--quiet")
     lab.commands("exit 5", "until [ -e go2 ]; do sleep 0.01; done", name="second.txt")
     terminal = Terminal([GPUQ, "run", "--commands-file", "second.txt"], 100, 30, lab.directory, lab.environment)
-    terminal.shows("the queue is run by PID")
+    terminal.shows("a runner is already active (PID")
     terminal.shows("Failed (exit 5)")
     terminal.shows("gpuq run")
     terminal.shows(" 1/2")
@@ -241,7 +241,7 @@ def test_ctrl_c_of_a_run_that_looks_on_leaves_the_terminal_in_order(lab):
     terminal.until(lambda screen: not screen.cursor, "the panel")
     terminal.type("\x03")
     assert terminal.wait() == 130 and terminal.screen.cursor
-    assert "no longer waiting; the jobs go on" in terminal.screen.everything()
+    assert "no longer waiting; the jobs continue" in terminal.screen.everything()
     terminal.end()
     lab.until(lambda: status_of(lab, 2) == "running", "the job goes on")
     for name in ("go", "go2"):

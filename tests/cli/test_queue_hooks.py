@@ -123,7 +123,7 @@ def test_hook_runs_for_a_job_that_could_not_be_started(lab):
     lab.add("--on-finish", HOOK, "true")
     (lab.directory / "nodir").write_text("")
     lab.gpuq("run", "--log-dir", "nodir/logs", code=1)
-    reason = f"could not be started: making its log in '{lab.directory}/nodir/logs': Not a directory"
+    reason = f"could not be started: cannot create its log in '{lab.directory}/nodir/logs': Not a directory"
     assert told(lab) == [(1, 0, "failed", reason)]
 
 
@@ -216,7 +216,7 @@ def test_hook_whose_keepers_die_is_tried_three_times(lab):
     result = lab.result("run")
     assert result.returncode == 0, result
     assert lab.ran() == ["1", "2", "3"]
-    assert "the hook of job 1 is given up" in result.stdout + result.stderr
+    assert "the hook of job 1 will not be retried" in result.stdout + result.stderr
     assert (lab.directory / "other").read_text() == "next\n"
     lab.gpuq("run")
     assert lab.ran() == ["1", "2", "3"]

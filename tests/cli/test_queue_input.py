@@ -38,7 +38,7 @@ def test_job_that_is_not_there_to_wait_for_adds_nothing(lab):
     lab.add("true")
     result = lab.result("add", "--no-start", "--after", "1,9", "-", input="echo a\n")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "gpuq: adding jobs after job 9: there is no such job\n"
+    assert result.stderr == "gpuq: cannot add the jobs after job 9: no such job\n"
     assert len(lab.jobs()) == 1
 
 
@@ -104,13 +104,13 @@ def test_needs_of_a_line_go_over_the_settings(lab):
 
 
 @pytest.mark.parametrize("options, words", [
-    (["--gpu", "0,1", "--num-gpus", "1"], "the job is pinned to 2 GPUs (0,1) and wants 1; name as many GPUs as it wants"),
-    (["--gpu", "0", "--num-gpus", "0"], "the job is pinned to GPU 0 and wants no GPU"),
-    (["--mem", "4G", "--num-gpus", "0"], "the job declares GPU memory and wants no GPU"),
-    (["--exclusive", "--num-gpus", "0"], "the job wants its GPUs for itself, but it wants no GPU"),
+    (["--gpu", "0,1", "--num-gpus", "1"], "the job is pinned to 2 GPUs (0,1) but requests 1; the numbers must be equal"),
+    (["--gpu", "0", "--num-gpus", "0"], "the job is pinned to GPU 0 but requests no GPU"),
+    (["--mem", "4G", "--num-gpus", "0"], "the job declares GPU memory but requests no GPU"),
+    (["--exclusive", "--num-gpus", "0"], "the job is exclusive but requests no GPU"),
     (["--gpu", "x"], "--gpu: 'x' is not a GPU; expected the number or UUID of a GPU"),
     (["--cpus", "0"], "--cpus: '0' is out of range"),
-    (["--host-mem", "0"], "--host-mem: it must be more than 0"),
+    (["--host-mem", "0"], "--host-mem: must be greater than 0"),
 ])
 def test_needs_that_contradict_each_other_are_refused(lab, options, words):
     result = lab.result("add", "--no-start", *options, "true")

@@ -119,7 +119,7 @@ def test_wait_goes_on_for_a_lost_job_that_will_be_retried(lab):
     os.kill(keeper, 9)
     lab.until(lambda: lab.job(1)["status"] == "failed", "the keeper to be gone")
     waiting = lab.start("wait", 1, stderr=subprocess.PIPE)
-    assert b"nobody runs this queue" in waiting.stderr.readline()
+    assert b"no runner is active" in waiting.stderr.readline()
     lab.gpuq("run")
     assert waiting.wait(timeout=LIMIT) == 0
 

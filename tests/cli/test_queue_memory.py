@@ -80,7 +80,7 @@ def test_jobs_that_have_not_allocated_yet_keep_their_room(box):
         box.add("--mem", "30G", HANG_ABOUT)
     runner = box.start("run", "--poll-interval", "0.1")
     box.until(lambda: len(box.running()) == 2)
-    assert "GPU 0: needs 30.0 GiB" in box.gpuq("why", 3)
+    assert "job needs 30.0 GiB" in box.gpuq("why", 3)
     box.add("--num-gpus", "0", "true")
     box.until(lambda: box.job(4)["status"] == "completed")
     assert len(box.running()) == 2
@@ -110,7 +110,7 @@ def test_memory_of_others_counts_and_a_change_is_seen(box):
     box.add("--mem", "20G", "true")
     runner = box.start("run", "--poll-interval", "0.05")
     why = box.why_of_runner(1)
-    assert f"GPU 0: needs 20.0 GiB, 10.0 GiB free; 70.0 GiB held by pid {os.getpid()}" in why
+    assert f"GPU 0: 10.0 GiB free, job needs 20.0 GiB; 70.0 GiB held by pid {os.getpid()}" in why
     box.cards(card(0, total=80, free=80))
     assert runner.wait(timeout=LIMIT) == 0
 
@@ -275,7 +275,7 @@ def test_out_of_memory_is_tried_where_there_is_more(box):
     box.cards(card(0, total=24, free=24), card(1, total=80, free=20))
     go(box)
     box.until(lambda: box.job(1)["attempts"] == 1 and box.job(1)["status"] == "pending", "the failure")
-    assert "GPU 0: needs 25.4 GiB, 24.0 GiB in all" in box.gpuq("why", 1)
+    assert "GPU 0: 24.0 GiB in total, job needs 25.4 GiB" in box.gpuq("why", 1)
     box.cards(card(0, total=24, free=24), card(1, total=80, free=40))
     assert runner.wait(timeout=LIMIT) == 0
     assert [attempt["gpu_id"] for attempt in box.job(1)["history"]] == [0, 1]
@@ -291,9 +291,9 @@ def test_why_goes_by_the_runner_not_by_this_shell(box):
     box.until(lambda: box.running() == [1])
     for env in ({"GPUQ_GPUS": "sim:4"}, {"CUDA_VISIBLE_DEVICES": "0"}, {}):
         assert box.gpuq("why", 2, env=env) == (
-            "job 2: Pending\nposition 1 of 2\nGPU 1: needs 60.0 GiB, 30.0 GiB free; 50.0 GiB held by job 1\n"
-            "expected start: no data of similar jobs\n")
-        assert "GPU 1: needs 40.0 GiB, 30.0 GiB free" in box.gpuq("why", 3, env=env)
+            "job 2: Pending\nposition 1 of 2\nGPU 1: 30.0 GiB free, job needs 60.0 GiB; 50.0 GiB held by job 1\n"
+            "expected start: unknown; there is no data of similar jobs\n")
+        assert "GPU 1: 30.0 GiB free, job needs 40.0 GiB" in box.gpuq("why", 3, env=env)
     go(box)
 
 
@@ -305,7 +305,7 @@ def test_why_counts_what_was_allocated_once(box):
     pid = box.until(lambda: box.running() == [1] and (box.directory / "pid").exists()
                     and (box.directory / "pid").read_text().strip())
     box.cards(card(0, free=50, compute=f"{pid} {30 * GIB}"))
-    box.until(lambda: "GPU 0: needs 60.0 GiB, 50.0 GiB free; 30.0 GiB held by job 1" in box.gpuq("why", 2), "the sample")
+    box.until(lambda: "GPU 0: 50.0 GiB free, job needs 60.0 GiB; 30.0 GiB held by job 1" in box.gpuq("why", 2), "the sample")
     go(box)
 
 
@@ -316,7 +316,7 @@ def test_why_counts_promises_of_other_queues(box):
     box.until(lambda: box.running() == [1])
     box.gpuq("add", "--no-start", "--jobs-file", "other.jsonl", "--mem", "40G", "true")
     words = box.gpuq("why", "--jobs-file", "other.jsonl", 1)
-    assert f"GPU 0: needs 40.0 GiB, 30.0 GiB free; 50.0 GiB promised to job 1 of {getpass.getuser()} (queue {box.journal}, pid " in words
+    assert f"GPU 0: 30.0 GiB free, job needs 40.0 GiB; 50.0 GiB promised to job 1 of {getpass.getuser()} (queue {box.journal}, pid " in words
     go(box)
 
 
@@ -338,7 +338,7 @@ def test_job_handed_over_waits_for_its_own_minimum_of_free_memory(box):
     second = box.start("run", "--commands-file", "other.txt", "--min-free-mem-mb", "40960")
     box.until(lambda: 2 in box.jobs())
     why = box.gpuq("why", 2)
-    assert "GPU 0: needs 40.0 GiB, 30.0 GiB free" in why
+    assert "GPU 0: 30.0 GiB free, job needs 40.0 GiB" in why
     assert "GPU 1: in use by job 1, which does not share it" in why
     box.cards(card(0, free=80), card(1, free=80))
     assert second.wait(timeout=LIMIT) == 0
@@ -392,7 +392,7 @@ def test_card_whose_driver_call_never_returns_is_reported_and_comes_back(box):
     for _ in range(2):
         box.add("--mem", "50G", HANG_ABOUT)
     run = box.start("run", "--no-panel")
-    lines_of(run, box, "gpuq: GPU 1 does not answer; no job is started on it until its driver does")
+    lines_of(run, box, "gpuq: GPU 1 does not answer; no jobs start on it until it does")
     box.until(lambda: box.ran() == ["1"], "the job on the other card")
     assert box.running() == [1]
     box.cards(card(0), card(1))
@@ -440,7 +440,7 @@ def test_driver_that_does_not_open_is_named(box):
     box.add("true")
     result = box.result("run", "--no-panel")
     assert "gpuq: the NVIDIA driver does not answer: none of its GPUs can be used" in result.stdout + result.stderr
-    assert "there is no GPU" not in result.stdout + result.stderr
+    assert "no GPU found" not in result.stdout + result.stderr
     assert box.job(1)["status"] == "pending"
 
 

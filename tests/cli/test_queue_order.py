@@ -55,8 +55,8 @@ def test_why_names_the_job_that_after_any_waits_for(lab):
 @pytest.mark.parametrize("option", ["--after", "--after-any"])
 def test_jobs_that_do_not_exist_cannot_be_waited_for(lab, option):
     lab.add("true")
-    for ids, message in (("7", "adding a job after job 7: there is no such job"), ("1-3", "after job 2: there is no such job"),
-                         ("g1", "adding a job after group g1: there is no such group"), ("3-1", f"{option}: job '3-1': not a job"),
+    for ids, message in (("7", "cannot add the job after job 7: no such job"), ("1-3", "after job 2: no such job"),
+                         ("g1", "cannot add the job after group g1: no such group"), ("3-1", f"{option}: '3-1' is not a job"),
                          ("x", "job 'x': no job has this id or name")):
         result = lab.result("add", "--no-start", option, ids, "true")
         assert result.returncode == 2 and message in result.stderr, result.stderr
@@ -71,7 +71,7 @@ def test_options_of_lines(lab):
     assert (job["after_any"], job["tags"], job["begin"][:4]) == ([1], ["night", "exp:7"], "2020")
     assert lab.ran() == ["line"]
     lab.commands("# gpuq: after_any=7", "true")
-    assert "commands.txt:2: after job 7: there is no such job" in lab.result("run").stderr
+    assert "commands.txt:2: after job 7: no such job" in lab.result("run").stderr
 
 
 def test_tags_name_jobs_wherever_an_id_is_accepted(lab):
@@ -86,7 +86,7 @@ def test_tags_name_jobs_wherever_an_id_is_accepted(lab):
     result = lab.result("wait", "tag:other")
     assert result.returncode == 125 and "tag:other: no job has this tag" in result.stderr
     result = lab.result("add", "--tag", "a b", "true")
-    assert result.returncode == 2 and "--tag: 'a b': tags have letters" in result.stderr
+    assert result.returncode == 2 and "--tag: 'a b': a tag can contain only letters" in result.stderr
 
 
 def test_a_job_begins_at_its_time_and_the_run_waits_and_says_so(lab):

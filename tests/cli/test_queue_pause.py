@@ -33,15 +33,15 @@ def counting(lab, *options):
 def test_paused_queue_starts_nothing_until_it_is_resumed(lab):
     lab.add("echo 1 >> ran")
     result = lab.result("pause")
-    assert result.returncode == 0 and "nothing new starts until 'gpuq resume'" in result.stderr
-    assert lab.result("pause").stderr == "gpuq: the queue is paused already\n"
+    assert result.returncode == 0 and result.stdout == "paused the queue; running jobs continue ('gpuq pause --all' suspends them)\n"
+    assert lab.result("pause").stderr == "gpuq: the queue is already paused\n"
     assert lab.job(1)["waits"] == "the queue is paused"
     assert lab.gpuq("status").splitlines()[-1] == "1 job: 1 pending; the queue is paused ('gpuq resume')"
-    assert "the queue is paused; 'gpuq resume' lets it go on" in lab.gpuq("why", 1)
+    assert "the queue is paused; 'gpuq resume' continues it" in lab.gpuq("why", 1)
     runner = lab.start("run", text=True)
-    assert runner.stdout.readline() == "The queue is paused; 'gpuq resume' lets it go on\n"
-    lab.until(lambda: "the queue is paused; 'gpuq resume' lets it go on" in lab.gpuq("why", 1))
-    lab.gpuq("resume")
+    assert runner.stdout.readline() == "The queue is paused; 'gpuq resume' continues it\n"
+    lab.until(lambda: "the queue is paused; 'gpuq resume' continues it" in lab.gpuq("why", 1))
+    assert lab.gpuq("resume") == "resumed the queue\n"
     assert runner.wait(LIMIT) == 0
     assert lab.ran() == ["1"]
     assert lab.result("resume").stderr == "gpuq: the queue is not paused\n"
@@ -73,18 +73,18 @@ def test_resume_starts_a_runner(lab):
 
 def test_paused_job_is_stopped_and_goes_on(lab):
     pid, runner = counting(lab)
-    lab.gpuq("pause", "@")
+    assert lab.gpuq("pause", "@") == "paused job 1\n"
     lab.until(lambda: is_stopped(pid), "the job to stop")
     assert lab.job(1)["status"] == "running" and lab.job(1)["paused"] is True
     assert "Running (PID" in lab.gpuq("status") and ", paused" in lab.gpuq("status")
-    assert lab.result("pause", 1).stderr == "gpuq: pausing job 1: it is paused already\n"
+    assert lab.result("pause", 1).stderr == "gpuq: cannot pause job 1: it is already paused\n"
     # The pause outlives the runner: a stopped job remains stopped.
     runner.kill()
     runner.wait()
     second = lab.start("run")
     lab.until(lambda: lab.runner() == second.pid)
     assert is_stopped(pid) and lab.job(1)["paused"] is True
-    lab.gpuq("resume", 1)
+    assert lab.gpuq("resume", 1) == "resumed job 1\n"
     lab.until(lambda: not is_stopped(pid), "the job to go on")
     assert lab.job(1)["paused"] is False
     (lab.directory / "go").touch()
@@ -92,7 +92,7 @@ def test_paused_job_is_stopped_and_goes_on(lab):
     assert lab.job(1)["status"] == "completed"
 
 
-def test_time_limit_stands_still(lab):
+def test_time_limit_does_not_run_while_a_job_is_paused(lab):
     lab.add("--timeout", "1500ms", COUNT)
     runner = lab.start("run")
     lab.until(lambda: (lab.directory / "n").exists() and (lab.directory / "pid").read_text().strip())
@@ -120,7 +120,7 @@ def test_paused_job_can_be_cancelled(lab):
 def test_all(lab):
     pid, runner = counting(lab)
     lab.add("--hold", "true")
-    lab.gpuq("pause", "--all")
+    assert lab.gpuq("pause", "--all") == "paused the queue\npaused job 1\n"
     lab.until(lambda: is_stopped(pid), "the job to stop")
     assert "the queue is paused" in lab.gpuq("status")
     lab.gpuq("resume", "--all")
@@ -135,7 +135,7 @@ def test_what_does_not_run_cannot_be_paused(lab):
     lab.add("true")
     lab.add("--hold", "true")
     result = lab.result("pause", 1)
-    assert (result.returncode, result.stderr) == (1, "gpuq: pausing job 1: it is pending; 'gpuq hold 1' keeps it from being started\n")
+    assert (result.returncode, result.stderr) == (1, "gpuq: cannot pause job 1: it is pending; use 'gpuq hold 1' to keep it from starting\n")
     result = lab.result("resume", 2)
-    assert (result.returncode, result.stderr) == (1, "gpuq: resuming job 2: it is held; 'gpuq release 2' lets it go on\n")
+    assert (result.returncode, result.stderr) == (1, "gpuq: cannot resume job 2: it is held; use 'gpuq release 2' to release it\n")
     assert lab.result("pause", 7).returncode == 1

@@ -195,7 +195,7 @@ def test_prune_that_fails_leaves_the_archive_as_it_was(lab):
         if result.returncode == 0:
             break
         failures += 1
-        assert "it is as it was" in result.stderr
+        assert "the journal is unchanged" in result.stderr
         assert (archive.read_bytes(), lab.journal.read_bytes()) == (before, journal)
     assert failures >= 2
 
@@ -269,10 +269,10 @@ def test_on_a_terminal_prune_shows_what_goes_and_asks(lab):
     terminal = prune_on_terminal(lab)
     terminal.shows("[y/N]")
     shown = terminal.screen.everything()
-    assert "2 jobs: 1 completed, 1 failed; 1 stays" in shown and "exit 3" in shown
+    assert "2 jobs: 1 completed, 1 failed; 1 kept" in shown and "exit 3" in shown
     terminal.type("n\n")
     assert terminal.wait() == 1
-    assert "nothing was pruned" in terminal.screen.everything()
+    assert "no jobs were pruned" in terminal.screen.everything()
     terminal.end()
     assert len(lab.jobs()) == 3
 
@@ -311,7 +311,7 @@ def test_on_a_terminal_yes_or_nothing_to_prune_ask_nothing(lab):
 def test_a_dry_run_of_prune_shows_the_jobs_and_keeps_them(lab):
     make_finished(lab)
     out = lab.gpuq("prune", "--dry-run")
-    assert out.startswith("2 jobs: 1 completed, 1 failed; 1 stays\n")
+    assert out.startswith("2 jobs: 1 completed, 1 failed; 1 kept\n")
     assert out.endswith("2 would be pruned, 1 kept\n") and "Failed (exit 3)" in out
     dry = json.loads(lab.gpuq("prune", "--dry-run", "--json"))
     assert len(lab.jobs()) == 3

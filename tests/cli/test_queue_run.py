@@ -81,7 +81,7 @@ def test_why_shows_the_simulated_gpus_of_the_runner_in_any_shell(lab):
     lab.until(lambda: "is starting" not in (why := lab.gpuq("why", 1)) and "no runner" not in why, "the rules")
     for gpus in ("", "sim:4x8G", "0", "nonsense"):
         assert lab.gpuq("why", 1, env={"GPUQ_GPUS": gpus}) == (
-            "job 1: Pending\nposition 1 of 1\ncan never start here:\nGPU 1: needs 30.0 GiB, 24.0 GiB in all\n"), gpus
+            "job 1: Pending\nposition 1 of 1\ncan never start here:\nGPU 1: 24.0 GiB in total, job needs 30.0 GiB\n"), gpus
 
 
 def test_jobs_per_gpu_and_memory_limit_what_runs_at_once(lab):
@@ -155,7 +155,7 @@ def test_second_run_hands_over_and_exits_with_its_own_result(lab):
     lab.commands("exit 4", name="second.txt")
     result = lab.result("run", "--commands-file", "second.txt")
     assert result.returncode == 1
-    assert f"run by PID {first.pid}" in result.stderr
+    assert f"already active (PID {first.pid})" in result.stderr
     assert lab.job(1)["status"] == "running"
     (lab.directory / "go").touch()
     assert first.wait(timeout=LIMIT) == 1
@@ -224,7 +224,7 @@ def test_first_interrupt_lets_running_jobs_finish(lab):
     runner = lab.start("run", env={"GPUQ_GPUS": "sim:1"})
     lab.until(lab.ran)
     runner.send_signal(signal.SIGINT)
-    assert "nothing new starts" in read_until(runner, "nothing new starts")
+    assert "no new jobs start" in read_until(runner, "no new jobs start")
     (lab.directory / "go").touch()
     assert runner.wait(timeout=LIMIT) == 130
     assert lab.ran() == ["a", "end"]
@@ -245,7 +245,7 @@ def test_second_interrupt_ends_the_jobs(lab):
     runner = lab.start("run")
     lab.until(lab.ran)
     runner.send_signal(signal.SIGINT)
-    read_until(runner, "nothing new starts")
+    read_until(runner, "no new jobs start")
     runner.send_signal(signal.SIGINT)
     assert runner.wait(timeout=LIMIT) == 130
     assert lab.ran() == ["a", "term"]
@@ -256,7 +256,7 @@ def test_third_interrupt_kills_the_jobs(lab):
     lab.commands("trap '' TERM INT; echo a >> ran; while :; do sleep 0.01; done")
     runner = lab.start("run")
     lab.until(lab.ran)
-    for words in ("nothing new starts", "ending 1 running"):
+    for words in ("no new jobs start", "ending 1 running"):
         runner.send_signal(signal.SIGINT)
         read_until(runner, words)
     runner.send_signal(signal.SIGINT)

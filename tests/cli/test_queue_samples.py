@@ -44,7 +44,7 @@ def test_samples_end_with_the_jobs(lab):
     runner.wait(60)
 
 
-def test_a_place_where_no_sample_can_be_written_stops_nothing(lab):
+def test_jobs_run_even_if_samples_cannot_be_written(lab):
     lab.add("--", "true")
     (lab.directory / "jobs.jsonl.d/samples.jsonl").mkdir()
     lab.gpuq("run")

@@ -36,7 +36,7 @@ def test_a_kept_script_with_another_content_is_not_taken_for_the_same(lab):
     for other in (kept.read_text().replace("mine", "else"), kept.read_text() + "more"):
         kept.write_text(other)
         result = lab.result("add", "--no-start", "train.sh")
-        assert result.returncode == 1 and "keeping script 'train.sh': its file in the journal's folder has another content" in result.stderr, result
+        assert result.returncode == 1 and "cannot store script 'train.sh': its file in the journal's folder has different content" in result.stderr, result
         assert kept.read_text() == other and len(lab.jobs()) == 1
 
 
@@ -67,8 +67,8 @@ def test_options_of_slurm_that_mean_something(lab):
     script(lab, "#SBATCH --job-name=slurm", "#SBATCH --gres=gpu:a100:2", "#SBATCH -t 1-02:03:04", "#SBATCH --output=out/%j.txt",
            "#SBATCH --dependency=afterok:1:2,afterany:3", "#SBATCH --array=1-3", "#SBATCH --signal=B:USR1@120", "echo $GPUQ_ARRAY_INDEX >> ran")
     result = lab.result("add", "--no-start", "train.sh")
-    assert (result.stdout, result.stderr) == ("4\n5\n6\n", "gpuq: train.sh:5: #SBATCH --output: the log goes to the directory 'out' as "
-                                              "job_DATE_ID.log, not to 'out/%j.txt'; 'gpuq logs ID' shows it, and 'gpuq info ID' names the file\n"
+    assert (result.stdout, result.stderr) == ("4\n5\n6\n", "gpuq: train.sh:5: #SBATCH --output: the log is written to directory 'out' as "
+                                              "job_DATE_ID.log, not to 'out/%j.txt'; 'gpuq logs ID' shows it, and 'gpuq info ID' prints its path\n"
                                               "gpuq: 3 jobs, group g4\n")
     job = lab.job(4)
     assert (job["name"], job["num_gpus"], job["timeout"]) == ("slurm", 2, ((24 + 2) * 60 + 3) * 60 + 4)
@@ -104,18 +104,18 @@ def test_what_is_ignored_is_reported_with_its_line(lab):
         "gpuq: train.sh:3: #SBATCH -p is ignored",
         "gpuq: train.sh:3: #SBATCH --exclusive is ignored",
         "gpuq: train.sh:4: #SBATCH --gres is ignored",
-        "gpuq: train.sh:5: #SBATCH --array is ignored: the limit '%1'; as many run at the same time as the GPUs have room for",
-        "gpuq: train.sh:6: #SBATCH --output is ignored: logs have names of their own; 'gpuq logs' shows them",
-        "gpuq: train.sh:9: variables that begin with SLURM_ are not set; jobs have GPUQ_JOB_ID and GPUQ_ARRAY_INDEX",
-        "gpuq: train.sh:10: #GPUQ is ignored: it is behind the first command",
+        "gpuq: train.sh:5: #SBATCH --array: the limit '%1' is ignored; as many jobs run at the same time as fit on the GPUs",
+        "gpuq: train.sh:6: #SBATCH --output is ignored: gpuq names log files itself; 'gpuq logs' shows them",
+        "gpuq: train.sh:9: variables that begin with SLURM_ are not set; use GPUQ_JOB_ID and GPUQ_ARRAY_INDEX",
+        "gpuq: train.sh:10: ignoring #GPUQ: it comes after the first command",
         "gpuq: 2 jobs, group g1"]
     assert lab.job(1)["name"] == "x" and lab.job(1)["mem_mb"] is None and lab.job(1)["cpus"] == 8
 
 
 @pytest.mark.parametrize("line, message", [
-    ("#GPUQ --mem 12", "train.sh:3: #GPUQ --mem: 12 what? 12G?"),
+    ("#GPUQ --mem 12", "train.sh:3: #GPUQ --mem: '12' has no unit"),
     ("#GPUQ --foo 1", "train.sh:3: #GPUQ --foo: unknown option 'foo'"),
-    ("#GPUQ --mem", "train.sh:3: #GPUQ --mem: it needs a value"),
+    ("#GPUQ --mem", "train.sh:3: #GPUQ --mem: a value is missing"),
     ("#GPUQ mem=12G", "train.sh:3: #GPUQ: expected options, not 'mem=12G'"),
     ("#GPUQ --name 'x", "train.sh:3: #GPUQ: a quotation mark is not closed"),
     ("#SBATCH --time=soon", "train.sh:3: #SBATCH --time: 'soon' is not a time limit"),
@@ -124,7 +124,7 @@ def test_what_is_ignored_is_reported_with_its_line(lab):
     ("#SBATCH --dependency=singleton", "train.sh:3: #SBATCH --dependency: 'singleton': only afterok and afterany"),
     ("#SBATCH --time=10 --signal=FOO@1", "train.sh:3: #SBATCH --signal: 'FOO@1': expected a signal"),
     ("#SBATCH --array=x", "train.sh: array 'x': expected indices"),
-    ("#GPUQ --signal USR1", "--signal comes before the time limit, and there is none"),
+    ("#GPUQ --signal USR1", "--signal needs a time limit; give --timeout"),
 ])
 def test_mistakes_name_the_line_and_add_nothing(lab, line, message):
     script(lab, "# a remark", line, "true")
@@ -231,11 +231,11 @@ def test_cpus_and_main_memory_of_slurm(lab, line, cpus, mem):
     assert (job["cpus"], job["host_mem_mb"]) == (cpus, mem)
 
 
-@pytest.mark.parametrize("line, words", [("--mem=0", "--mem is ignored: jobs share the main memory"), ("--error=x.err", "--error is ignored: standard error is in the same log"),
-                                         ("-N 2", "-N is ignored: a job is one command on this machine"),
-                                         ("--output=%j/x.txt", "--output is ignored: logs have names of their own"),
-                                         ("--output=x.txt", "--output: the log goes to the directory '.' as job_DATE_ID.log, not to 'x.txt'")])
-def test_what_slurm_does_otherwise_is_said(lab, line, words):
+@pytest.mark.parametrize("line, words", [("--mem=0", "--mem is ignored: jobs share the main memory"), ("--error=x.err", "--error is ignored: standard error goes to the same log"),
+                                         ("-N 2", "-N is ignored: a job is a single command on this machine"),
+                                         ("--output=%j/x.txt", "--output is ignored: gpuq names log files itself"),
+                                         ("--output=x.txt", "--output: the log is written to directory '.' as job_DATE_ID.log, not to 'x.txt'")])
+def test_differences_to_slurm_are_reported(lab, line, words):
     script(lab, f"#SBATCH {line}", "true")
     result = lab.result("add", "--no-start", "train.sh")
     assert result.returncode == 0 and f"train.sh:2: #SBATCH {words}" in result.stderr

@@ -9,7 +9,7 @@ def test_job_whose_environment_is_gone_fails_with_the_reason(lab):
     (lab.directory / "jobs.jsonl.d/env" / name).unlink()
     lab.gpuq("run", code=1)
     assert lab.job(1)["reason"] == (
-        f"could not be started: its environment '{lab.journal}.d/env/{name}' is no longer there")
+        f"could not be started: its environment '{lab.journal}.d/env/{name}' no longer exists")
 
 
 def test_job_whose_environment_is_not_one_fails_with_the_reason(lab):
@@ -19,7 +19,7 @@ def test_job_whose_environment_is_not_one_fails_with_the_reason(lab):
     os.truncate(lab.directory / "jobs.jsonl.d/env" / name, 1 << 40)
     lab.gpuq("run", code=1)
     assert lab.job(1)["reason"] == (
-        f"could not be started: reading its environment '{lab.journal}.d/env/{name}': File too large")
+        f"could not be started: cannot read its environment '{lab.journal}.d/env/{name}': File too large")
 
 
 def test_job_whose_log_cannot_be_made_fails_with_the_reason(lab):
@@ -30,7 +30,7 @@ def test_job_whose_log_cannot_be_made_fails_with_the_reason(lab):
     lab.add("--log-dir", "file/below", "true")
     lab.add("--log-dir", "good", "echo ran >> ran")
     lab.gpuq("run", code=1)
-    start = f"could not be started: making its log in '{lab.directory}"
+    start = f"could not be started: cannot create its log in '{lab.directory}"
     assert lab.job(1)["reason"] == f"{start}/logs': No such file or directory"
     assert lab.job(2)["reason"] == f"{start}/file': Not a directory"
     assert lab.job(3)["reason"] == f"{start}/file/below': Not a directory"
@@ -43,7 +43,7 @@ def test_job_whose_directory_is_gone_fails_with_the_reason(lab):
     lab.gpuq("add", "--no-start", "--jobs-file", lab.journal, "true", prefix=["env", "-C", gone])
     gone.rmdir()
     lab.gpuq("run", code=1)
-    assert lab.job(1)["reason"] == f"entering directory '{gone}': No such file or directory"
+    assert lab.job(1)["reason"] == f"cannot enter directory '{gone}': No such file or directory"
 
 
 def test_keeper_sees_that_its_directories_were_replaced(lab):

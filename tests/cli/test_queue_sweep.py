@@ -41,8 +41,8 @@ def test_a_file_gives_rows_of_values(lab):
     ('a\n"x"y\n', "grid.csv:2: expected a comma"),
     ("a\n", "at least one line of values"),
     ("", "at least one line of values"),
-    ("a b\n1\n", "grid.csv:1: 'a b' is not the name of a parameter"),
-    ("a\x1b[31m \n1\n", r"grid.csv:1: 'a\x1b[31m ' is not the name of a parameter"),
+    ("a b\n1\n", "grid.csv:1: 'a b' is not a valid parameter name"),
+    ("a\x1b[31m \n1\n", r"grid.csv:1: 'a\x1b[31m ' is not a valid parameter name"),
     ("a,a\n1,2\n", "parameter 'a' is given twice"),
     (None, "cannot read 'grid.csv': No such file"),
 ])
@@ -58,12 +58,12 @@ def test_files_of_parameters_that_make_no_sense_are_refused(lab, text, message):
     (["--param", "lr=1,2", "echo", "{Lr}"], "parameter 'lr': the command does not contain {lr}"),
     (["--param", "lr", "echo", "{lr}"], "expected NAME=VALUE,VALUE…"),
     (["--param", "=1", "echo"], "expected NAME=VALUE,VALUE…"),
-    (["--param", "n=5-1", "echo", "{n}"], "5-1 goes backwards"),
+    (["--param", "n=5-1", "echo", "{n}"], "5-1 is reversed"),
     (["--param", "n=1-2000", "--param", "m=1-2000", "echo", "{n}{m}"], "more than 1000000 jobs"),
     (["--param", "n=1-99999999", "echo", "{n}"], "more than 1000000 values"),
-    (["--param", "n=1", "--zip", "echo", "{n}"], "--zip: there is nothing to pair"),
-    (["--param", "n=1", "--array", "1-3", "echo", "{n}"], "either --array or --param"),
-    (["--param", "n=1", "-"], "not of the lines of standard input"),
+    (["--param", "n=1", "--zip", "echo", "{n}"], "--zip: nothing to pair"),
+    (["--param", "n=1", "--array", "1-3", "echo", "{n}"], "--array cannot be used with --param"),
+    (["--param", "n=1", "-"], "cannot be used with commands from standard input"),
     (["--array", "1-10%2", "echo"], "a limit with % is not supported"),
     (["--array", "3-1", "echo"], "expected indices"),
     (["--array", "x", "echo"], "expected indices"),
@@ -157,14 +157,14 @@ def test_the_jobs_of_a_sweep_form_a_group_that_every_command_accepts(lab):
     lab.gpuq("wait", "g2")
     assert sorted(lab.ran()) == ["1", "1", "2", "3", "3"]
     result = lab.result("cancel", "g2")
-    assert result.returncode == 0 and "nothing to do: no job of these is in a state that 'cancel' applies to" in result.stderr
+    assert result.returncode == 0 and "nothing to do: 'cancel' does not apply to the state of any of these jobs" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["cancel", "status", "logs", "why", "wait", "hold"])
 def test_a_group_that_does_not_exist(lab, command):
     lab.add("true")
     result = lab.result(command, "g7")
-    assert result.returncode == (125 if command == "wait" else 2) and "group g7: there is no such group" in result.stderr
+    assert result.returncode == (125 if command == "wait" else 2) and "group g7: no such group" in result.stderr
     result = lab.result(command, "gx")
     assert result.returncode == (125 if command == "wait" else 2) and "job 'gx': no job has this id or name" in result.stderr
 
@@ -185,4 +185,4 @@ def test_a_member_that_an_older_reader_must_know_makes_it_refuse(lab):
     sealing.append(lab.journal, {"event": "add", "id": 3, "command": "true", "future": 1})
     assert len(lab.jobs()) == 3
     sealing.append(lab.journal, {"event": "add", "id": 4, "command": "true", "future": 1, "must": True})
-    assert "newer gpuq" in lab.result("status").stderr
+    assert "a newer version of gpuq" in lab.result("status").stderr

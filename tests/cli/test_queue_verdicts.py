@@ -45,8 +45,8 @@ def test_jobs_without_declared_memory_have_their_gpus_for_themselves(lab):
     (["--num-gpus", "3"], "job 1 cannot start: needs 3 GPUs, there are 2; add it again with fewer --num-gpus"),
     (["--mem", "100G"], "job 1 cannot start: needs 100.0 GiB, at most 80.0 GiB per GPU; add it again with less --mem"),
     (["--cpus", "4000"], "job 1 cannot start: needs 4000 CPUs, the machine has "),
-    (["--gpu", "7"], "job 1 cannot start: needs GPU 7, which is not there (there are 0 and 1); add it again with another --gpu\n"),
-    (["--gpu", "0,7", "--mem", "90G"], "job 1 cannot start: needs GPUs 0,7, which are not all there (there are 0 and 1); "
+    (["--gpu", "7"], "job 1 cannot start: needs GPU 7, which does not exist (there are 0 and 1); add it again with another --gpu\n"),
+    (["--gpu", "0,7", "--mem", "90G"], "job 1 cannot start: needs GPUs 0,7, which do not all exist (there are 0 and 1); "
                                        "add it again with another --gpu\n"),
     (["--gpu", "0-1", "--mem", "90G"], "job 1 cannot start: needs 90.0 GiB, at most 80.0 GiB per GPU; add it again with less --mem\n"),
 ])
@@ -60,7 +60,7 @@ def test_add_reports_at_once_that_a_job_can_never_start(lab, options, words):
 @pytest.mark.parametrize("options, reason", [
     (["--mem", "100G"], "needs 100.0 GiB, at most 80.0 GiB per GPU"),
     (["--cpus", "4000"], "needs 4000 CPUs, the machine has "),
-    (["--gpu", "7"], "needs GPU 7, which is not there (there are 0 and 1)"),
+    (["--gpu", "7"], "needs GPU 7, which does not exist (there are 0 and 1)"),
 ])
 def test_a_job_that_can_never_start_is_reported_without_a_runner_too(lab, options, reason):
     lab.environment["GPUQ_GPUS"] = "sim:2x80G"
@@ -100,7 +100,7 @@ def test_wait_does_not_give_up_a_job_that_the_last_runner_has_not_seen(lab):
     lab.gpuq("run", "--gpus", "sim:1")
     lab.add("--no-start", "--num-gpus", "2", "true")
     waiting = lab.start("wait", 2, text=True)
-    assert waiting.stderr.readline() == "gpuq: nobody runs this queue now; start a runner with 'gpuq run'\n"
+    assert waiting.stderr.readline() == "gpuq: no runner is active; start one with 'gpuq run'\n"
     lab.gpuq("run", "--gpus", "sim:2")
     assert waiting.wait(timeout=LIMIT) == 0
 
@@ -108,14 +108,14 @@ def test_wait_does_not_give_up_a_job_that_the_last_runner_has_not_seen(lab):
 def test_wait_names_held_jobs_and_goes_on_when_they_are_released(lab):
     lab.add("--no-start", "--hold", "true")
     waiting = lab.start("wait", 1, text=True)
-    assert waiting.stderr.readline() == "gpuq: job 1 is held; 'gpuq release 1' lets it go on\n"
+    assert waiting.stderr.readline() == "gpuq: job 1 is held; 'gpuq release 1' releases it\n"
     lab.gpuq("release", 1)
     assert waiting.wait(timeout=LIMIT) == 0
 
 
 def test_run_names_held_jobs_also_when_quiet(lab):
     lab.add("--no-start", "--hold", "true")
-    assert "gpuq: 1 held: 1; 'gpuq release' lets it go on\n" in lab.gpuq("run", "--quiet")
+    assert "gpuq: 1 held: 1; use 'gpuq release' to release it\n" in lab.gpuq("run", "--quiet")
 
 
 def test_no_start_is_expected_of_jobs_that_wait_for_cpus(lab):
@@ -127,7 +127,7 @@ def test_no_start_is_expected_of_jobs_that_wait_for_cpus(lab):
     runner = lab.start("run", "--gpus", "sim:1")
     lab.until(lambda: waits(lab) == {6: f"needs 1 CPU, 0 of {cpus} are free"}, "the verdict")
     assert lab.job(6)["expected_start"] is None
-    assert "expected start: not estimated for jobs that need CPUs or main memory\n" in lab.gpuq("why", 6)
+    assert "expected start: not estimated for jobs that request CPUs or main memory\n" in lab.gpuq("why", 6)
     lab.gpuq("cancel", 5)
     assert runner.wait(timeout=LIMIT) == 1
 
@@ -143,7 +143,7 @@ def test_add_says_that_there_is_no_gpu(lab):
 def test_add_exits_2_where_its_runner_cannot_start(lab):
     result = lab.result("add", "true", env={"GPUQ_GPUS": "nonsense"})
     assert (result.returncode, result.stdout) == (2, "1\n")
-    assert "starting a runner: " in result.stderr and "nonsense" in result.stderr
+    assert "cannot start a runner: " in result.stderr and "nonsense" in result.stderr
 
 
 def test_published_inputs_are_private_and_what_others_could_have_written_is_not_read(lab):
@@ -170,7 +170,7 @@ def test_expected_start_comes_from_similar_jobs(lab):
     lab.add("--no-start", "sleep 0.9")
     lab.start("run", "--gpus", "sim:1")
     lab.until(lambda: waits(lab) == {6: "GPUs busy"}, "the verdict")
-    assert "expected start: no data" in lab.gpuq("why", 6)  # nothing is known of the job in front
+    assert "expected start: unknown" in lab.gpuq("why", 6)  # nothing is known of the job in front
     assert lab.job(6)["expected_start"] is None
     (lab.directory / "go").touch()
 

@@ -61,7 +61,7 @@ def test_queue_that_is_gone_drops_out(lab, places):
 
 def test_list_is_empty_for_a_new_user(lab):
     result = lab.result("queues")
-    assert (result.returncode, result.stdout, result.stderr) == (0, "", "gpuq: no queues yet; 'gpuq add' makes one\n")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "gpuq: no queues yet; 'gpuq add' creates one\n")
     assert lab.gpuq("queues", "--json") == "[]\n"
 
 
@@ -87,7 +87,7 @@ def test_status_of_all_queues(lab, places):
         ("true first", f"{lab.directory}/one/jobs.jsonl"), ("true second", f"{lab.directory}/two/jobs.jsonl")]
 
 
-@pytest.mark.parametrize("words, complaint", [(["3"], "leave out the ids"), (["--jobs-file", "x"], "leave out --jobs-file")])
+@pytest.mark.parametrize("words, complaint", [(["3"], "--all cannot be used with job ids"), (["--jobs-file", "x"], "--all cannot be used with --jobs-file")])
 def test_status_of_all_queues_takes_no_ids_and_no_file(lab, words, complaint):
     result = lab.result("status", "--all", *words)
     assert result.returncode == 2 and complaint in result.stderr

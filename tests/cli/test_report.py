@@ -103,7 +103,7 @@ def test_the_numbers_are_those_of_the_journal(lab):
     assert page.tiles["jobs"] == "4" and page.tiles["completed"] == "2" and page.tiles["failed"] == "1"
     assert page.tiles["pending"] == "1"
     assert page.tiles["start to end"] == "1m 30s"
-    assert page.tiles["of the GPUs' time busy"] == "83.3 %"
+    assert page.tiles["GPU time busy"] == "83.3 %"
     assert page.tiles["median wait"] == "10s"
     gpus = page.table("GPU")
     assert gpus[1] == ["GPU 0", "66.7 %", "1m 00s", "1", "0", "—", "—"]
@@ -113,8 +113,8 @@ def test_the_numbers_are_those_of_the_journal(lab):
     failed = [table for table in page.tables if table[0][1] == "reason"][0]
     assert failed[1:] == [["2", "exit 3", "30s", "1", "1", "true"]]
     waiting = page.table("waiting")
-    assert waiting[1] == ["From being added to the first start", "3", "1m 00s", "10s", "40s", "40s"]
-    assert "There are no samples" in page.text
+    assert waiting[1] == ["From submission to first start", "3", "1m 00s", "10s", "40s", "40s"]
+    assert "There are no GPU samples" in page.text
     assert len(pictures(text)) == 4  # two GPUs, throughput, how many waited
 
 
@@ -136,8 +136,8 @@ def waits(page):
     return {row[0]: (row[1], row[2], row[5]) for row in page.table("waiting")[1:]}
 
 
-FIRST, NEXT = "From being added to the first start", "From an attempt to the next"
-HELD, BEGIN = "Not waiting: held", "Not waiting: until its time to begin"
+FIRST, NEXT = "From submission to first start", "Between attempts"
+HELD, BEGIN = "Not waiting: held", "Not waiting: begin time not reached"
 
 
 def test_held_time_is_not_waiting(lab):
@@ -146,7 +146,7 @@ def test_held_time_is_not_waiting(lab):
           add(2, 0, held=True), on("release", 2, 50), *run(2, 1, 55, 60))
     _, page = report(lab)
     assert waits(page) == {FIRST: ("2", "10s", "5.0s"), HELD: ("2", "1m 20s", "50s")}
-    assert "GPUs stood empty for 5.0s in all" in page.text
+    assert "GPUs were empty for 5.0s in total" in page.text
 
 
 def test_time_until_somebody_asks_for_a_retry_is_not_waiting(lab):
@@ -168,8 +168,8 @@ def test_time_in_which_the_queue_was_paused_is_not_waiting(lab):
     write(lab, add(1, 0), *run(1, 1, 10, 20), add(2, 5), *pause, *run(2, 1, 43, 60), add(3, 65))
     _, page = report(lab)
     # From 0 to 10 and from 5 to 12 and 40 to 43; then from 65 to 70, where the second pause begins.
-    assert waits(page) == {FIRST: ("2", "20s", "10s"), "Pending, until now": ("1", "5.0s", "5.0s")}
-    assert "GPUs stood empty for 3.0s in all" in page.text and "The queue was paused for 28s, which" in page.text
+    assert waits(page) == {FIRST: ("2", "20s", "10s"), "Pending until now": ("1", "5.0s", "5.0s")}
+    assert "GPUs were empty for 3.0s in total" in page.text and "The queue was paused for 28s, which" in page.text
 
 
 def test_parts_of_waiting_add_up_around_held_time(lab):
@@ -178,7 +178,7 @@ def test_parts_of_waiting_add_up_around_held_time(lab):
     _, page = report(lab)
     table = waits(page)
     assert table[FIRST][1:] == ("12s", "12s") and table[HELD][1] == "20s"
-    assert table["for the jobs it comes after"][1] == "5.0s" and table["for a GPU with room, and its turn"][1] == "7.0s"
+    assert table["for jobs it depends on"][1] == "5.0s" and table["for a free GPU and its turn"][1] == "7.0s"
 
 
 def test_samples_are_drawn(lab):
@@ -190,7 +190,7 @@ def test_samples_are_drawn(lab):
         json.dumps({"time": start + n * 5000, "gpus": [{"gpu": 0, "mem_used_mb": 1024, "mem_total_mb": 4096, "util": 60}]}) + "\n"
         for n in range(12)))
     text, page = report(lab)
-    assert "There are no samples" not in page.text
+    assert "There are no GPU samples" not in page.text
     assert page.table("GPU")[1][5:] == ["60 %", "1.0 GiB of 4.0 GiB"]
     assert "utilization 60 % on average" in text
     pictures(text)
@@ -245,7 +245,7 @@ def test_the_default_name_is_replaced_whole(lab):
     # If it cannot be written, the existing report is kept, and nothing else is left behind.
     result = lab.result("report", "-o", "missing/report.html")
     assert (result.returncode, result.stderr) == (
-        2, "gpuq: writing report 'missing/report.html': No such file or directory\n")
+        2, "gpuq: cannot write report 'missing/report.html': No such file or directory\n")
     assert lab.result("report", "-o", ".").returncode == 2
     assert sorted(entry.name for entry in lab.directory.iterdir() if "report" in entry.name) == ["report.html"]
 
@@ -327,10 +327,20 @@ def test_report_of_a_launch_has_files_failures_and_bad_lines(lab):
     assert len(pictures(result.stdout)) == 3
 
 
+def test_report_of_a_launch_on_a_cluster_has_a_row_for_each_gpu_of_each_node(lab):
+    ledger(lab, {"event": "run", "version": 1, "time": moment(0), "input": "/in", "worker": "w"},
+           ended("a.wav", 0, 10, 10, node="n10"), ended("b.wav", 0, 20, 20, node="n2"), ended("c.wav", 1, 5, 5, node="n2"),
+           ended("d.wav", 0, 5, 5), ended("e.wav", 0, 1, 1, node="<b>"))
+    page = Page(lab.gpuq("report", "--launch", "out", "-o", "-"))
+    assert page.wrong == []
+    assert [(row[0], row[2]) for row in page.table("GPU")[1:]] == [("GPU 0", "2"), ("n2:0", "1"), ("n2:1", "1"), ("n10:0", "1")]
+    assert page.table("processing")[1] == ["20s", "done", "n2:0", "b.wav"]
+
+
 def test_a_folder_without_a_launch_is_told(lab):
     result = lab.result("report", "--launch", "nowhere")
     assert result.returncode == 2
-    assert "nowhere/launch.jsonl': there is none; name the output folder of a gpuq launch" in result.stderr
+    assert "nowhere/launch.jsonl': no such file; give the output folder of a gpuq launch" in result.stderr
 
 
 def test_report_of_an_empty_launch_and_of_names_that_are_not_utf8_works(lab):

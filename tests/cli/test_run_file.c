@@ -33,7 +33,7 @@ static const struct view_run launch = {.pid = 12,
 	.gpus = gpus,
 	.num_gpus = 2};
 
-static void test_what_is_written_is_read(void **state)
+static void test_written_run_file_is_parsed_again(void **state)
 {
 	struct text t = {0};
 	struct run_text back;
@@ -95,7 +95,7 @@ static void test_a_damaged_text_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_what_is_written_is_read),
+		cmocka_unit_test(test_written_run_file_is_parsed_again),
 		cmocka_unit_test(test_unknown_numbers_stay_unknown),
 		cmocka_unit_test(test_a_damaged_text_is_refused),
 	};

@@ -16,9 +16,9 @@ def run(directory, *words):
 
 
 @pytest.mark.parametrize("words, said", [
-    (("--max-nodes", "2"), "--max-nodes is of no use without --slurm"),
-    (("--slurm-lease", "60"), "--slurm-lease is of no use without --slurm"),
-    (("--takeover",), "--takeover is of no use without --slurm"),
+    (("--max-nodes", "2"), "--max-nodes needs --slurm"),
+    (("--slurm-lease", "60"), "--slurm-lease needs --slurm"),
+    (("--takeover",), "--takeover needs --slurm"),
     (("--slurm", OK, "--gpus", "0"), "ask for them with --slurm '--gres=gpu:4'"),
     (("--slurm", OK, "--idle-warn", "15m"), "--idle-warn cannot be used with --slurm"),
     (("--slurm", OK, "--slurm-lease", "20"), "--slurm-lease (20s) must be at least twice --slurm-silence (15s)"),
@@ -30,10 +30,10 @@ def run(directory, *words):
     (("--slurm", "-N 4"), "each pilot has one node"),
     (("--slurm", "-N4"), "each pilot has one node"),
     (("--slurm", "-p gpu --ntasks=4"), "--cpus-per-task"),
-    (("--slurm", "--job-name=x"), "names its pilots itself"),
+    (("--slurm", "--job-name=x"), "chooses the names of its pilots"),
     (("--slurm", "-o pilot.out"), "output of pilots"),
 ])
-def test_refused_with_what_to_do(tmp_path, words, said):
+def test_refused_options_name_a_remedy(tmp_path, words, said):
     result = run(tmp_path, *words)
     assert result.returncode == 2 and said in result.stderr, result
     assert not (tmp_path / "jobs.jsonl").exists()

@@ -31,7 +31,7 @@ def shown(tmp_path):
 
 def test_the_panel_names_tasks_and_stays_at_the_end(shown, tmp_path):
     terminal = shown("wait:one", "wait:one", "fail", "a", "b")
-    terminal.until(lambda screen: sum("processing    <wait:one>" in line for line in screen.text()) == 2)
+    terminal.until(lambda screen: sum("running       <wait:one>" in line for line in screen.text()) == 2)
     assert not terminal.screen.cursor
     (tmp_path / "one").touch()
     assert terminal.wait() == 0
@@ -66,7 +66,7 @@ def test_ctrl_c_stops_then_cancels_and_says_so(shown, tmp_path):
     terminal = shown(*["wait:never"] * 30, gpus="sim:1")
     terminal.shows("<wait:never>")
     terminal.type("\x03")
-    terminal.shows("Stopping: running tasks are finished. Ctrl-C again cancels them.")
+    terminal.shows("Stopping after the running tasks. Ctrl-C again cancels them.")
     terminal.shows("29 cancelled")
     terminal.type("\x03")
     assert terminal.wait() == 1
@@ -80,7 +80,7 @@ def test_ctrl_c_stops_then_cancels_and_says_so(shown, tmp_path):
 def test_fourth_ctrl_c_ends_the_program_and_gives_the_terminal_back(shown):
     terminal = shown("block")
     terminal.until(lambda screen: not screen.cursor, "the panel")
-    for words in ["Stopping: ", "Cancelling running tasks.", "Killing the workers. Ctrl-C again ends the program."]:
+    for words in ["Stopping after the running tasks.", "Cancelling running tasks.", "Killing the workers. Ctrl-C again ends the program."]:
         terminal.type("\x03")
         terminal.shows(words)
     terminal.type("\x03")

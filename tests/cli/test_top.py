@@ -126,16 +126,16 @@ def test_acts_on_jobs_and_says_what_went_wrong(lab, terminal):
     top.type("-l", "later")
     top.shows("1 of 1")
     top.type("Enter")
-    top.shows("Esc shows all")
+    top.shows("Esc: show all")
     top.type("r")
-    top.shows(f"job {held} is held: there is nothing to retry")
+    top.shows(f"job {held} is held: nothing to retry")
     top.type("u")
-    top.shows("put before all others")
+    top.shows("moved to the front")
     lab.until(lambda: lab.job(held)["priority"] > 0)
     top.type("c")
     top.shows(f"Cancel job {held}? y/n")
     top.type("n")
-    top.shows("nothing was cancelled")
+    top.shows("no job was cancelled")
     assert lab.job(held)["status"] == "held"
     top.type("c")
     top.shows("y/n")
@@ -240,7 +240,7 @@ def test_log_of_a_job_is_that_of_its_queue(lab, places, terminal):
 
 def test_all_queues_excludes_a_file(lab):
     result = lab.result("top", "--all", "--jobs-file", "x")
-    assert result.returncode == 2 and "leave out --jobs-file" in result.stderr
+    assert result.returncode == 2 and "--all cannot be used with --jobs-file" in result.stderr
 
 
 def test_a_journal_that_cannot_be_written_is_told(lab, terminal):
@@ -293,7 +293,7 @@ def test_of_a_huge_log_only_the_end_is_read(lab, terminal):
     top.shows("1 completed")
     top.type("l")
     top.shows("the very end")
-    top.shows("(the end of a long log)")
+    top.shows("(only the end of a long log)")
 
 
 def test_a_job_without_a_log_is_told(lab, terminal):
@@ -301,7 +301,7 @@ def test_a_job_without_a_log_is_told(lab, terminal):
     top = terminal()
     top.shows("1 pending")
     top.type("l")
-    top.shows("log of job 1: it has none yet")
+    top.shows("job 1 has no log yet")
 
 
 def test_keys_open_help_why_order_and_states(lab, terminal):
@@ -313,20 +313,20 @@ def test_keys_open_help_why_order_and_states(lab, terminal):
     top.type("q")
     top.until(lambda screen: "asks first" not in screen, "the list again")
     top.type("w")
-    top.shows("any key goes back")
+    top.shows("any key: back")
     top.type("Escape")
     top.until(lambda screen: "any key" not in screen, "the list again")
     top.type("s")
-    top.shows("Order by")
+    top.shows("Sort by")
     top.type("Down")
     top.type("Enter")
     top.shows("ID▴")
     top.type("F6")
-    top.shows("Order by")
+    top.shows("Sort by")
     top.type("Escape")
     top.type("Tab")
     top.type("Tab")
-    top.shows("waiting 1–3 of 3")
+    top.shows("pending 1–3 of 3")
 
 
 @pytest.mark.parametrize("columns,rows", [(200, 60), (40, 10), (80, 24), (20, 4), (1, 1)])
@@ -382,10 +382,10 @@ def test_without_a_terminal_it_says_so(lab):
     fill(lab)
     result = lab.result("top")
     assert result.returncode == 2 and result.stdout == ""
-    assert result.stderr == "gpuq: gpuq top needs a terminal, and this is none; 'gpuq status' prints the same\n"
+    assert result.stderr == "gpuq: gpuq top needs a terminal; use 'gpuq status' instead\n"
 
 
-@pytest.mark.parametrize("term,words", [("dumb", "TERM is 'dumb'"), ("no-such-terminal", "TERM is 'no-such-terminal'")])
+@pytest.mark.parametrize("term,words", [("dumb", "TERM is 'dumb'"), ("no-such-terminal", "TERM='no-such-terminal'")])
 def test_unsuitable_terminal_exits_2_with_the_reason(lab, terminal, term, words):
     fill(lab)
     top = terminal("--help")
@@ -407,4 +407,4 @@ def test_what_is_wrong_with_the_queue_is_said_before_the_screen_is_taken(lab, te
 def test_program_started_by_hand_names_the_command(lab):
     result = subprocess.run([os.path.join(os.path.dirname(GPUQ), "gpuq-top")], capture_output=True, text=True, timeout=60,
                             env=lab.environment, check=False)
-    assert result.returncode == 2 and "type 'gpuq top'" in result.stderr
+    assert result.returncode == 2 and "run 'gpuq top'" in result.stderr

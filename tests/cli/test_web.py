@@ -397,7 +397,7 @@ def test_environment_shown_is_that_of_the_job(lab):
     assert "SECRET_OF_THIS_JOB=42 = x" in Page(lab).json(f"/api/jobs/{number}/environment")
 
 
-def test_actions_do_what_they_say(lab):
+def test_actions_have_their_effect(lab):
     number = lab.add(HANG_ABOUT)
     page = Page(lab)
     assert page.act(number, "hold").status == 200
@@ -417,7 +417,7 @@ def test_actions_do_what_they_say(lab):
     assert page.act(999, "cancel").status == 404
     # A job that has already ended is not a server error.
     refused = page.act(number, "cancel")
-    assert refused.status == 409 and "completed already" in json.loads(refused.content)["error"]
+    assert refused.status == 409 and "already completed" in json.loads(refused.content)["error"]
     other = lab.add("--hold", "true")
     assert page.act(other, "cancel").status == 200
     assert page.act(other, "cancel").status == 409
@@ -483,7 +483,7 @@ def test_one_queue_has_no_queue_in_its_metrics_and_rows(page):
 
 def test_all_queues_excludes_a_file(lab):
     result = lab.result("web", "--all", "--jobs-file", "x")
-    assert result.returncode == 2 and "leave out --jobs-file" in result.stderr
+    assert result.returncode == 2 and "--all cannot be used with --jobs-file" in result.stderr
 
 
 # ---- Logs ----------------------------------------------------------------------------
@@ -571,7 +571,7 @@ def test_metrics_tell_of_gpus_queue_and_journal(lab):
 def test_gpus_are_those_of_the_runner_in_any_shell(lab):
     lab.add("--mem", "30G", "true")
     lab.start("run", "--keep", "--gpus", "1", env={"GPUQ_GPUS": "sim:2x24G"})
-    lab.until(lambda: "GPU 1: needs 30.0 GiB, 24.0 GiB in all" in lab.gpuq("why", 1), "the rules of the runner")
+    lab.until(lambda: "GPU 1: 24.0 GiB in total, job needs 30.0 GiB" in lab.gpuq("why", 1), "the rules of the runner")
     for gpus in ("", "sim:4x8G"):
         lab.environment["GPUQ_GPUS"] = gpus
         page = Page(lab)
@@ -581,7 +581,7 @@ def test_gpus_are_those_of_the_runner_in_any_shell(lab):
 
 
 @pytest.mark.heavy
-def test_promtool_has_nothing_to_say(lab):
+def test_promtool_accepts_the_metrics(lab):
     result = subprocess.run(["promtool", "check", "metrics"], input=all_metrics(lab), capture_output=True, text=True, timeout=LIMIT, check=False)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 

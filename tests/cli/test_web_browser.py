@@ -110,7 +110,7 @@ def fresh_browser(browser):
     return browser
 
 
-def test_the_page_shows_jobs_and_gpus_and_goes_on_living(lab, fresh):
+def test_the_page_shows_jobs_and_gpus_and_updates_them(lab, fresh):
     lab.add("--name", "first", "echo one")
     page = Page(lab)
     fresh.open(page)
@@ -133,10 +133,10 @@ def test_a_gpu_that_only_a_launch_uses_says_so(lab, launch, fresh):
     process = launch.start("--gpus", "sim:1", *PROGRAM)
     fresh.open(Page(lab))
     fresh.until(lambda: fresh.text("#gpus .gpu:nth-child(1) .gpu-task") == "gpuq launch: wait.wav")
-    assert fresh.text("#gpus .gpu:nth-child(2) .gpu-task") == "Nothing runs here"
+    assert fresh.text("#gpus .gpu:nth-child(2) .gpu-task") == "No job is running"
     (launch.directory / "go").touch()
     assert process.wait(LIMIT) == 0
-    fresh.until(lambda: fresh.text("#gpus .gpu:nth-child(1) .gpu-task") == "Nothing runs here")
+    fresh.until(lambda: fresh.text("#gpus .gpu:nth-child(1) .gpu-task") == "No job is running")
     assert fresh.errors() == []
 
 
@@ -298,7 +298,7 @@ def test_hole_in_a_log_is_told_in_words(lab, fresh):
     fresh.open(page)
     fresh.until(lambda: fresh.row_state(number) == "running")
     fresh.click("#rows th button")
-    told = fresh.until(lambda: fresh.text("#log").count("left out") == 2 and fresh.text("#log"))
+    told = fresh.until(lambda: fresh.text("#log").count("omitted") == 2 and fresh.text("#log"))
     assert told.startswith("begin\n\n[gpuq: ") and "]\na\0b\n\n[gpuq: " in told, told
     (lab.directory / "go").touch()
     fresh.until(lambda: fresh.text("#log").endswith("]\nend\n"))
@@ -457,7 +457,7 @@ def test_without_the_token_it_asks_for_it(lab, fresh):
     fresh.open(page)
     fresh.until(lambda: fresh.one("#gate").is_displayed())
     fresh.one("#gate-token").send_keys("wrong", Keys.ENTER)
-    fresh.until(lambda: fresh.text("#gate-wrong") == "That token is not the one.")
+    fresh.until(lambda: fresh.text("#gate-wrong") == "Wrong token.")
     fresh.one("#gate-token").clear()
     fresh.one("#gate-token").send_keys(page.token, Keys.ENTER)
     fresh.until(lambda: fresh.rows() == [1])
@@ -491,7 +491,7 @@ def test_open_read_offers_nothing_to_do(lab, fresh):
     fresh.until(lambda: "held" in fresh.text("#job-title"))
     assert fresh.all("#job-actions button") == []
     fresh.click("#tab-environment")
-    fresh.until(lambda: "who has the token" in fresh.text("#pane-environment"))
+    fresh.until(lambda: "only with the token" in fresh.text("#pane-environment"))
 
 
 def test_the_page_comes_back_when_the_server_does(lab, fresh):

@@ -89,7 +89,7 @@ class Machine:
         self.place = place
         place.chmod(0o755)
         (place / "bin").mkdir(mode=0o755)
-        for program in (GPUQ, *(BUILD / f"gpuq-{name}" for name in ("launch", "map", "worker", "probe", "web"))):
+        for program in (GPUQ, *(BUILD / f"gpuq-{name}" for name in ("launch", "map", "worker", "probe", "slurm", "web"))):
             if program.exists():
                 shutil.copy(program, place / "bin" / program.name)
         self.group = f"gpuqg{os.getpid()}"

@@ -11,7 +11,7 @@ import pytest
 from injection import Injection
 
 LARGE = 2 << 20  # bytes: only buffers with the whole command are this large
-AGAIN = "starting a job: Cannot allocate memory; trying again"
+AGAIN = "cannot start a job: Cannot allocate memory; retrying"
 
 
 def run_at(directory: pathlib.Path, at: int, size: int) -> tuple[bool, subprocess.CompletedProcess[str]]:
@@ -62,7 +62,7 @@ def test_runner_whose_message_finds_no_memory_sends_it_again(tmp_path: pathlib.P
             result = one.command("run", "--quiet")
             # No output about jobs: the runner could not start.
             if result.returncode:
-                assert result.stderr.startswith("gpuq: starting the runner: "), (at, result)
+                assert result.stderr.startswith("gpuq: cannot start the runner: "), (at, result)
                 one.lab.gpuq("run", "--quiet")
             assert sorted(one.lab.ran()) == ["1", "2"], (at, result)
             if one.calls_left() > 0:

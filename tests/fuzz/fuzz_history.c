@@ -39,7 +39,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t i = 0; i < h.count; i++) {
 		check_entry(&h.entries[i]);
 		FUZZ_CHECK(history_find(&h, h.entries[i].file) == &h.entries[i]);
-		history_writer_add(&w, &h.entries[i], 0, 1, h.entries[i].done ? NULL : "failed");
+		history_writer_add(
+			&w, &h.entries[i], &(struct history_place){.attempt = 1}, h.entries[i].done ? NULL : "failed");
 	}
 	FUZZ_CHECK(text_error(&w.pending) == 0);
 	load(&again, text_string(&w.pending), w.pending.length, &r);

@@ -202,7 +202,7 @@ static void test_mig_card_without_instances_is_left_out_with_a_warning(void **st
 	struct gd_gpu_list *list = fake_machine_list("auto");
 	assert_int_equal(list->count, 1);
 	assert_int_equal(list->gpus[0]->index, 1);
-	fake_machine_assert_warned(list, "GPU 0 is left out: MIG is enabled, but it has no instance");
+	fake_machine_assert_warned(list, "GPU 0 is skipped: MIG is enabled, but it has no instance");
 	gd_gpu_list_free(list);
 	struct gd_error err;
 	assert_int_equal(gd_gpu_list("0", &list, &err), -ENODEV);
@@ -219,7 +219,7 @@ static void test_prohibited_card_is_left_out_and_exclusive_ones_are_marked(void 
 	gd_gpu_list_free(list);
 	list = fake_machine_list("auto");
 	assert_int_equal(list->count, 2);
-	fake_machine_assert_warned(list, "GPU 2 is left out: its compute mode is \"prohibited\"");
+	fake_machine_assert_warned(list, "GPU 2 is skipped: its compute mode is \"prohibited\"");
 	gd_gpu_list_free(list);
 	struct gd_error err;
 	assert_int_equal(gd_gpu_validate((int[]){0, 2}, 2, &err), -ENODEV);
@@ -327,12 +327,12 @@ static void test_driver_that_is_not_loaded_gives_a_warning_and_no_error(void **s
 	struct gd_gpu_list *list = fake_machine_list(NULL);
 	assert_int_equal(list->count, 0);
 	fake_machine_assert_warned(
-		list, "the NVIDIA driver cannot be used: the kernel driver is not loaded (NVML error 9)");
+		list, "cannot use the NVIDIA driver: the kernel driver is not loaded (NVML error 9)");
 	gd_gpu_list_free(list);
 	assert_false(gd_gpu_cuda_available());
 	struct gd_error err;
 	assert_int_equal(gd_gpu_list("0", &list, &err), -ENODEV);
-	check_contains(err.message, "GPU 0 is not there; there is none here");
+	check_contains(err.message, "GPU 0 does not exist; this machine has none");
 }
 
 static void test_without_a_library_the_environment_grants_gpus(void **state)
@@ -419,7 +419,7 @@ static void test_missing_or_foreign_library_gives_a_warning_and_no_gpus(void **s
 	setenv("GPUQ_NVML_LIBRARY", "libm.so.6", 1);
 	list = fake_machine_list(NULL);
 	assert_int_equal(list->count, 0);
-	fake_machine_assert_warned(list, "it has no nvmlInit");
+	fake_machine_assert_warned(list, "nvmlDeviceGetHandleByIndex is missing");
 	gd_gpu_list_free(list);
 }
 
@@ -429,7 +429,7 @@ static void test_library_that_crashes_is_an_error_with_a_message(void **state)
 	struct gd_gpu_list *list;
 	struct gd_error err;
 	assert_int_equal(gd_gpu_list(NULL, &list, &err), -EIO);
-	check_contains(err.message, "crashed the process that asked it");
+	check_contains(err.message, "crashed the probe process");
 	check_contains(err.message, "Segmentation fault");
 	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* reaped */
 	assert_int_equal(errno, ECHILD);

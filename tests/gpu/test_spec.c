@@ -30,15 +30,15 @@ static void assert_spec_error(const char *text, const char *words)
 static void test_wrong_specifications_say_what_is_wrong(void **state)
 {
 	(void)state;
-	assert_spec_error("", "it is empty");
-	assert_spec_error("  ", "it is empty");
+	assert_spec_error("", "empty value");
+	assert_spec_error("  ", "empty value");
 	assert_spec_error("cuda", "'cuda' is not a GPU; expected auto");
 	assert_spec_error("0,", "'' is not a GPU");
 	assert_spec_error("0,,1", "'' is not a GPU");
 	assert_spec_error("-1", "'-1' is not a GPU");
 	assert_spec_error("0-", "'0-' is not a GPU");
 	assert_spec_error("1x", "'1x' is not a GPU");
-	assert_spec_error("3-1", "runs backwards");
+	assert_spec_error("3-1", "is reversed");
 	assert_spec_error("65536", "is not a GPU");
 	assert_spec_error("99999999999999999999", "is not a GPU");
 	assert_spec_error("0,auto", "'auto' is not a GPU");
@@ -47,11 +47,11 @@ static void test_wrong_specifications_say_what_is_wrong(void **state)
 	assert_spec_error("sim:0", "N from 1 to 1024");
 	assert_spec_error("sim:1025", "N from 1 to 1024");
 	assert_spec_error("sim:4,1", "expected sim:N");
-	assert_spec_error("sim:4x", "'' is not an amount of memory");
-	assert_spec_error("sim:4x16", "'16' is not an amount of memory");
-	assert_spec_error("sim:4x0G", "is not an amount");
-	assert_spec_error("sim:4x16Gb/s", "is not an amount");
-	assert_spec_error("sim:4x4000000T", "is not an amount");
+	assert_spec_error("sim:4x", "'' is not a size");
+	assert_spec_error("sim:4x16", "'16' is not a size");
+	assert_spec_error("sim:4x0G", "is not a size");
+	assert_spec_error("sim:4x16Gb/s", "is not a size");
+	assert_spec_error("sim:4x4000000T", "is not a size");
 }
 
 static void test_indices_ranges_and_uuids_can_be_listed_together(void **state)
@@ -132,8 +132,8 @@ static void test_simulated_gpus_of_the_variable_are_the_machine_of_every_functio
 	assert_selects("0-1", "0 1");
 	assert_selects("GPU-51310000-0000-4000-8000-000000000001", "1");
 	assert_selects("sim:3", "0 1 2"); /* explicit simulated GPUs replace those of the variable */
-	assert_list_error("2", -ENODEV, "GPU 2 is not there; there are 0, 1, with GPUQ_GPUS=' sim:2x1G '");
-	assert_list_error("GPU-3333", -ENODEV, "GPU-3333 is not there");
+	assert_list_error("2", -ENODEV, "GPU 2 does not exist; there are 0, 1, with GPUQ_GPUS=' sim:2x1G '");
+	assert_list_error("GPU-3333", -ENODEV, "GPU-3333 does not exist");
 
 	struct gd_gpu_list *list = fake_machine_survey();
 	assert_int_equal(list->count, 2);
@@ -203,7 +203,7 @@ static void test_wrong_value_of_the_variable_is_an_error_that_names_it(void **st
 	assert_selects("sim:1", "0"); /* it does not depend on the variable */
 	assert_list_error("wrong", -EINVAL, "GPU specification 'wrong': ");
 	setenv("GPUQ_GPUS", "7", 1);
-	assert_list_error("auto", -ENODEV, "$GPUQ_GPUS '7': GPU 7 is not there; there are 0, 1");
+	assert_list_error("auto", -ENODEV, "$GPUQ_GPUS '7': GPU 7 does not exist; there are 0, 1");
 }
 
 static void test_parse_gives_indices_in_the_order_of_the_specification(void **state)
@@ -219,15 +219,15 @@ static void test_parse_gives_indices_in_the_order_of_the_specification(void **st
 
 static void test_gpu_that_is_not_there_names_those_that_are(void **state)
 {
-	assert_list_error("0", -ENODEV, "GPU 0 is not there; there is none here (sim:4 gives four simulated ones)");
+	assert_list_error("0", -ENODEV, "GPU 0 does not exist; this machine has none (sim:4 simulates four)");
 	fake_machine_cards(*state, TWO_CARDS);
-	assert_list_error("0,7", -ENODEV, "GPU specification '0,7': GPU 7 is not there; there are 0, 1");
-	assert_list_error("0-2", -ENODEV, "GPU 2 is not there");
-	assert_list_error("GPU-9", -ENODEV, "GPU-9 is not there; there are GPU-abc1, GPU-abd2");
-	assert_list_error("MIG-1", -ENODEV, "MIG-1 is not there");
-	assert_list_error("GPU-ab", -EINVAL, "beginning of both GPU-abc1 and GPU-abd2");
-	assert_list_error("1,0-1", -EINVAL, "GPU 1 is named twice");
-	assert_list_error("0,GPU-abc1", -EINVAL, "GPU 0 is named twice");
+	assert_list_error("0,7", -ENODEV, "GPU specification '0,7': GPU 7 does not exist; there are 0, 1");
+	assert_list_error("0-2", -ENODEV, "GPU 2 does not exist");
+	assert_list_error("GPU-9", -ENODEV, "GPU-9 does not exist; there are GPU-abc1, GPU-abd2");
+	assert_list_error("MIG-1", -ENODEV, "MIG-1 does not exist");
+	assert_list_error("GPU-ab", -EINVAL, "is ambiguous: it matches GPU-abc1 and GPU-abd2");
+	assert_list_error("1,0-1", -EINVAL, "GPU 1 is listed twice");
+	assert_list_error("0,GPU-abc1", -EINVAL, "GPU 0 is listed twice");
 	setenv("CUDA_VISIBLE_DEVICES", "1", 1);
 	assert_list_error("0", -ENODEV, "there is 1, with CUDA_VISIBLE_DEVICES='1'");
 }
@@ -254,7 +254,7 @@ static void test_get_returns_one_gpu_with_its_mig_instances(void **state)
 	assert_int_equal(list->gpus[1]->mig_index, 0);
 	gd_gpu_list_free(list);
 	assert_int_equal(gd_gpu_get(3, &list, &err), -ENODEV);
-	check_contains(err.message, "GPU 3 is not there; there are 0, 1, 2");
+	check_contains(err.message, "GPU 3 does not exist; there are 0, 1, 2");
 	assert_int_equal(gd_gpu_get(-1, &list, &err), -EINVAL);
 }
 
@@ -264,7 +264,7 @@ static void test_validate_says_which_is_wrong(void **state)
 	struct gd_error err = {0};
 	assert_int_equal(gd_gpu_validate((int[]){0, 1, 0}, 3, &err), 0); /* duplicates are allowed */
 	assert_int_equal(gd_gpu_validate((int[]){0, 5}, 2, &err), -ENODEV);
-	check_contains(err.message, "GPU 5 is not there; there are 0, 1");
+	check_contains(err.message, "GPU 5 does not exist; there are 0, 1");
 	assert_int_equal(gd_gpu_validate((int[]){-3}, 1, &err), -EINVAL);
 	check_contains(err.message, "GPU -3");
 	assert_int_equal(gd_gpu_validate(NULL, 0, &err), -EINVAL);
@@ -403,7 +403,7 @@ static void test_binding_sets_the_variables_of_the_vendor(void **state)
 	struct gd_env_change *changes;
 	struct gd_error err;
 	assert_int_equal(gd_gpu_bind(gpu_pointers(nvidia + 3, 1), 1, &changes, &err), -EINVAL);
-	check_contains(err.message, "the card is split");
+	check_contains(err.message, "it is split into MIG instances");
 	struct gd_gpu both[] = {nvidia[0], amd[0]};
 	assert_int_equal(gd_gpu_bind(gpu_pointers(both, 2), 2, &changes, &err), -EINVAL);
 	check_contains(err.message, "GPU 3 and GPU 5: one is nvidia, the other amd");

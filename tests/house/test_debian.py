@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
-MIRROR = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
+MIRROR = [os.environ["DEBIAN_MIRROR"]] if "DEBIAN_MIRROR" in os.environ else []  # default: that of debootstrap
 LIMIT = 1800
 PACKAGES = ["gpuq", "libgpu-dispatch-dev", "libgpu-dispatch0", "python3-gpu-dispatch"]
 SCRIPT = """from gpu_dispatch import BaseWorker, Pool
@@ -95,7 +95,7 @@ def make_debian(tmp_path_factory):
     if os.getuid() != 0 or subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
         pytest.skip("needs root, for a chroot")
     root = tmp_path_factory.mktemp("debian") / "root"
-    run("debootstrap", "--variant=minbase", "bookworm", root, MIRROR)
+    run("debootstrap", "--variant=minbase", "bookworm", root, *MIRROR)
     chroot = Chroot(root)
     (root / "debs").mkdir()
     chroot("useradd --create-home --uid 4711 user")

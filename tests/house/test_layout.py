@@ -40,6 +40,24 @@ def test_architecture_names_files_that_exist():
     assert {name for name in named if not any(("/" + file).endswith("/" + name) for file in files)} == set()
 
 
+def test_architecture_draws_functions_in_the_files_that_define_them():
+    # A hop of a path is "FILE FUNCTION()", a copy of options "FUNCTION(), FILE"; every file in a drawing exists.
+    drawings = "".join(ARCHITECTURE.split("```")[1::2])
+    hops = re.findall(r"([\w/]+\.[ch]) +(\w+)\(\)", drawings)
+    hops += [(file, function) for function, file in re.findall(r"(\w+)\(\), ([\w/]+\.[ch])", drawings)]
+    assert len(hops) > 80
+    files = {"/" + str(path.relative_to(SOURCE)): path.read_text() for path in sources()}
+    wrong = []
+    for name, function in hops:
+        texts = [text for file, text in files.items() if file.endswith("/" + name)]
+        definition = re.compile(rf"^\w[^;{{}}=]*?\b{function}\([^;{{}}]*\)\n\{{", re.MULTILINE)
+        if not any(definition.search(text) for text in texts):
+            wrong.append((name, function))
+    assert wrong == []
+    named = set(re.findall(r"[\w/]+\.[ch]\b", drawings))
+    assert {name for name in named if not any(file.endswith("/" + name) for file in files)} == set()
+
+
 def test_architecture_lists_every_module_and_part():
     tree = ARCHITECTURE.split("## Modules", 1)[1].split("```", 2)[1]
     listed = set(re.findall(r"^src/(\w+)/", tree, re.MULTILINE))

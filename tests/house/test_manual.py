@@ -64,7 +64,7 @@ def test_a_command_that_fails_is_seen(place):
     assert not (place / "work/reached").exists()
 
 
-def test_every_block_says_what_it_is():
+def test_every_code_block_names_its_language():
     for document in DOCUMENTS:
         for block in manual.blocks((SOURCE / document).read_text()):
             assert block.language, f"{document}:{block.line}: a block without a language"

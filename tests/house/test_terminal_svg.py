@@ -53,7 +53,7 @@ def test_until_that_never_comes_is_an_error(tmp_path):
     out = tmp_path / "out.svg"
     result = subprocess.run([sys.executable, SOURCE / "tools/terminal-svg", "--out", out, "--until", "two", "--", "echo", "one"],
                             capture_output=True, text=True, timeout=60, check=False)
-    assert result.returncode == 1 and "'two' never stood on the screen" in result.stderr
+    assert result.returncode == 1 and "'two' did not appear on the screen" in result.stderr
     assert not out.exists()
 
 

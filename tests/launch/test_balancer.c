@@ -82,7 +82,7 @@ static void test_summary_adds_up_done_failed_and_skipped_files(void **state)
 	add(b, 0, 50, 5, NULL);
 	add(b, 2, 50, 15, NULL);
 	add(b, 2, -1, 99, "it broke");
-	add(b, -1, -1, 0, "the file has vanished");
+	add(b, -1, -1, 0, "the file no longer exists");
 	gd_balancer_stop_clock(b);
 	summarize(b, &s);
 	assert_int_equal(s.known, GD_KNOWN_RTF);
@@ -106,7 +106,7 @@ static void test_summary_adds_up_done_failed_and_skipped_files(void **state)
 	assert_int_equal(s.num_failures, 2);
 	assert_string_equal(s.failures[0]->file, "some file");
 	assert_string_equal(s.failures[0]->error, "it broke");
-	assert_string_equal(s.failures[1]->error, "the file has vanished");
+	assert_string_equal(s.failures[1]->error, "the file no longer exists");
 	double wall = s.wall_seconds;
 	summarize(b, &s);
 	assert_near(s.wall_seconds, wall);

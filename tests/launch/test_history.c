@@ -28,7 +28,7 @@ static void put(struct history_writer *w, const char *file, bool done)
 		.processing_seconds = 0.000123,
 		.done = done,
 	};
-	history_writer_add(w, &e, 3, 1, done ? NULL : "it \"broke\"\n");
+	history_writer_add(w, &e, &(struct history_place){.gpu = 3, .attempt = 1}, done ? NULL : "it \"broke\"\n");
 }
 
 static void begin(struct history_writer *w)
@@ -211,7 +211,7 @@ static void test_newer_version_is_refused(void **state)
 	struct history h = {0};
 	struct gd_error err = {0};
 	assert_int_equal(history_load(&h, "launch.jsonl", false, &err), -EINVAL);
-	check_contains(err.message, "newer gpuq");
+	check_contains(err.message, "newer version of gpuq");
 	history_finish(&h);
 }
 

@@ -9,7 +9,7 @@
 #include "support/board.h"
 #include "support/scratch.h"
 
-static void test_largest_first_where_nothing_else_is_known(void **state)
+static void test_largest_file_is_first_if_no_duration_is_known(void **state)
 {
 	(void)state;
 	scratch_put("in/a.wav", 1000);
@@ -103,7 +103,7 @@ static void test_custom_strategy_sets_the_order(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		launch_rig_test(test_largest_first_where_nothing_else_is_known),
+		launch_rig_test(test_largest_file_is_first_if_no_duration_is_known),
 		launch_rig_test(test_durations_are_read_and_reach_the_summary),
 		launch_rig_test(test_durations_change_the_order_while_the_first_file_is_worked_on),
 		launch_rig_test(test_custom_strategy_sets_the_order),

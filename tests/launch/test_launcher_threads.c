@@ -151,7 +151,7 @@ static void test_worker_program_runs_in_a_program_with_threads(void **state)
 	struct gd_error err = {0};
 	o.worker_argv = nowhere;
 	assert_int_equal(gd_launch(&o, NULL, &err), -ENOENT);
-	check_contains(err.message, "'/nowhere/program' cannot be executed");
+	check_contains(err.message, "cannot execute the worker's program '/nowhere/program'");
 }
 
 static int do_nothing(struct gd_worker *w, void *state, const struct gd_bytes *task)

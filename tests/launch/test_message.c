@@ -116,12 +116,12 @@ static void test_malformed_message_is_refused_with_a_reason(void **state)
 	static const struct {
 		const char *line, *why;
 	} cases[] = {
-		{"", "no JSON object"},
-		{"{", "no JSON object"},
-		{"[]", "no JSON object"},
-		{"{\"id\":7,\"ok\":true} x", "no JSON object"},
-		{"{'id': 7, 'ok': True}", "no JSON object"},
-		{"{\"id\":7,\"ok\":true,\"error\":\"\xff\"}", "no JSON object"},
+		{"", "not a JSON object"},
+		{"{", "not a JSON object"},
+		{"[]", "not a JSON object"},
+		{"{\"id\":7,\"ok\":true} x", "not a JSON object"},
+		{"{'id': 7, 'ok': True}", "not a JSON object"},
+		{"{\"id\":7,\"ok\":true,\"error\":\"\xff\"}", "not a JSON object"},
 		{"{\"id\":7}", "\"ok\""},
 		{"{\"id\":7,\"ok\":1}", "\"ok\""},
 		{"{\"id\":7.5,\"ok\":true}", "\"id\""},

@@ -70,7 +70,7 @@ static void test_program_is_set_up_once_and_answers_each_file(void **state)
 	assert_int_equal(atoi(file_rig_read(rig, "left")), 1); /* at the end of its input, not killed */
 }
 
-static void test_file_that_fails_costs_nothing_but_itself(void **state)
+static void test_file_that_fails_does_not_affect_other_files(void **state)
 {
 	struct file_rig *rig = rig_of(state, "good");
 	const struct file_end *end = run_then_another(rig, "fails");
@@ -81,7 +81,8 @@ static void test_file_that_fails_costs_nothing_but_itself(void **state)
 
 static void test_file_that_fails_without_a_reason_says_so(void **state)
 {
-	assert_string_equal(run_then_another(rig_of(state, "good"), "refuses")->message, "the program said no reason");
+	assert_string_equal(
+		run_then_another(rig_of(state, "good"), "refuses")->message, "no reason given by the program");
 }
 
 static void test_rubbish_before_and_among_the_lines_is_no_harm(void **state)
@@ -157,7 +158,7 @@ static void test_answer_before_ready_is_an_error(void **state)
 
 static void test_broken_line_in_setup_is_shown(void **state)
 {
-	check_contains(fail_to_set_up(rig_of(state, "broken")), "it is no JSON object: {\"type\":ready}");
+	check_contains(fail_to_set_up(rig_of(state, "broken")), "it is not a JSON object: {\"type\":ready}");
 }
 
 static void test_program_that_is_not_there_is_found_before(void **state)
@@ -166,7 +167,7 @@ static void test_program_that_is_not_there_is_found_before(void **state)
 	argv_of[0] = "pyton3";
 	struct gd_error err = {0};
 	assert_int_equal(launch_worker_check(&rig->worker, &err), -ENOENT);
-	check_contains(err.message, "'pyton3' cannot be executed: No such file or directory");
+	check_contains(err.message, "cannot execute the worker's program 'pyton3': No such file or directory");
 }
 
 static void test_shell_that_finds_no_program_says_it_in_setup(void **state)
@@ -203,7 +204,7 @@ static void test_answer_with_a_wrong_id_is_an_error(void **state)
 {
 	struct file_rig *rig = rig_of(state, "good");
 	assert_string_equal(
-		run_then_another(rig, "wrong-id")->message, "it answered for task 70, and was working on task 0");
+		run_then_another(rig, "wrong-id")->message, "it answered task 70 while it was working on task 0");
 	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 2);
 }
 
@@ -220,19 +221,19 @@ static void test_second_answer_is_told_and_does_not_fail_the_next_file(void **st
 static void test_broken_answer_is_shown(void **state)
 {
 	check_contains(run_then_another(rig_of(state, "good"), "broken")->message,
-		"it is no JSON object: {\"id\":1,\"ok\":tru");
+		"it is not a JSON object: {\"id\":1,\"ok\":tru");
 }
 
 static void test_answer_of_ten_megabytes_is_an_error(void **state)
 {
 	check_contains(run_then_another(rig_of(state, "good"), "long")->message,
-		"it said a line of more than 1048576 bytes: {xxx");
+		"it printed a line of more than 1048576 bytes: {xxx");
 }
 
 static void test_answer_without_an_end_is_an_error(void **state)
 {
 	check_contains(run_then_another(rig_of(state, "good"), "endless")->message,
-		"it said a line of more than 1048576 bytes: {\"id\":0,");
+		"it printed a line of more than 1048576 bytes: {\"id\":0,");
 }
 
 static void test_program_that_gives_up_is_replaced(void **state)
@@ -245,7 +246,7 @@ static void test_program_that_gives_up_is_replaced(void **state)
 static void test_program_that_closes_its_output_is_replaced(void **state)
 {
 	struct file_rig *rig = rig_of(state, "good");
-	assert_string_equal(run_then_another(rig, "close")->message, "it has closed its standard output and goes on");
+	assert_string_equal(run_then_another(rig, "close")->message, "it closed its standard output but did not exit");
 	assert_true(file_rig_named_gone(rig, "hangs"));
 }
 
@@ -330,7 +331,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		file_rig_test(test_program_is_set_up_once_and_answers_each_file),
-		file_rig_test(test_file_that_fails_costs_nothing_but_itself),
+		file_rig_test(test_file_that_fails_does_not_affect_other_files),
 		file_rig_test(test_file_that_fails_without_a_reason_says_so),
 		file_rig_test(test_rubbish_before_and_among_the_lines_is_no_harm),
 		file_rig_test(test_messages_of_unknown_type_are_passed_over),

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Leases on a cluster, for Spin: one job, two pilots, two coordinators, a slurmctld that forgets. slurm.pml has the whole
- * protocol with the shortest lease; this has leases that last, are renewed and run out, and nothing else.
+ * A Spin model of leases on a cluster: one job, two pilots, two coordinators, a slurmctld that forgets. slurm.pml models the
+ * whole protocol with the shortest lease; this file models only leases that are longer, are renewed and expire.
  *
  *     spin -a leases.pml && cc -O2 -DSAFETY -o pan pan.c && ./pan -m1000000
  *
  * A lease is LEASE ticks of the pilot's clock from the moment at which the answered heartbeat was sent. A pilot's clock may miss one tick
  * in each lease; the coordinator waits MARGIN ticks longer. The second coordinator begins at any time, also while the first one still works or
- * is stopped between any two steps. Messages take as long as they like, and may never arrive.
+ * is stopped between any two steps. Messages take any time, or never arrive.
  *
- * Checked in every reachable state: the job never runs on two pilots, and a coordinator takes no pilot for dead that lives.
+ * Checked in every reachable state: the job never runs on two pilots, and no coordinator considers a living pilot dead.
  *
- * The macros MUTANT_… leave one rule out. Each of them must be found: test_slurm_model.py.
+ * Each macro MUTANT_… removes one rule. test_slurm_model.py checks that Spin finds each of these errors.
  */
 
 #define LEASE  2
@@ -25,7 +25,7 @@
 #define AT(c, p) ((c) * 2 + (p))
 #define NOBODY   2
 
-/* ---- The journal; every line is synced at once, slurm.pml has what is not ---- */
+/* ---- The journal; every line is synced at once, slurm.pml also models unsynced lines ---- */
 byte fence;          /* raised by each coordinator */
 byte runs_on = NOBODY; /* by the journal: the pilot of the job, or NOBODY */
 byte attempts;
@@ -45,7 +45,7 @@ byte grant[2];   /* 0: none; the epoch of the grant that is on its way */
 bool works[2];
 byte since[4];   /* ticks since its last answer to the pilot, or since its begin */
 bool greeted[4];
-bool heard[4];   /* the last heartbeat came after which it has checked its epoch, and is not answered */
+bool heard[4];   /* it has checked its epoch since the last heartbeat arrived, and has not answered it */
 bool dead[2];    /* recorded in the journal, by whichever coordinator */
 
 #define EPOCH(c) ((c) + 1)
@@ -66,7 +66,7 @@ inline die(p)
 	newest[p] = 0
 }
 
-/* What nobody will look at again is made equal: fewer states. */
+/* Resets variables that are not read again, so that there are fewer states. */
 inline stop_work(c)
 {
 	works[c] = false;
@@ -189,7 +189,7 @@ end:	do
 	od
 }
 
-/* Slurm's word with all its conditions is never wrong: the pilot is dead. A slurmctld that forgets says "not R" of anything. */
+/* An answer of Slurm that meets all conditions is never wrong: the pilot is dead. A slurmctld that forgets may answer "not R" for any job. */
 #ifdef MUTANT_NOT_R
 #define PROOF(c, p) true
 #else

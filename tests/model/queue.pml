@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue's protocol for one job, for Spin: who may start it, who writes its end, and what a kill at any point leaves.
+ * A Spin model of the queue's protocol for one job: who may start it, who writes its end, and the state after a kill at any point.
  *
  *     spin -a queue.pml && cc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m1000000
  *
@@ -12,26 +12,26 @@
  *   1. The job is executed at most once, and only after its `start` is in the journal.
  *   2. No `start` is appended after a cancellation, after an end, or for a job that was pruned.
  *   3. Each start gets at most one end.
- *   4. When nothing moves any more: a job that `add` has accepted is in a final state (or pruned after that). So no
- *      job is forgotten between an `add` and a runner that leaves, no start is lost with its keeper, and nobody waits
- *      for a lock for ever.
+ *   4. When no step is possible anymore: a job that `add` has accepted is in a final state (or pruned after that). So no
+ *      job is forgotten between an `add` and a runner that leaves, no start is lost with its keeper, and no process waits
+ *      for a lock forever.
  *
- * A step is what no other process can tell apart: a read and the decision under the lock are one step, a write to a file
- * ends one. A kill inside would be the same as one before or after.
+ * A step contains operations that other processes cannot observe separately: a read and the decision under the lock are
+ * one step, and each write to a file ends a step. A kill inside a step would have the same effect as one before or after.
  *
- * Left out, because other tests have it: torn lines and power cuts (tests/power), damaged journals, several jobs.
+ * Not modeled, because other tests check it: torn lines and power cuts (tests/power), damaged journals, several jobs.
  *
- * The macros MUTANT_… leave one rule out. Each of them must be found: test_model.py.
+ * Each macro MUTANT_… removes one rule. test_model.py checks that Spin finds each of these errors.
  */
 
-/* How many kills; NO_CANCEL and NO_PRUNE leave these commands out, for fewer states. */
+/* Number of kills; NO_CANCEL and NO_PRUNE leave these commands out, to have fewer states. */
 #ifndef KILLS
 #define KILLS 1
 #endif
 
 /* ---- The journal ---- */
 
-/* The state of the job that the journal's lines add up to. */
+/* The state of the job according to the journal. */
 #define ABSENT    0
 #define PENDING   1
 #define RUNNING   2
@@ -54,7 +54,7 @@ byte counted_fence;
 byte append_lock = NOBODY;
 byte runner_lock = NOBODY;
 
-/* Of the process that holds the append lock. */
+/* Variables of the process that holds the append lock. */
 byte fence;
 bool dirty;
 
@@ -223,7 +223,7 @@ again:
 		wanted[i];
 		if
 		:: atomic { runner_lock == NOBODY -> runner_lock = i; runner_life++ }
-		/* Another one has it: `gpuq run` hands over and waits. It runs when the other one dies. */
+		/* Another runner has the lock: `gpuq run` hands over and waits. It becomes the runner when the other one dies. */
 		fi;
 #ifdef MUTANT_TAKEOVER_KEEPS_FENCE
 		resync(i, false);
@@ -255,7 +255,7 @@ again:
 			atomic { order[given] = NOTHING; given = NOBODY; given_life = 0 };
 			resync(i, false)
 
-		/* Its keeper is dead: the keeper's child may be about to append `start`. From here on it cannot. */
+		/* Its keeper is dead, but the keeper's child may be about to append `start`. From here on it cannot. */
 		:: given != NOBODY && !given_lives ->
 #ifdef MUTANT_DEAD_KEEPER_KEEPS_FENCE
 			resync(i, false);
@@ -273,7 +273,7 @@ again:
 #endif
 			}
 
-		/* It runs, and its keeper is gone: kill what is left, then nobody but this runner can write the end. */
+		/* It runs, and its keeper is gone: kill its remaining processes; then only this runner can write the end. */
 		:: seen == RUNNING && !start_is_kept && given == NOBODY ->
 			child[start_keeper] == NONE || keeper_life[start_keeper] != start_life;
 #ifndef MUTANT_JUDGE_WITHOUT_READING
@@ -451,14 +451,14 @@ active proctype killer()
 	do
 	:: atomic { kills < KILLS ->
 		select(p : 0 .. PROCESSES - 1);
-		/* Not those that are dead, and no job's process where there is none. */
+		/* Only processes that are alive. */
 		!killed[p] && (p < CHILD(0) || p > CHILD(1) || child[p - CHILD(0)] != NONE);
 		killed[p] = true; kills++; p = 0 }
 	:: break
 	od
 }
 
-/* 4: nothing can move any more. */
+/* 4: no step is possible anymore. */
 active proctype quiet()
 {
 	timeout;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue on a cluster, for Spin: one job, two pilots, two coordinators one after the other, a slurmctld that forgets.
+ * A Spin model of the queue on a cluster: one job, two pilots, two coordinators one after the other, a slurmctld that forgets.
  *
  *     spin -a slurm.pml && cc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m1000000
  *
  * Time is a clock that ticks at any moment. A lease is LEASE ticks, the coordinator waits MARGIN longer. Each process may
- * be stopped for as long as it likes between any two of its steps: it simply makes none. Messages are slots that may be
- * read at any later time, or never.
+ * be stopped for any time between two of its steps. Messages are slots that may be read at any later time,
+ * or never.
  *
  * Checked in every reachable state:
  *   1. No attempt begins twice, and none while another one runs on the other pilot.
@@ -14,7 +14,7 @@
  *   3. An attempt is recorded as lost or void only if it does not run; void only if it was never begun.
  *   4. The journal has one end.
  *
- * The macros MUTANT_… leave one rule out. Each of them must be found: test_slurm_model.py.
+ * Each macro MUTANT_… removes one rule. test_slurm_model.py checks that Spin finds each of these errors.
  */
 
 #define PILOTS       2
@@ -31,7 +31,7 @@
 #define RUNNING 1
 #define DONE    2
 
-/* ---- The journal, and what of it is synced ---- */
+/* ---- The journal, and its synced part ---- */
 byte fence; /* raised by each coordinator; in the file at once */
 byte j_state, j_attempt, j_pilot;
 byte s_state, s_attempt, s_pilot;
@@ -70,7 +70,7 @@ bool unsynced[COORDINATORS];
 
 #define WAIT (LEASE + MARGIN)
 
-/* States that differ only in what nobody will look at again are made equal: there are fewer of them. */
+/* Resets variables that are not read again, so that there are fewer states. */
 inline forget_slot(i)
 {
 	hello[i] = 0;
@@ -251,7 +251,7 @@ inline sync_journal()
 	s_pilot = j_pilot
 }
 
-/* Lines but a pilot's own end are fenced: a coordinator that was replaced notices, and stops. */
+/* All lines except a pilot's own end are fenced: a coordinator that was replaced notices this and stops. */
 #define OWNS(c) (epoch[c] == fence)
 
 inline void_or_lost(c, p, is_void)
@@ -289,7 +289,7 @@ inline write_end(a)
 #define MAY_GRANT(c) (!unsynced[c])
 #endif
 
-/* Slurm's word with all its conditions is never wrong; a slurmctld that forgets says "not R" of anything. */
+/* An answer of Slurm that meets all conditions is never wrong; a slurmctld that forgets may answer "not R" for any job. */
 #ifdef MUTANT_NO_WAIT
 #define PROOF(c, p) (peer[p] != c)
 #else
@@ -304,7 +304,7 @@ proctype coordinator(byte c)
 {
 	byte p;
 	atomic {
-		/* The first one has welcomed both pilots when the story begins. */
+		/* At the beginning, the first one has welcomed both pilots. */
 		greeted[AT(c, 0)] = (c == 0);
 		greeted[AT(c, 1)] = (c == 0);
 		fence++;
@@ -334,7 +334,7 @@ end:	do
 				fi
 			fi;
 			hello[AT(c, p)] = 0
-		/* The epoch is checked after the heartbeat has come. The answer may take as long as it likes. */
+		/* The epoch is checked after the heartbeat has arrived. The answer may take any time. */
 		:: beat[AT(c, p)] == 1 && hello[AT(c, p)] == 0 && greeted[AT(c, p)] ->
 			if
 			:: OWNS(c) -> beat[AT(c, p)] = 3; since[AT(c, p)] = 0
@@ -364,7 +364,7 @@ end:	do
 			fi
 		/* An end of a session; acknowledged when it is synced. */
 		:: peer[p] == c && welcomed[p] && out[p] != 0 -> write_end(out[p]); out[p] = 0
-		/* Proof of death: the lease, or Slurm's word with all its conditions, which is never wrong. */
+		/* Proof of death: the lease, or an answer of Slurm that meets all conditions, which is never wrong. */
 		:: !gone[p] && hello[AT(c, p)] == 0 && owed[c] == 0 && PROOF(c, p) ->
 			if
 			:: !OWNS(c) -> stop_work(c)
@@ -392,6 +392,6 @@ init {
 		run pilot(1);
 		run coordinator(0)
 	}
-	/* At any moment, also while the first one lives and is only stopped. */
+	/* At any moment, even while the first one is alive and only stopped. */
 	run coordinator(1)
 }

@@ -427,7 +427,7 @@ static int host_with_false_beginnings(void)
 	while (gd_pool_outstanding(rig->pool) > 0)
 		check_true(gd_pool_poll(rig->pool, 10, 0) >= 0); /* the lie does not wake the pool */
 	check_equal(rig->by_failure[GD_FAILURE_CRASHED], 1);
-	check_true(strstr(rig->failure.message, "the beginning of a task that it has not begun") != NULL);
+	check_true(strstr(rig->failure.message, "it reported the start of a task that has not begun") != NULL);
 	check_equal(rig->successes, 1);
 	check_equal(rig->starts, 2);
 	return end_host(rig);

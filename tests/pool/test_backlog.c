@@ -63,7 +63,7 @@ static void test_a_task_is_removed_from_anywhere_and_once(void **state)
 	backlog_finish(&b);
 }
 
-static void test_one_with_only_holes_is_empty(void **state)
+static void test_backlog_with_only_holes_is_empty(void **state)
 {
 	(void)state;
 	struct backlog b;
@@ -119,7 +119,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_task_is_removed_from_anywhere_and_once),
-		cmocka_unit_test(test_one_with_only_holes_is_empty),
+		cmocka_unit_test(test_backlog_with_only_holes_is_empty),
 		cmocka_unit_test(test_holes_never_take_the_room_of_tasks),
 	};
 	return cmocka_run_group_tests_name("pool backlog", tests, NULL, NULL);

@@ -444,7 +444,7 @@ static void test_a_running_task_that_does_not_give_up_is_killed(void **state)
 	assert_int_equal(rig->successes, 1);
 	assert_int_equal(rig->failure.event.code, -ECANCELED);
 	assert_int_equal(rig->failure.event.slot, 0);
-	assert_string_equal(rig->failure.message, "cancelled; its worker did not give up and was killed");
+	assert_string_equal(rig->failure.message, "cancelled; its worker did not stop and was killed");
 	assert_int_equal(rig->failure.event.signal, SIGKILL);
 	assert_int_equal(pool_rig_close(rig), 0);
 	assert_int_equal(rig->close_stats.restarts, 1);

@@ -139,6 +139,37 @@ static void test_executed_worker_that_crashes_is_executed_again(void **state)
 	assert_int_equal(recorder_note(rec, CALLBACK_ERROR, 0)->event.signal, SIGABRT);
 }
 
+/* The pool has borrowed them while it opened: the program, its argument and the setting of the second worker, too. */
+static void test_options_may_be_overwritten_once_the_pool_is_open(void **state)
+{
+	struct recorder *rec = *state;
+	char program[4096], mode[] = "", gpus[] = "sim:1", key[] = "model", value[] = "large";
+	const char *argv[] = {program, mode, NULL};
+	struct gd_setting setting = {key, value};
+	snprintf(program, sizeof(program), "%s", getenv("TEST_WORKER"));
+	rec->options.worker_argv = argv;
+	rec->options.gpus = gpus;
+	rec->options.settings = &setting;
+	rec->options.num_settings = 1;
+	rec->on_note = keep_answer;
+	struct gd_pool *p = recorder_open(rec, NULL);
+	memset(program, 'X', sizeof(program) - 1);
+	memset(gpus, 'X', sizeof(gpus) - 1);
+	memset(key, 'X', sizeof(key) - 1);
+	memset(value, 'X', sizeof(value) - 1);
+	argv[0] = argv[1] = NULL;
+	memset(&setting, 0, sizeof(setting));
+	const char *const tasks[] = {"task 0", "crash", "task 2"};
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(gd_pool_submit(p, tasks[i], strlen(tasks[i]), NULL, NULL, NULL), 0);
+	recorder_drain(p);
+	assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);
+	assert_int_equal(rec->count[CALLBACK_SUCCESS], 2);
+	assert_int_equal(rec->count[CALLBACK_ERROR], 1);
+	assert_non_null(strstr(answers[0], "model=large"));
+	assert_non_null(strstr(answers[2], "model=large"));
+}
+
 static int give_large(void *context, struct gd_feed *feed)
 {
 	struct recorder *rec = context;
@@ -263,7 +294,7 @@ static void test_worker_program_started_by_hand_says_so_and_exits_2(void **state
 	char words[512];
 	assert_int_equal(by_hand("", NULL, words, sizeof(words)), 2);
 	assert_string_equal(words,
-		"my-worker: this program is a worker of gpu_dispatch: it is started by a dispatcher (worker_argv of "
+		"my-worker: this program is a worker of gpu_dispatch; it is started by a dispatcher (worker_argv of "
 		"struct gd_options), not by hand\n");
 	assert_int_equal(by_hand("", "99", words, sizeof(words)), 2);
 	assert_string_equal(words,
@@ -279,6 +310,7 @@ int main(void)
 		recorder_test(test_executed_worker_has_gpu_seed_settings_and_no_descriptor_of_the_host),
 		recorder_test(test_host_with_threads_can_execute_workers),
 		recorder_test(test_executed_worker_that_crashes_is_executed_again),
+		recorder_test(test_options_may_be_overwritten_once_the_pool_is_open),
 		recorder_test(test_large_payloads_reach_a_program),
 		recorder_test(test_missing_worker_program_fails_setup_and_is_named),
 		recorder_test(test_worker_program_missing_in_the_path_fails_setup_and_is_named),

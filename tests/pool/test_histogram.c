@@ -25,7 +25,7 @@ static void test_quantile_of_an_empty_histogram_is_zero(void **state)
 	assert_int_equal(histogram_quantile(*state, 0.5), 0);
 }
 
-static void test_one_value_is_every_quantile(void **state)
+static void test_single_value_is_every_quantile(void **state)
 {
 	histogram_add(*state, 123456789);
 	assert_int_equal(histogram_quantile(*state, 0.0), 123456789);
@@ -67,7 +67,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_quantile_of_an_empty_histogram_is_zero, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_one_value_is_every_quantile, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_single_value_is_every_quantile, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_bucket_is_at_most_a_sixteenth_wide, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_quantiles_of_many_values_are_at_most_7_percent_high, setup, teardown),

@@ -135,7 +135,7 @@ static void test_a_task_out_of_time_is_interrupted_and_the_model_stays(void **st
 			pool_rig_submit(rig, kinds[i % 3], 0);
 		pool_rig_drain(rig);
 		assert_int_equal(rig->timeouts, 6);
-		assert_string_equal(rig->failure.message, "not done within 10 ms");
+		assert_string_equal(rig->failure.message, "not finished within 10 ms");
 		assert_int_equal(board->notes[2], executed ? 0 : 6); /* an executed worker has no board */
 		check_worker_is_well(rig);
 	}

@@ -65,7 +65,7 @@ static void test_missing_double_or_hookless_worker_is_refused(void **state)
 	refused(&o, -EINVAL, "worker_argv is empty");
 	o = good();
 	o.worker_argv = argv;
-	refused(&o, -EINVAL, "two workers: set worker or worker_argv, not both");
+	refused(&o, -EINVAL, "two workers; set either worker or worker_argv");
 	const struct gd_worker_ops none = {.size = sizeof(none)},
 				   both = {.size = sizeof(both), .process = recorder_echo, .process_batch = batch};
 	o = good();
@@ -96,7 +96,7 @@ static void test_number_out_of_range_is_refused_by_name(void **state)
 	(void)state;
 	struct gd_options o = good();
 	o.queue_size = -1;
-	refused(&o, -EINVAL, "queue_size is -1; it takes 0 (the default) to");
+	refused(&o, -EINVAL, "queue_size is -1; expected 0 (the default) to");
 	o = good();
 	o.retries = -2;
 	refused(&o, -EINVAL, "retries is -2");
@@ -161,11 +161,11 @@ static void test_open_without_the_gpus_fails_and_names_those_that_exist(void **s
 	o.gpus = NULL;
 	o.gpu_ids = ids;
 	o.num_gpu_ids = 2;
-	not_opened(&o, -ENODEV, "GPU 7 is not there; there are 0, 1, 2, 3");
+	not_opened(&o, -ENODEV, "GPU 7 does not exist; there are 0, 1, 2, 3");
 	unsetenv("GPUQ_GPUS");
 	setenv("GPUQ_NVML_LIBRARY", "/nonexistent", 1);
 	setenv("GPUQ_SYSFS_ROOT", "/nonexistent", 1);
-	not_opened(&o, -ENODEV, "GPU 1 is not there; there is none here (sim:4 gives four simulated ones)");
+	not_opened(&o, -ENODEV, "GPU 1 does not exist; this machine has none (sim:4 simulates four)");
 	o.gpu_ids = NULL;
 	o.num_gpu_ids = 0;
 	not_opened(&o, -ENODEV, "no GPUs: this machine has none");
@@ -224,7 +224,7 @@ static void test_forking_with_threads_is_refused(void **state)
 	struct gd_options o = good();
 	pthread_t thread;
 	assert_int_equal(pthread_create(&thread, NULL, wait_at_gate, NULL), 0);
-	not_opened(&o, -EBUSY, "this program has 2 threads, so its workers cannot be forked: have them executed");
+	not_opened(&o, -EBUSY, "this program has 2 threads, so its workers cannot be forked: set worker_argv");
 	assert_int_equal(recorder_run(rec, &echo), -EBUSY);
 	check_contains(rec->err.message, "worker_argv");
 	check_contains(rec->err.message, "allow_threads");

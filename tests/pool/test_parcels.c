@@ -95,7 +95,7 @@ static void test_worker_that_sends_too_many_descriptors_is_ended_and_leaks_none(
 		assert_int_equal(rig->errors, i + 1);
 		assert_int_equal(rig->failure.event.failure, GD_FAILURE_CRASHED);
 		check_contains(rig->failure.message,
-			"the worker was killed because it broke the protocol: a result that is not one sealed");
+			"the worker was killed because it broke the protocol: it sent a result that is not a sealed");
 		hostile = pool_rig_pid(rig, 0, hostile);
 		assert_int_equal(count_fds(), before);
 	}

@@ -89,7 +89,7 @@ static void test_an_external_payload_takes_no_room(void **state)
 	assert_non_null(ring_reserve(r, ARENA));
 }
 
-static void test_a_reservation_takes_nothing(void **state)
+static void test_a_reservation_uses_no_space_until_it_is_taken(void **state)
 {
 	struct ring *r = &((struct ring_rig *)*state)->ring;
 	assert_true(push(r, 0, 64));
@@ -225,7 +225,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_ring_is_full_at_its_depth_though_the_arena_is_empty, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_an_external_payload_takes_no_room, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_a_reservation_takes_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_reservation_uses_no_space_until_it_is_taken, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_payload_is_overwritten_before_its_release, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_take_back_leaves_what_has_begun, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_take_back_of_nothing_changes_nothing, setup, teardown),

@@ -467,7 +467,7 @@ static void test_two_runs_at_once_are_refused(void **state)
 	assert_int_equal(recorder_run(rec, &echo), 0);
 	recorder_assert_complete(rec);
 	assert_int_equal(second.result, -EBUSY);
-	check_contains(second.err.message, "running already");
+	check_contains(second.err.message, "already running");
 }
 
 int main(void)

@@ -393,7 +393,7 @@ static void run_all(void **state, enum then then)
 	}
 }
 
-static void test_scribbler_that_goes_on_ruins_only_its_own(void **state)
+static void test_worker_that_keeps_overwriting_its_memory_fails_only_its_own_tasks(void **state)
 {
 	run_all(state, THEN_ANSWER);
 }
@@ -634,7 +634,7 @@ static void test_scribbling_without_end_ruins_only_its_own(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		pool_rig_test(test_scribbler_that_goes_on_ruins_only_its_own),
+		pool_rig_test(test_worker_that_keeps_overwriting_its_memory_fails_only_its_own_tasks),
 		pool_rig_test(test_scribbler_that_dies_ruins_only_its_own),
 		pool_rig_test(test_scribbler_that_hangs_ruins_only_its_own),
 		pool_rig_test(test_lies_about_its_progress_do_not_avert_the_timeout),

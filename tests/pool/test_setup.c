@@ -320,7 +320,7 @@ static int count_processes(struct pool_rig *rig, int num_slots)
 	return count;
 }
 
-static void test_only_so_many_setups_run_at_the_same_time(void **state)
+static void test_setup_concurrency_limits_running_setups(void **state)
 {
 	struct pool_rig *rig = *state;
 	rig->options.gpus = "sim:4";
@@ -412,7 +412,7 @@ int main(void)
 		pool_rig_test(test_last_hook_runs_after_cleanup),
 		pool_rig_test(test_last_hook_does_not_run_after_a_crash),
 		pool_rig_test(test_last_hook_that_hangs_is_ended_and_the_failed_setup_reported),
-		pool_rig_test(test_only_so_many_setups_run_at_the_same_time),
+		pool_rig_test(test_setup_concurrency_limits_running_setups),
 		pool_rig_test(test_replacements_wait_for_their_turn_as_well),
 		pool_rig_test(test_failed_and_crashed_setups_give_their_turn_on),
 		pool_rig_test(test_worker_that_waits_for_its_turn_is_not_started_at_the_end),

@@ -170,7 +170,7 @@ static void test_setup_that_does_not_react_is_killed_after_the_grace_period(void
 	open_with(rig, HANG);
 	pool_rig_await(rig, pool_rig_has_setup_failure);
 	assert_int_equal(rig->setup_failure.event.failure, GD_FAILURE_TIMED_OUT);
-	assert_string_equal(rig->setup_failure.message, "setup was not done within 400 ms");
+	assert_string_equal(rig->setup_failure.message, "setup did not finish within 400 ms");
 	assert_int_equal(atomic_load(&board->notes[NOTE_CALLS]), 1);
 	assert_int_equal(pool_rig_close(rig), 0);
 }
@@ -189,7 +189,7 @@ static void test_setup_that_succeeds_in_the_grace_period_is_used(void **state)
 	pool_rig_drain(rig);
 	assert_int_equal(rig->successes, 1);
 	assert_int_equal(rig->failure.event.failure, GD_FAILURE_CRASHED);
-	check_contains(rig->failure.message, "the worker crashed at work: SIGABRT");
+	check_contains(rig->failure.message, "the worker crashed while it was running: SIGABRT");
 	assert_int_equal(pool_rig_close(rig), 0);
 	assert_int_equal(rig->setup_failures, 0);
 }

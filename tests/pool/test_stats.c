@@ -262,7 +262,7 @@ static int check_times(struct recorder *rec, const struct run_note *note, const 
 	return 0;
 }
 
-static void test_times_are_in_order_however_fast(void **state)
+static void test_times_of_events_are_in_order_for_very_short_tasks(void **state)
 {
 	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = recorder_echo};
 	struct recorder *rec = *state;
@@ -299,7 +299,7 @@ int main(void)
 		recorder_test(test_statistics_during_a_run_tell_which_worker_has_which_task),
 		recorder_test(test_a_callback_sees_itself_counted),
 		recorder_test(test_statistics_are_zero_before_the_first_run),
-		recorder_test(test_times_are_in_order_however_fast),
+		recorder_test(test_times_of_events_are_in_order_for_very_short_tasks),
 		cmocka_unit_test(test_failures_and_worker_states_have_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,7 +87,7 @@ static void test_a_task_has_a_limit_in_a_pool_that_has_none(void **state)
 	pool_rig_drain(rig);
 	assert_int_equal(rig->timeouts, 1);
 	assert_int_equal(rig->failure.event.timeout_ms, SHORT_MS);
-	assert_string_equal(rig->failure.message, "not done within 20 ms");
+	assert_string_equal(rig->failure.message, "not finished within 20 ms");
 	submit(rig, ANSWER, 0);
 	pool_rig_drain(rig);
 	assert_int_equal(rig->successes, 1);
@@ -103,7 +103,7 @@ static void test_a_task_that_ignores_its_own_limit_is_killed(void **state)
 	pool_rig_drain(rig);
 	assert_int_equal(rig->timeouts, 1);
 	assert_int_equal(rig->successes, 1);
-	assert_string_equal(rig->failure.message, "not done within 20 ms; its worker did not give up and was killed");
+	assert_string_equal(rig->failure.message, "not finished within 20 ms; its worker did not stop and was killed");
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 

@@ -54,7 +54,7 @@ static void test_timeout_of_20_ms_ends_a_task_that_ignores_signals(void **state)
 	const struct run_note *n = recorder_note(rec, CALLBACK_TIMEOUT, 0);
 	assert_int_equal(n->event.failure, GD_FAILURE_TIMED_OUT);
 	assert_int_equal(n->event.code, -ETIMEDOUT);
-	check_contains(n->message, "not done within 20 ms");
+	check_contains(n->message, "not finished within 20 ms");
 	assert_true(n->event.ended_ns - n->event.started_ns >= 20 * MS);
 	assert_int_equal(rec->stats.timeouts, 1);
 }
@@ -111,7 +111,7 @@ static void test_task_that_obeys_its_timeout_keeps_its_worker_and_state(void **s
 			most = recorder_note(rec, CALLBACK_SUCCESS, i)->result;
 	assert_int_equal(most, 12);
 	for (size_t i = 0; i < rec->count[CALLBACK_TIMEOUT]; i++)
-		assert_string_equal(recorder_note(rec, CALLBACK_TIMEOUT, i)->message, "not done within 30 ms");
+		assert_string_equal(recorder_note(rec, CALLBACK_TIMEOUT, i)->message, "not finished within 30 ms");
 }
 
 static int spin_once(struct gd_worker *w, void *state, const struct gd_bytes *task)
@@ -376,7 +376,7 @@ static void test_setups_that_all_hang_end_the_run(void **state)
 	for (size_t i = 0; i < 2; i++) {
 		const struct run_note *n = recorder_note(rec, CALLBACK_SETUP_FAIL, i);
 		assert_int_equal(n->event.failure, GD_FAILURE_TIMED_OUT);
-		assert_string_equal(n->message, "setup was not done within 50 ms");
+		assert_string_equal(n->message, "setup did not finish within 50 ms");
 		assert_int_equal(n->event.gpu, n->event.slot);
 	}
 	assert_int_equal(rec->stats.setup_failures, 2);
@@ -420,7 +420,7 @@ static void test_a_cleanup_that_hangs_or_fails_is_told(void **state)
 		const struct run_note *n = recorder_note(rec, CALLBACK_CLEANUP_FAIL, i);
 		if (n->event.slot == 0) {
 			assert_int_equal(n->event.failure, GD_FAILURE_TIMED_OUT);
-			assert_string_equal(n->message, "cleanup was not done within 100 ms");
+			assert_string_equal(n->message, "cleanup did not finish within 100 ms");
 		} else {
 			assert_int_equal(n->event.failure, GD_FAILURE_ERROR);
 			assert_int_equal(n->event.code, -EIO);

@@ -50,7 +50,7 @@ def test_asubmit_returns_the_result(pool: Pool) -> None:
     run(main)
 
 
-def test_there_is_no_thread() -> None:
+def test_asyncio_starts_no_thread() -> None:
     async def main() -> None:
         before = threading.active_count()
         with Pool(Actor, "sim:1") as pool:
@@ -266,7 +266,7 @@ def test_closing_amap_cancels_what_is_left() -> None:
     run(main)
 
 
-def test_one_loop_after_the_other(pool: Pool) -> None:
+def test_pool_works_in_one_event_loop_after_another(pool: Pool) -> None:
     async def main() -> None:
         assert await pool.asubmit(("echo", 5)) == 5
 

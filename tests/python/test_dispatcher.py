@@ -6,7 +6,6 @@ import collections
 import dataclasses
 import inspect
 import logging
-import os
 import pathlib
 import threading
 from collections.abc import Iterator
@@ -332,7 +331,13 @@ def test_what_cannot_be_sent_to_setup_is_raised_at_once() -> None:
 
 
 def test_a_worker_without_setup_leaves_the_items_to_others() -> None:
-    book = run(NoSetup, generate(100), [0, 1], bad=[1])
+    book = Book()
+
+    def items() -> Iterator[int]:
+        yield from range(100)
+        wait_until(lambda: book.setup_failures)  # a setup that has not begun when the items end does not fail
+
+    Dispatcher(NoSetup, [0, 1]).run(items(), **book.callbacks(), bad=[1])
     assert book.results == {number: number for number in range(100)}
     assert list(book.setup_failures) == [1]
     assert "OSError: no model on 1" in book.setup_failures[1]
@@ -356,12 +361,18 @@ def test_no_worker_at_all(items: Any) -> None:
 
 def test_cleanup_runs_before_on_exit(tmp_path: pathlib.Path) -> None:
     seen: list[list[str]] = []
+
+    def items() -> Iterator[int]:
+        yield from range(10)
+        # A setup that still runs when the items end would be interrupted, and not cleaned up.
+        wait_until(lambda: len(list(tmp_path.glob("ready-*"))) == 2)
+
     run(
         workers.MarkCleanup,
-        generate(10),
+        items(),
         [0, 1],
         directory=str(tmp_path),
-        on_exit=lambda: seen.append(sorted(os.listdir(tmp_path))),
+        on_exit=lambda: seen.append(sorted(path.name for path in tmp_path.glob("cleaned-*"))),
     )
     assert seen == [["cleaned-0", "cleaned-1"]]
 

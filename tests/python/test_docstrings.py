@@ -32,7 +32,7 @@ def promised(program: str) -> str:
 
 
 @pytest.mark.parametrize("thing", [Pool, Dispatcher])
-def test_programs_print_what_they_say(
+def test_example_programs_print_the_documented_output(
     thing: object, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUQ_GPUS", "sim:2")

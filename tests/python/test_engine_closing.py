@@ -95,7 +95,7 @@ def test_close_after_two_stops_lets_workers_clean_up_although_a_thread_waits_for
     pool.stop()
     pool.close()
     thread.join()
-    assert os.listdir(tmp_path) == ["cleaned-0"]
+    assert [path.name for path in tmp_path.glob("cleaned-*")] == ["cleaned-0"]
 
 
 def test_a_forgotten_pool_leaves_no_process(log: Log, tmp_path: pathlib.Path) -> None:

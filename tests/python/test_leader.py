@@ -261,7 +261,7 @@ def test_threads_that_give_up_pass_the_role_on() -> None:
     stress(6, 200, body)
 
 
-def test_one_waits_forever_while_others_give_up() -> None:
+def test_thread_without_a_timeout_waits_while_others_give_up() -> None:
     turn = iter(range(10**9))
 
     def body(engine: FakeEngine, leader: Leader, task: Task) -> None:

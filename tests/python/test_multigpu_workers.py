@@ -229,6 +229,30 @@ def test_record_must_be_a_regular_file(lab: Lab, kind: str) -> None:
     assert spawner.exit_code == 1
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user: run it as root")
+@pytest.mark.parametrize("when", ["before", "during"])
+def test_results_of_another_user_are_not_reported(lab: Lab, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    """The other user can write the folder, and adds results until gpuq launch has refused it."""
+    lab.output.mkdir()
+    record = lab.output / "launch.jsonl"
+    forger = lab.directory / "gpuq"
+    forger.write_text(
+        f"#!/bin/sh\n: >> {record}; chown 65534 {record}\n"
+        f"""printf '{{"event":"run"}}\\n{{"event":"done","file":"a.wav","output":"/forged"}}\\n' >> {record}; exit 2\n"""
+    )
+    forger.chmod(0o755)
+    monkeypatch.setenv("GPUQ", str(forger))
+    if when == "before":
+        record.touch()
+        os.chown(record, 65534, 65534)
+    spawner, results = spawn(lab, lab.put("a.wav"))
+    assert [result["status"] for result in results] == ["error"], results
+    assert "belongs to another user" in (results[0]["error"] or "") and spawner.exit_code == 1
+    monkeypatch.setenv("GPUQ_TRUST", "1")
+    _, results = spawn(lab, lab.put("a.wav"))
+    assert [result["status"] for result in results] == ["success"], results
+
+
 def test_results_of_another_launcher_are_not_reported(tmp_path: Path) -> None:
     path = tmp_path / "launch.jsonl"
     path.write_text('{"event": "run"}\n')

@@ -83,13 +83,13 @@ def test_a_pool_that_is_closed_at_once_does_not_wait_for_the_import(tmp_path: pa
         assert pool.stats()["setup_failures"] == 0
 
 
-def test_one_that_goes_on_all_the_same_is_cleaned_up(tmp_path: pathlib.Path) -> None:
+def test_setup_that_ignores_the_end_of_the_pool_is_cleaned_up(tmp_path: pathlib.Path) -> None:
     with open_pool(tmp_path, "go on"):
         eventually((tmp_path / "begun").exists)
     assert (tmp_path / "cleaned").exists()
 
 
-def test_one_that_is_out_of_time_is_interrupted_and_used_if_it_goes_on(tmp_path: pathlib.Path) -> None:
+def test_setup_out_of_time_is_interrupted_and_its_worker_used_if_it_continues(tmp_path: pathlib.Path) -> None:
     """Both at the same time, because each takes that long."""
     ends, goes_on = tmp_path / "ends", tmp_path / "goes on"
     ends.mkdir()
@@ -105,7 +105,7 @@ def test_one_that_is_out_of_time_is_interrupted_and_used_if_it_goes_on(tmp_path:
     assert (goes_on / "error").read_text() == "TaskTimedOut: setup() is out of time"
 
 
-def test_one_that_is_killed_for_its_time_says_so(tmp_path: pathlib.Path) -> None:
+def test_setup_killed_after_its_time_limit_reports_the_limit(tmp_path: pathlib.Path) -> None:
     """Whether or not it has begun."""
     with open_pool(tmp_path, "stubborn", setup_timeout=0.2, grace=0.2) as pool:
         with pytest.raises(NoWorkers) as caught:
@@ -113,7 +113,7 @@ def test_one_that_is_killed_for_its_time_says_so(tmp_path: pathlib.Path) -> None
     cause = caught.value.__cause__
     assert isinstance(cause, TaskTimedOut)
     # The latter if even loading this file took that long: that can be interrupted.
-    assert str(cause) in ("setup was not done within 200 ms", "setup() is out of time")
+    assert str(cause) in ("setup did not finish within 200 ms", "setup() is out of time")
 
 
 def test_the_exception_is_no_exception() -> None:

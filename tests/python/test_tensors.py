@@ -93,7 +93,7 @@ def test_cpu_tensors_travel_out_of_band(tmp_path: pathlib.Path) -> None:
     assert run(tmp_path, TORCH, PROGRAM) == "ok\n"
 
 
-def test_another_module_of_that_name_does_no_harm(tmp_path: pathlib.Path) -> None:
+def test_unrelated_module_of_the_same_name_does_no_harm(tmp_path: pathlib.Path) -> None:
     program = "import torch\nfrom gpu_dispatch import _engine\nprint(_engine.decode(_engine.encode({1, 2})))\n"
     assert run(tmp_path, "", program) == "{1, 2}\n"
 

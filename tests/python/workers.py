@@ -93,6 +93,7 @@ class NoCleanup(Echo):
 class MarkCleanup(BaseWorker):
     def setup(self, gpu_id: int, seed: int, directory: str) -> None:
         self.mark = pathlib.Path(directory) / f"cleaned-{gpu_id}"
+        self.mark.with_name(f"ready-{gpu_id}").touch()
 
     def process(self, data: Any) -> Any:
         return data

@@ -64,7 +64,7 @@ static void test_what_is_not_a_time_is_refused(void **state)
 	}
 }
 
-static void test_a_time_is_shown_without_what_is_not_needed(void **state)
+static void test_a_time_is_shown_without_redundant_parts(void **state)
 {
 	(void)state;
 	char date[DATE_TEXT];
@@ -82,7 +82,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_times_as_people_write_them),
 		cmocka_unit_test(test_what_is_not_a_time_is_refused),
-		cmocka_unit_test(test_a_time_is_shown_without_what_is_not_needed),
+		cmocka_unit_test(test_a_time_is_shown_without_redundant_parts),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

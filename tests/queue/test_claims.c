@@ -217,7 +217,7 @@ static void test_a_claim_that_is_rewritten_is_seen_all_the_time(void **state)
 	claims_close(c);
 }
 
-static void test_of_two_that_announce_at_once_one_sees_the_other(void **state)
+static void test_of_two_simultaneous_claims_one_sees_the_other(void **state)
 {
 	(void)state;
 	claims_close(open_claims());
@@ -692,7 +692,7 @@ int main(void)
 		scratch_test(test_listing_claims_keeps_the_locks_of_this_process),
 		scratch_test(test_an_update_is_seen_and_survives_a_sweeper),
 		scratch_test(test_a_claim_that_is_rewritten_is_seen_all_the_time),
-		scratch_test(test_of_two_that_announce_at_once_one_sees_the_other),
+		scratch_test(test_of_two_simultaneous_claims_one_sees_the_other),
 		scratch_test(test_a_job_that_is_handed_over_is_listed_once),
 		scratch_test(test_foreign_files_in_the_claims_folder_are_ignored),
 		scratch_test(test_another_users_claim_carries_his_name),

@@ -166,25 +166,25 @@ static void test_errors_name_the_line_and_the_next_call_goes_on(void **state)
 	next_is(c, "d", 9, &command);
 	next_fails(c, "c.txt:10: expected options of the form name=value");
 	next_is(c, "e", 11, &command);
-	next_fails(c, "c.txt:12: there is a NUL byte");
-	next_fails(c, "c.txt:13: after: job '7,,8': not a job");
+	next_fails(c, "c.txt:12: the command contains a NUL byte");
+	next_fails(c, "c.txt:13: after: '7,,8' is not a job");
 	next_fails(c, "c.txt:14: num_gpus: '-1' is out of range");
 	next_fails(c, "c.txt:15: unknown option 'quxx'; there are mem, num_gpus");
-	next_fails(c, "c.txt:16: name: it is empty");
+	next_fails(c, "c.txt:16: name: empty value");
 	next_fails(c, "c.txt:17: name: expected a space");
 	next_is(c, "g", 18, &command);
-	next_fails(c, "c.txt:19: there is no command behind these options");
+	next_fails(c, "c.txt:19: no command follows these options");
 	next_ends(c);
 
 	c = open_text("a \\", 3);
-	next_fails(c, "c.txt:1: the file ends behind a '\\'");
+	next_fails(c, "c.txt:1: the last line ends with '\\'");
 	next_ends(c);
 	c = open_text("a \\\nb\\\n", 7);
-	next_fails(c, "c.txt:2: the file ends");
+	next_fails(c, "c.txt:2: the last line ends");
 	next_ends(c);
 }
 
-static void test_any_byte_but_nul_stays_what_it_is(void **state)
+static void test_every_byte_except_nul_is_kept(void **state)
 {
 	(void)state;
 	char text[300];
@@ -282,7 +282,7 @@ static void test_a_file_that_cannot_be_read_is_named(void **state)
 	assert_int_equal(commands_open(".", TRUST_NAMED, &c, &err), 0);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(commands_next(c, &command, &err), -EISDIR);
-		check_contains(err.message, "cannot read the commands file '.'");
+		check_contains(err.message, "cannot read commands file '.'");
 	}
 	commands_close(c);
 }
@@ -294,7 +294,7 @@ int main(void)
 		scratch_test(test_a_backslash_continues_the_line_as_in_the_shell),
 		scratch_test(test_options_go_to_the_next_command_alone),
 		scratch_test(test_errors_name_the_line_and_the_next_call_goes_on),
-		scratch_test(test_any_byte_but_nul_stays_what_it_is),
+		scratch_test(test_every_byte_except_nul_is_kept),
 		scratch_test(test_commands_of_megabytes_are_read_whole),
 		scratch_test(test_many_lines_are_all_given),
 		cmocka_unit_test(test_a_line_of_a_pipe_is_given_before_the_next_is_written),

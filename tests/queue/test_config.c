@@ -124,33 +124,33 @@ static void test_the_originals_file_and_an_empty_one_are_read(void **state)
 static void test_errors_name_line_and_what_was_expected(void **state)
 {
 	(void)state;
-	refuse("log_access: everybody\n", "c.yaml:1: log_access: 'everybody' is not one of owner, group, all");
-	refuse("max_log_size: 10\n", "c.yaml:1: max_log_size: 10 what? 10G?");
-	refuse("host_mem: 32\n", "c.yaml:1: host_mem: 32 what? 32G?");
-	refuse("max_log_size: 100K\n", "c.yaml:1: max_log_size: it must be 0 or at least 1 MiB");
+	refuse("log_access: everybody\n", "c.yaml:1: log_access: 'everybody' is invalid; expected owner, group or all");
+	refuse("max_log_size: 10\n", "c.yaml:1: max_log_size: '10' has no unit");
+	refuse("host_mem: 32\n", "c.yaml:1: host_mem: '32' has no unit");
+	refuse("max_log_size: 100K\n", "c.yaml:1: max_log_size: must be 0 or at least 1 MiB");
 	refuse("log_dir: a\nmin_free_mem: 5\n",
 		"c.yaml:2: unknown setting 'min_free_mem'; did you mean 'min_free_mem_mb'?");
 	refuse("webhook: 5\n", "c.yaml:1: unknown setting 'webhook'; there are gpus, min_free_mem_mb");
 	refuse("\n\nmin_free_mem_mb: [1]\n", "c.yaml:3: min_free_mem_mb: expected a number of MB");
 	refuse("min_free_mem_mb: lots\n", "c.yaml:1: min_free_mem_mb: 'lots' is not a size");
-	refuse("poll_interval: 0\n", "c.yaml:1: poll_interval: it must be more than 0");
+	refuse("poll_interval: 0\n", "c.yaml:1: poll_interval: must be greater than 0");
 	refuse("poll_interval: {a: b}\n", "poll_interval: expected a number of seconds");
 	refuse("retries: 1.5\n", "c.yaml:1: retries: '1.5' is not a whole number");
 	refuse("retries: -1\n", "retries: '-1' is out of range");
 	refuse("retries: \"3\"\n", "retries: \"3\" is text; expected a whole number");
 	refuse("retries: 99999999999\n", "out of range");
-	refuse("keep: maybe\n", "keep: 'maybe' is neither true nor false");
+	refuse("keep: maybe\n", "keep: 'maybe' is not a boolean; expected true or false");
 	refuse("keep: 'true'\n", "without quotes");
 	refuse("log_dir:\n", "c.yaml:1: log_dir: expected the name of a file or folder");
 	refuse("log_dir: ~\n", "log_dir: expected the name");
-	refuse("log_dir: ''\n", "log_dir: it is empty");
+	refuse("log_dir: ''\n", "log_dir: empty value");
 	refuse("log_dir: \"a\\0b\"\n", "log_dir: expected");
 	refuse("log_dir: a\nkeep: on\nlog_dir: b\n", "c.yaml:3: log_dir: already given in line 1");
 	refuse("gpus: all\ngpu_ids: [0]\n",
 		"c.yaml:2: gpu_ids: already given in line 1 (gpus and gpu_ids are the same");
 	refuse("gpu_ids: [0, x]\n", "c.yaml:1: gpu_ids: 'x' is not a GPU number");
-	refuse("gpu_ids: all\n", "for 'all' and the like there is gpus");
-	refuse("gpu_ids: []\n", "gpu_ids: the list is empty");
+	refuse("gpu_ids: all\n", "for 'all' and the like use gpus");
+	refuse("gpu_ids: []\n", "gpu_ids: empty list");
 	refuse("gpu_ids: [[0]]\n", "is not a GPU number");
 	refuse("gpu_ids: [\"0,1\"]\n", "is not a GPU number");
 	refuse("[1, 2]\n", "c.yaml:1: expected lines of the form 'name: value'");
@@ -218,13 +218,13 @@ static void test_a_file_that_cannot_be_read_is_named(void **state)
 	struct gd_error err;
 	assert_int_equal(config_load("missing.yaml", TRUST_FOUND, &c, &err), -ENOENT);
 	assert_string_equal(err.message,
-		"cannot read the configuration 'missing.yaml': No such file or directory; expected a YAML file");
+		"cannot read configuration 'missing.yaml': No such file or directory; expected a YAML file");
 	assert_int_equal(mkdir("folder.yaml", 0700), 0);
 	assert_int_equal(config_load("folder.yaml", TRUST_FOUND, &c, &err), -EISDIR);
 	assert_int_equal(config_load("/dev/null", TRUST_NAMED, &c, &err), 0);
 	assert_int_equal(config_load("/dev/zero", TRUST_NAMED, &c, &err), -EFBIG);
 	assert_int_equal(config_load("/dev/null", TRUST_FOUND, &c, &err), -EINVAL);
-	check_contains(err.message, "it is not a regular file; name it with --config");
+	check_contains(err.message, "not a regular file; name it with --config");
 }
 
 static void test_a_file_that_others_can_write_needs_trust(void **state)

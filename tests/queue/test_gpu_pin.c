@@ -52,9 +52,9 @@ static void test_wrong_pins_are_refused_with_words(void **state)
 	is_refused("-1", "is not a GPU");
 	is_refused("auto", "is not a GPU");
 	is_refused("99999", "is not a GPU");
-	is_refused("3-1", "runs backwards");
-	is_refused("0-2,1", "GPU 1 is named twice");
-	is_refused("GPU-a,gpu-A", "named twice");
+	is_refused("3-1", "is reversed");
+	is_refused("0-2,1", "GPU 1 is listed twice");
+	is_refused("GPU-a,gpu-A", "listed twice");
 	is_refused("0-5000", "more than 1024 GPUs");
 }
 

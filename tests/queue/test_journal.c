@@ -425,7 +425,7 @@ static void test_hole_that_fills_the_memory_is_an_error(void **state)
 		assert_int_equal(e, -EFBIG);
 		assert_int_equal(journal_reader_explain(&r, e, &err), -EFBIG);
 		assert_string_equal(err.message,
-			"reading journal 'huge.jsonl': it has more than 64 MiB of holes: the file is damaged; move it away");
+			"cannot read journal 'huge.jsonl': it has more than 64 MiB of holes: the file is damaged; move it away");
 	}
 	assert_int_equal(lines, 0);
 	assert_true(r.capacity <= JOURNAL_MAX_LINE_BYTES);

@@ -127,7 +127,7 @@ static void test_queue_in_a_directory_that_others_can_write_is_used_only_if_acce
 		char folder[64];
 		snprintf(folder, sizeof(folder), "%s.d", names[i]);
 		refused(names[i], -EPERM,
-			"/open' can be written by everybody, who could make this account run anything; name");
+			"/open' can be written by everybody, who could run commands as you; use --jobs-file");
 		assert_false(scratch_has(names[i]));
 		write_file(names[i], HEADER ADD_2, 0600);
 		refused(names[i], -EPERM, "/open' can be written by everybody");
@@ -221,8 +221,8 @@ static void test_journal_and_link_of_another_user_are_refused(void **state)
 	assert_int_equal(lchown("link", OTHER, OTHER), 0);
 	refused("link", -EPERM, "it is a symbolic link of another user");
 	assert_int_equal(symlink(".", "here") | lchown("here", OTHER, OTHER), 0);
-	refused("here/jobs.jsonl", -EPERM, "it leads through a symbolic link of another user");
-	refused("here/new.jsonl", -EPERM, "it leads through a symbolic link of another user");
+	refused("here/jobs.jsonl", -EPERM, "it has a symbolic link of another user in its path");
+	refused("here/new.jsonl", -EPERM, "it has a symbolic link of another user in its path");
 	assert_false(scratch_has("new.jsonl"));
 	assert_int_equal(chown("jobs.jsonl", OTHER, OTHER), 0);
 	refused("jobs.jsonl", -EPERM, "it belongs to another user");
@@ -256,7 +256,7 @@ static void test_journal_stays_in_its_directory(void **state)
 	check_contains(scratch_read("kept/jobs.jsonl"), ADD_2);
 	/* Nothing is written until the directory is back. */
 	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), -EPERM);
-	check_contains(err.message, "another directory was put in the place of its own");
+	check_contains(err.message, "its directory was replaced");
 	assert_int_equal(prune(j, &(struct prune_choice){.before_ms = INT64_MAX}, &pruned, &err), -EPERM);
 	assert_int_equal(unlink("project"), 0);
 	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), -ENOENT);

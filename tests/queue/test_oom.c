@@ -65,7 +65,7 @@ static void test_the_words_of_each_framework_are_known(void **state)
 			fail_msg("not recognised: %s", exhausted[i]);
 }
 
-static void test_host_memory_and_other_errors_are_something_else(void **state)
+static void test_out_of_main_memory_and_other_errors_are_not_out_of_gpu_memory(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof(something_else) / sizeof(something_else[0]); i++)
@@ -175,7 +175,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_the_words_of_each_framework_are_known),
-		cmocka_unit_test(test_host_memory_and_other_errors_are_something_else),
+		cmocka_unit_test(test_out_of_main_memory_and_other_errors_are_not_out_of_gpu_memory),
 		cmocka_unit_test(test_the_line_is_found_among_others),
 		cmocka_unit_test(test_two_lines_do_not_add_up),
 		cmocka_unit_test(test_a_line_of_megabytes_is_searched_at_its_end),

@@ -105,7 +105,7 @@ static void test_most_free_first_ties_by_index(void **state)
 	assert_int_equal(box_choose(&b, need_of(12 * GB, 4)), -EAGAIN);
 	assert_int_equal(b.verdicts[0].reason, PLACEMENT_MEMORY);
 	assert_int_equal(b.verdicts[1].reason, PLACEMENT_FITS);
-	box_says(&b, 1, need_of(12 * GB, 4), "GPU 1: has room, 20.0 GiB free; the job wants 4 GPUs at once");
+	box_says(&b, 1, need_of(12 * GB, 4), "GPU 1: has room, 20.0 GiB free; the job needs 4 GPUs at once");
 	ledger_finish(&b.ledger);
 }
 
@@ -125,24 +125,24 @@ static void test_the_memory_line_names_the_largest_holder(void **state)
 	b.gpus[1].memory_free_bytes = 12 * GB - UNITS_MB;
 	struct placement_need need = need_of(12 * GB, 1);
 	assert_int_equal(box_choose(&b, need), -EAGAIN);
-	box_says(&b, 0, need, "GPU 0: needs 12.0 GiB, 9.1 GiB free; 20.3 GiB held by pid 4711 (alice, python)");
+	box_says(&b, 0, need, "GPU 0: 9.1 GiB free, job needs 12.0 GiB; 20.3 GiB held by pid 4711 (alice, python)");
 	/* Both would read 12.0 GiB. */
-	box_says(&b, 1, need, "GPU 1: needs 12288 MiB, 12287 MiB free; 15.0 GiB held by pid 12");
+	box_says(&b, 1, need, "GPU 1: 12287 MiB free, job needs 12288 MiB; 15.0 GiB held by pid 12");
 
 	box_run(&b, 7, 0, 23 * GB);
 	box_run(&b, 0, 1, 20 * GB)->foreign = true;
 	assert_int_equal(box_choose(&b, need), -EAGAIN);
-	box_says(&b, 0, need, "GPU 0: needs 12.0 GiB, 0 B free; 23.0 GiB held by job 7");
-	box_says(&b, 1, need, "GPU 1: needs 12.0 GiB, 0 B free; 20.0 GiB promised to a job of another queue");
+	box_says(&b, 0, need, "GPU 0: 0 B free, job needs 12.0 GiB; 23.0 GiB held by job 7");
+	box_says(&b, 1, need, "GPU 1: 0 B free, job needs 12.0 GiB; 20.0 GiB promised to a job of another queue");
 	struct ledger_claimant claimant = {.user = 0, .job = 3, .queue = "5f0c"};
 	b.jobs[1].claimant = &claimant;
 	assert_int_equal(box_choose(&b, need), -EAGAIN);
-	box_says(&b, 1, need, "GPU 1: needs 12.0 GiB, 0 B free; 20.0 GiB promised to job 3 of root (queue 5f0c)");
+	box_says(&b, 1, need, "GPU 1: 0 B free, job needs 12.0 GiB; 20.0 GiB promised to job 3 of root (queue 5f0c)");
 	claimant.pid = 4711;
 	claimant.user = 4000000000; /* a user without a name */
 	assert_int_equal(box_choose(&b, need), -EAGAIN);
 	box_says(&b, 1, need,
-		"GPU 1: needs 12.0 GiB, 0 B free; 20.0 GiB promised to job 3 of user 4000000000 (queue 5f0c, pid 4711)");
+		"GPU 1: 0 B free, job needs 12.0 GiB; 20.0 GiB promised to job 3 of user 4000000000 (queue 5f0c, pid 4711)");
 	ledger_finish(&b.ledger);
 }
 
@@ -153,7 +153,7 @@ static void test_job_that_can_never_fit_is_told_at_once(void **state)
 	box_init(&b, 2);
 	struct placement_need need = need_of(90 * GB, 1);
 	assert_int_equal(box_choose(&b, need), -ENODEV);
-	box_says(&b, 0, need, "GPU 0: needs 90.0 GiB, 24.0 GiB in all");
+	box_says(&b, 0, need, "GPU 0: 24.0 GiB in total, job needs 90.0 GiB");
 	assert_int_equal(box_choose(&b, need_of(GB, 3)), -ENODEV);
 	b.in.num_gpus = 0;
 	assert_int_equal(box_choose(&b, need_of(0, 1)), -ENODEV);
@@ -182,8 +182,7 @@ static void test_gpu_takes_no_more_jobs_than_jobs_per_gpu(void **state)
 	assert_int_equal(box_choose(&b, need_of(GB, 1)), 0);
 	assert_int_equal(b.chosen[0], 1);
 	assert_int_equal(b.verdicts[0].reason, PLACEMENT_JOBS);
-	box_says(&b, 0, need_of(GB, 1),
-		"GPU 0: runs 1 job already, as many as jobs_per_gpu allows; 1.0 GiB held by job 7");
+	box_says(&b, 0, need_of(GB, 1), "GPU 0: already runs 1 job, the limit of jobs_per_gpu; 1.0 GiB held by job 7");
 	b.jobs[0].foreign = true; /* another queue has its own limit */
 	assert_int_equal(box_choose(&b, need_of(GB, 2)), 0);
 	ledger_finish(&b.ledger);
@@ -199,14 +198,14 @@ static void test_undeclared_jobs_wait_for_each_other_to_settle(void **state)
 	running->declared = false;
 	assert_int_equal(box_choose(&b, undeclared), -EAGAIN);
 	box_says(&b, 0, undeclared,
-		"GPU 0: job 7 is new there: its memory may still grow (up to a minute), and neither job declared its need; "
+		"GPU 0: job 7 has just started: its memory may still grow (up to a minute), and neither job declared its need; "
 		"declare it with --mem");
 	struct ledger_claimant claimant = {.user = 0, .job = 3, .queue = "5f0c"};
 	b.jobs[0].foreign = true;
 	b.jobs[0].claimant = &claimant;
 	assert_int_equal(box_choose(&b, undeclared), -EAGAIN);
 	box_says(&b, 0, undeclared,
-		"GPU 0: job 3 of root (queue 5f0c) is new there: its memory may still grow (up to a minute), and neither job "
+		"GPU 0: job 3 of root (queue 5f0c) has just started: its memory may still grow (up to a minute), and neither job "
 		"declared its need; declare it with --mem");
 	b.jobs[0].foreign = false;
 	assert_int_equal(box_choose(&b, need_of(GB, 1)), 0);
@@ -236,7 +235,7 @@ static void test_exclusive_mode_takes_one(void **state)
 	b.gpus[0].num_processes = 1;
 	assert_int_equal(box_choose(&b, need_of(GB, 1)), -EAGAIN);
 	box_says(&b, 0, need_of(GB, 1),
-		"GPU 0: in exclusive compute mode, which takes one process, and in use; "
+		"GPU 0: in exclusive compute mode, which allows one process, and in use; "
 		"1.0 GiB held by pid 4711 (alice, python)");
 	ledger_finish(&b.ledger);
 }
@@ -275,7 +274,7 @@ static void test_mig_instances_take_single_jobs_and_their_card_none(void **state
 	assert_int_equal(b.chosen[0], 1);
 	assert_int_equal(b.verdicts[0].reason, PLACEMENT_SPLIT);
 	assert_int_equal(box_choose(&b, need_of(0, 2)), -ENODEV);
-	box_says(&b, 2, need_of(0, 2), "GPU 0 MIG 1: a MIG instance, and a job on several GPUs needs whole ones");
+	box_says(&b, 2, need_of(0, 2), "GPU 0 MIG 1: a MIG instance; a job on several GPUs needs whole GPUs");
 	ledger_finish(&b.ledger);
 }
 
@@ -291,7 +290,7 @@ static void test_job_on_several_gpus_gets_them_from_one_vendor(void **state)
 	assert_int_equal(b.chosen[1], 2);
 	b.gpus[2].memory_free_bytes = 0;
 	assert_int_equal(box_choose(&b, need_of(GB, 2)), -EAGAIN);
-	box_says(&b, 0, need_of(GB, 2), "GPU 0: has room, 24.0 GiB free; the job wants 2 GPUs of one vendor");
+	box_says(&b, 0, need_of(GB, 2), "GPU 0: has room, 24.0 GiB free; the job needs 2 GPUs of one vendor");
 	assert_int_equal(box_choose(&b, need_of(GB, 3)), -ENODEV);
 	ledger_finish(&b.ledger);
 }
@@ -328,7 +327,7 @@ static void test_reserved_gpus_are_kept_from_those_behind(void **state)
 	assert_int_equal(box_choose_for(&b, 51, small, &r), 0);
 	assert_int_equal(b.chosen[0], 1);
 	assert_int_equal(b.verdicts[2].reason, PLACEMENT_RESERVED);
-	box_says(&b, 2, small, "GPU 2: kept for job 50, which comes first");
+	box_says(&b, 2, small, "GPU 2: reserved for job 50, which comes first");
 
 	/* Jobs that come first in the next pass are not blocked. */
 	placement_rewind(&r);

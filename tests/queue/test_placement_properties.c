@@ -317,7 +317,7 @@ static void test_cards_are_never_promised_twice(void **state)
 	assert_true(starts > 300 * 40);
 }
 
-static void test_nobody_starves_however_many_small_ones_come(void **state)
+static void test_large_job_starts_although_small_jobs_keep_coming(void **state)
 {
 	(void)state;
 	for (unsigned seed = 1; seed <= 200; seed++) {
@@ -345,7 +345,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cards_are_never_promised_twice),
-		cmocka_unit_test(test_nobody_starves_however_many_small_ones_come),
+		cmocka_unit_test(test_large_job_starts_although_small_jobs_keep_coming),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static void test_times_are_as_the_calendar_says_in_any_order(void **state)
 		}
 }
 
-static void test_nothing_of_a_line_stays_for_the_next(void **state)
+static void test_parser_keeps_nothing_of_the_previous_line(void **state)
 {
 	(void)state;
 	struct record r;
@@ -339,7 +339,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_times_are_as_the_calendar_says_in_any_order),
-		cmocka_unit_test(test_nothing_of_a_line_stays_for_the_next),
+		cmocka_unit_test(test_parser_keeps_nothing_of_the_previous_line),
 		cmocka_unit_test(test_a_value_means_the_same_after_a_guessed_key),
 		cmocka_unit_test(test_event_is_read_by_its_whole_name),
 		cmocka_unit_test(test_each_attempt_has_the_gpus_of_its_line),

@@ -148,7 +148,7 @@ static void test_explicit_threshold_shares_one_by_one(void **state)
 	box_close(&b);
 }
 
-static void test_two_jobs_per_gpu_share_too(void **state)
+static void test_two_jobs_per_gpu_also_share(void **state)
 {
 	struct box b;
 	(void)state;
@@ -606,7 +606,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_jobs_that_declare_nothing_never_share),
 		cmocka_unit_test(test_explicit_threshold_shares_one_by_one),
-		cmocka_unit_test(test_two_jobs_per_gpu_share_too),
+		cmocka_unit_test(test_two_jobs_per_gpu_also_share),
 		cmocka_unit_test(test_declared_jobs_share_unless_one_is_exclusive),
 		cmocka_unit_test(test_exclusive_claim_of_another_queue_keeps_others_away),
 		cmocka_unit_test(test_default_threshold_is_at_most_nine_tenths_of_the_card),

@@ -127,7 +127,7 @@ static void test_a_job_on_two_gpus_does_not_span_nodes(void **state)
 	const struct job *job = add_gpus(&c, 2);
 	assert_int_equal(next(&c, &start), -1);
 	assert_says(&c, job, "no node has 2 GPUs free",
-		"n1 GPU 1: has room, 24.0 GiB free; the job wants 2 GPUs of one node");
+		"n1 GPU 1: has room, 24.0 GiB free; the job needs 2 GPUs of one node");
 	c.gpus[2].memory_free_bytes = 24 * UNITS_GB;
 	assert_int_equal(scheduler_sample(c.scheduler, 3 * NS_PER_S, gpu_pointers(c.gpus, GPUS), GPUS), 0);
 	assert_int_equal(next(&c, &start), 1);
@@ -183,7 +183,7 @@ static void test_a_job_starts_where_its_time_fits(void **state)
 	assert_int_equal(next(&c, &start), 1);
 	assert_int_equal(next(&c, &start), 1);
 	assert_int_equal(next(&c, &start), -1);
-	assert_says(&c, third, "GPUs busy", "n0 GPU 0: its node ends before the job would be over");
+	assert_says(&c, third, "GPUs busy", "n0 GPU 0: its node ends before the job would finish");
 	/* A pilot with more time. */
 	c.nodes[0].end_ms = 0;
 	set_nodes(&c);
@@ -229,7 +229,7 @@ static void test_a_node_that_is_away_gets_nothing(void **state)
 	set_nodes(&c);
 	const struct job *job = add_gpus(&c, 1);
 	assert_int_equal(next(&c, &start), -1);
-	assert_says(&c, job, "no node takes jobs now", "no node takes jobs now");
+	assert_says(&c, job, "no node accepts jobs now", "no node accepts jobs now");
 	c.nodes[1].usable = true;
 	set_nodes(&c);
 	assert_int_equal(next(&c, &start), 1);

@@ -284,7 +284,7 @@ static void test_lost_worker_shows_the_words_of_its_setup(void **state)
 {
 	(void)state;
 	struct gd_worker_stats w = {.size = sizeof(w), .gpu = 1, .slot = 1, .state = GD_WORKER_STATE_LOST};
-	assert_string_equal(worker_row(&w).error, "given up: setup failed, or it crashed too often");
+	assert_string_equal(worker_row(&w).error, "stopped: its setup failed, or it crashed too often");
 	strcpy(w.message, "no model");
 	assert_string_equal(worker_row(&w).error, "no model");
 	w.state = GD_WORKER_STATE_IDLE;

@@ -44,7 +44,7 @@ class Cluster:
                             # Hide the GPU driver, even if the machine has one.
                             "GPUQ_NVML_LIBRARY": str(self.place / "none"), "GPUQ_SYSFS_ROOT": str(self.place / "none")}
         (self.place / "bin").mkdir()
-        helpers = ("gpuq-probe", "gpuq-slurm", "gpuq-top", "gpuq-web")
+        helpers = ("gpuq-launch", "gpuq-probe", "gpuq-slurm", "gpuq-top", "gpuq-web", "gpuq-worker")
         for program in (GPUQ, *(BUILD / name for name in helpers), BUILD / "tests/slurm/ask_slurm"):
             if program.exists():
                 shutil.copy(program, self.place / "bin" / program.name)

@@ -8,7 +8,7 @@ import socket
 import struct
 import zlib
 
-MAGIC = b"gpuq-s1\n"
+MAGIC = b"gpuq-s2\n"
 (HELLO, WELCOME, REFUSE, GRANT, BEGUN, REJECT, FREED, END, END_ACK, HEARTBEAT, RENEW, CANCEL, RELEASE, ENDING, BYE) = range(1, 16)
 OUTCOMES = {1: "completed", 2: "failed", 3: "cancelled", 4: "interrupted"}
 CANCEL_ASK, CANCEL_KILL, CANCEL_INTERRUPT, CANCEL_DISCARD = range(1, 5)
@@ -26,6 +26,11 @@ def read_exactly(connection, size):
             raise ConnectionError("closed")
         data += piece
     return data
+
+
+def opening_bytes(job, nonce, secret):
+    """What a pilot sends first."""
+    return MAGIC + job + nonce + hmac.digest(secret, MAGIC + b"opening".ljust(16) + nonce + job, "sha256")
 
 
 class Reader:
@@ -72,7 +77,7 @@ def read_frame(data):
         elif kind == REJECT:
             frame["rejection"], frame["words"] = reader.take("I"), reader.string()
         elif kind == END:
-            frame.update(zip(("outcome", "exit_code", "signal", "time_ms", "duration_ms", "peak_mem_mb"), reader.take("Iiiqqq")))
+            frame.update(zip(("outcome", "exit_code", "signal", "time_ms", "duration_ms", "peak_mem_mb", "energy_j"), reader.take("Iiiqqqq")))
             frame["outcome"] = OUTCOMES[frame["outcome"]]
             frame["reason"] = reader.string()
     assert reader.at == len(data), frame
@@ -89,9 +94,9 @@ class Connection:
         self.sent = self.received = 0
         self.session = 0
         self.answering = True
-        opening = read_exactly(connection, 48)
+        opening = read_exactly(connection, 80)
         assert opening[:8] == MAGIC
-        self.slurm_job, nonce = struct.unpack("<Q", opening[8:16])[0], opening[16:]
+        self.slurm_job, nonce = struct.unpack("<Q", opening[8:16])[0], opening[16:48]
         own = secrets.token_bytes(32)
         parts = nonce + own + struct.pack("<QQ", coordinator.epoch, self.slurm_job)
         self.proof = lambda label: hmac.digest(coordinator.secret, MAGIC + label.ljust(16) + parts, "sha256")
@@ -135,7 +140,7 @@ class Connection:
 
     def welcome(self):
         """Receives the hello and answers it."""
-        hello = self.wait_for(HELLO)
+        hello = self.hello = self.wait_for(HELLO)
         self.session = hello["session"]
         self.send(WELCOME, struct.pack("<qqq", self.coordinator.lease_ms, self.coordinator.silence_ms, self.coordinator.heartbeat_ms))
         return hello

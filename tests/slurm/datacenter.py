@@ -182,7 +182,8 @@ class Node(Host):
         self.on()
         if self.center.fuse:
             # Like NFS: attributes and names are cached for a second.
-            self.bindfs = self.start("bindfs", "-f", "--multithreaded", "--enable-lock-forwarding", "-o", "nonempty", self.center.real, self.center.shared, log=f"bindfs.{self.name}")
+            locks = ["--enable-lock-forwarding"] if self.center.locks else []
+            self.bindfs = self.start("bindfs", "-f", "--multithreaded", *locks, "-o", "nonempty", self.center.real, self.center.shared, log=f"bindfs.{self.name}")
             mounts = pathlib.Path(f"/proc/{self.first}/mountinfo")
             processes.until(lambda: " fuse" in mounts.read_text(encoding="utf-8"), LIMIT, lambda: f"files on {self.name}")
         self.is_on = True
@@ -264,13 +265,13 @@ def kill(pid, number):
 
 class Datacenter:
     """Hosts, Slurm on them, and a directory for each queue. `fuse`: nodes see `shared` through a
-    daemon that can be stopped."""
+    daemon that can be stopped. `locks`: other hosts see the locks of a node."""
 
-    def __init__(self, nodes=NODES, gpus=GPUS, fuse=True, root=False, slurmd_timeout=10, programs=()):
+    def __init__(self, nodes=NODES, gpus=GPUS, fuse=True, root=False, slurmd_timeout=10, programs=(), locks=True):
         self.place = pathlib.Path(tempfile.mkdtemp(prefix="gpuq-eight-"))
         self.place.chmod(0o755)
         self.local, self.real, self.shared = self.place / "local", self.place / "real", self.place / "shared"
-        self.fuse, self.num_gpus = fuse, gpus
+        self.fuse, self.num_gpus, self.locks = fuse, gpus, locks
         self.user = pwd.getpwnam("root" if root else USER)
         for directory in (self.local, self.real, self.shared, self.place / "tmp"):
             directory.mkdir()

@@ -6,22 +6,22 @@ import secrets
 import socket
 import struct
 
-from coordinator import HELLO, MAGIC, Reader, read_exactly
+from coordinator import HELLO, MAGIC, Reader, opening_bytes, read_exactly
 
-VERSION = 1
+VERSION = 2
 
 
 class FakePilot:
     """Connects to the coordinator of this queue. `secret`: the secret that it uses; None: the one
-    in the queue's directory."""
+    in the queue's directory. `address`: the file with the address."""
 
-    def __init__(self, queue_dir, slurm_job=4711, secret=None):
-        host, port = (queue_dir / "slurm.address").read_text(encoding="ascii").split()
+    def __init__(self, queue_dir, slurm_job=4711, secret=None, address="slurm.address"):
+        host, port = (queue_dir / address).read_text(encoding="ascii").split()
         self.secret = secret or bytes.fromhex((queue_dir / "slurm.secret").read_text(encoding="ascii"))
         self.slurm_job, self.sent, self.session = slurm_job, 0, 1
         self.connection = socket.create_connection((host, int(port)), timeout=30)
         nonce = secrets.token_bytes(32)
-        self.connection.sendall(MAGIC + struct.pack("<Q", slurm_job) + nonce)
+        self.connection.sendall(opening_bytes(struct.pack("<Q", slurm_job), nonce, self.secret))
         answer = read_exactly(self.connection, 80)
         self.epoch, theirs = struct.unpack("<Q", answer[8:16])[0], answer[16:48]
         parts = nonce + theirs + struct.pack("<QQ", self.epoch, slurm_job)

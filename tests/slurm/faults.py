@@ -151,10 +151,10 @@ def coordinator(faults, now):
 
 
 def login_power(faults, now):
-    """Unsynced parts of the journal are lost."""
+    """Unsynced parts of the journal are lost, sometimes at the worst moment that comes within a second."""
     if "coordinator" in faults.broken or not faults.queue.is_alive():
         return None
-    lost = faults.queue.lose_power()
+    lost = faults.queue.lose_power(faults.random.choice([0, 1]))
     faults.later(now, 0.1, "coordinator", faults.queue.start)
     return f"{lost} bytes lost"
 

@@ -12,6 +12,7 @@ import processes
 import traces
 
 LIMIT = 300
+LEAVE_S = 60
 SLOW_SYNC_MS = 30
 
 
@@ -65,18 +66,47 @@ class NodeQueue:
         self.coordinator.kill()
         self.coordinator.wait()
 
-    def lose_power(self):
+    def unsynced(self):
+        """The journal's size, the part of it that is synced, and the attempts whose `start` is not."""
+        # Before the first sync: what `gpuq add` wrote and synced.
+        synced = int(self.synced.read_text(encoding="ascii") or self.added)
+        data = self.journal.read_bytes()
+        rows = [json.loads(row) for row in data[synced:].split(b"\n")[:-1]]
+        return len(data), synced, {(row["id"], row["attempt"]) for row in rows if row["event"] == "start"}
+
+    def has_begun(self, attempts):
+        """Whether a process of one of these attempts exists or existed."""
+        prefixes = tuple(f"{job}.{attempt}." for job, attempt in attempts)
+        return bool(prefixes) and any(name.startswith(prefixes) for name in os.listdir(self.center.local / "trace"))
+
+    def stop_at_worst_moment(self, helpers, wait_s):
+        """Stops the coordinator and its syncer while the `start` of an attempt is not synced: if possible while the attempt
+        runs already, which must never be the case. After wait_s, at any moment."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            late = time.monotonic() >= deadline
+            if late or self.has_begun(self.unsynced()[2]):
+                for pid in (*helpers, self.coordinator.pid):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGSTOP)
+                if late or self.has_begun(self.unsynced()[2]):
+                    return
+                for pid in (*helpers, self.coordinator.pid):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGCONT)
+            time.sleep(0.001)
+
+    def lose_power(self, wait_s=0):
         """Cuts the power of the login node: unsynced parts of the journal are lost. Returns how much that was."""
         helpers = processes.descendants(self.coordinator.pid)
+        self.stop_at_worst_moment(helpers, wait_s)
         self.kill()
         for pid in helpers:  # the syncer would continue
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         processes.until(lambda: not any(processes.alive(pid) for pid in helpers), LIMIT, lambda: f"the end of {helpers}")
         self.center.login.boot_id()
-        size = self.journal.stat().st_size
-        # Before the first sync: keep what `gpuq add` wrote and synced.
-        synced = int(self.synced.read_text(encoding="ascii") or self.added)
+        size, synced, _ = self.unsynced()
         os.truncate(self.journal, synced)
         return size - synced
 
@@ -126,10 +156,20 @@ class NodeQueue:
                 self.coordinator.wait(0.5)
             except subprocess.TimeoutExpired:
                 if self.has_all_ends():
-                    self.coordinator.wait(60)
+                    self.let_coordinator_leave()
                 else:
                     self.release()
             assert time.monotonic() < deadline, f"not over after {limit_s} s: {self.counts()}\n{self.tail()}"
+
+    def let_coordinator_leave(self):
+        """If an end is wrong already, the pilots of a broken coordinator may never leave: that is not waited for."""
+        if self.violations():
+            self.kill()
+            return
+        try:
+            self.coordinator.wait(LEAVE_S)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"the coordinator does not exit within {LEAVE_S} s after the last end:\n{self.tail()}") from error
 
     def rows(self):
         return traces.read_journal(self.journal)

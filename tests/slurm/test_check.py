@@ -9,6 +9,7 @@ import struct
 import subprocess
 
 import pytest
+import sealing
 
 LIMIT = 240
 BUILD = pathlib.Path(os.environ["GD_BUILD"])
@@ -107,7 +108,7 @@ def test_journal_is_not_on_a_shared_file_system(checker):
     assert "the node does not see" in told and "--jobs-file" in told
 
 
-def test_neither_network_nor_files(checker):
+def test_node_that_reaches_neither_network_nor_files_is_a_problem(checker):
     told = checker.problem("network and files", *GPU, env=checker.broken_job(r"node-check \S+ \S+ \d+", "node-check /nowhere 127.0.0.1 1"))
     assert "neither connect to" in told
 
@@ -150,16 +151,46 @@ def test_time_limit_is_shorter_than_the_longest_job(checker, options, known):
         checker.check(*GPU, code=0)
 
 
+def test_longest_job_is_known_from_similar_ones(checker):
+    """The same command with another number took half an hour. With one sample, twice that is assumed."""
+    text = checker.lab.directory / "jobs.jsonl"
+    when = "2026-11-15T21:42:19.599Z"
+    text.write_bytes(sealing.journal({"event": "add", "id": 1, "time": when, "command": "train --seed 1"},
+                                     {"event": "start", "id": 1, "attempt": 1, "time": when, "pid": 1},
+                                     {"event": "end", "id": 1, "attempt": 1, "time": "2026-11-15T22:12:19.599Z", "status": "completed", "exit_code": 0,
+                                      "duration": 1800},
+                                     {"event": "add", "id": 2, "time": when, "command": "train --seed 2"}))
+    if checker.lab.cluster.owner():
+        os.chown(text, *checker.lab.cluster.owner())
+    text.chmod(0o600)
+    told = checker.problem("longest job", *GPU)
+    assert "job 2 takes up to 1h" in told and "as similar ones did" in told and "--time" in told
+
+
 def test_partition_allows_less_time(checker):
     told = checker.problem("start", "--slurm", "--partition=short --time=10", "--wait", "2s")
     assert "PartitionTimeLimit" in told and "ask for less time" in told
 
 
 def test_limit_of_the_account(checker):
-    env = checker.program("sacctmgr", "#!/bin/sh\necho '4|8||'\necho '|||'\n")
+    env = checker.program("sacctmgr", "#!/bin/sh\ncase \"$*\" in *MaxJobs,*) echo '4|8||'; echo '|||' ;; esac\n")
     told = checker.problem("account", *GPU, "--max-nodes", "5", env=env)
     assert "your account may have 4 jobs at a time, --max-nodes is 5" in told
     assert checker.check(*GPU, "--max-nodes", "4", code=0, env=env)["account"]["level"] == "ok"
+
+
+@pytest.mark.parametrize("options, name", [("", "normal"), (" --qos=fast", "fast")])
+def test_limit_of_the_qos(checker, options, name):
+    """Of the default one, and of the one in the options. sbatch does not know them, because this Slurm has no accounting."""
+    env = checker.program("sacctmgr", f"""#!/bin/sh
+case "$*" in
+*qos*where*name={name}\\ *) echo '|3||' ;;
+*DefaultQOS*) echo normal ;;
+*) echo '|||' ;;
+esac
+""")
+    told = checker.problem("account", "--slurm", "--gres=gpu:1 --time=10" + options, "--max-nodes", "5", env=env)
+    assert f"your QOS {name} may have 3 jobs at a time, --max-nodes is 5" in told and "MaxSubmitJobs" in told
 
 
 def test_pending_for_a_limit_says_so(checker):

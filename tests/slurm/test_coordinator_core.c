@@ -688,10 +688,60 @@ static void test_states_of_slurm_are_read_strictly(void **state)
 	assert_int_equal(listed_state_parse(""), LISTED_OTHER);
 }
 
+/* It will never be intact again, but it may be the cache of a file server. */
+static void test_intact_lines_of_a_damaged_outbox_are_used_after_a_minute(void **state)
+{
+	(void)state;
+	struct lab l;
+	create(&l, 1);
+	begin(&l);
+	greet(&l, "p1", 5, 1);
+	start(&l, "p1", 1, 1);
+	begun(&l, 1, 1);
+	start(&l, "p1", 2, 1);
+	begun(&l, 2, 1);
+	tick(&l, 11 * S);
+	tick(&l, 95 * S);
+	assert_int_equal(l.outboxes, 1);
+	struct frame_end end = {.id = {1, 1}, .outcome = OUTCOME_COMPLETED};
+	for (int i = 0; i < 29; i++) {
+		outbox(&l, -EBADMSG, &end, 1);
+		tick(&l, 2 * S);
+	}
+	assert_true(l.written[WRITE_END] == 0 && l.written[WRITE_LOST] == 0);
+	tick(&l, 2 * S);
+	outbox(&l, -EBADMSG, &end, 1);
+	assert_int_equal(l.written[WRITE_END], 1);
+	assert_int_equal(l.written[WRITE_LOST], 1);
+	coordinator_core_destroy(l.core);
+}
+
+/* For an hour: a file server may be down. */
+static void test_outbox_that_cannot_be_read_proves_nothing(void **state)
+{
+	(void)state;
+	struct lab l;
+	create(&l, 1);
+	begin(&l);
+	greet(&l, "p1", 5, 1);
+	start(&l, "p1", 1, 1);
+	begun(&l, 1, 1);
+	tick(&l, 11 * S);
+	tick(&l, 95 * S);
+	for (int i = 0; i < 1800; i++) {
+		outbox(&l, i % 3 == 0 ? -ENOENT : i % 3 == 1 ? -EIO : -EBADMSG, NULL, 0);
+		tick(&l, 2 * S);
+	}
+	assert_true(l.written[WRITE_END] == 0 && l.written[WRITE_LOST] == 0);
+	coordinator_core_destroy(l.core);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_pilot_is_recorded_before_it_is_welcomed),
+		cmocka_unit_test(test_intact_lines_of_a_damaged_outbox_are_used_after_a_minute),
+		cmocka_unit_test(test_outbox_that_cannot_be_read_proves_nothing),
 		cmocka_unit_test(test_a_grant_leaves_after_its_start_is_synced),
 		cmocka_unit_test(test_an_end_is_synced_before_it_is_acknowledged),
 		cmocka_unit_test(test_a_silent_pilot_is_dead_when_its_lease_and_the_margin_have_passed),

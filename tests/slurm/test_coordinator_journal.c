@@ -2,8 +2,10 @@
 /* The coordinator's side of the journal: what it writes, and what it does not write after other processes have taken
  * over. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -149,17 +151,31 @@ static const struct coordinator_write pilot = {.kind = WRITE_PILOT,
 	.remaining_ms = -1};
 static const struct coordinator_write gone = {.kind = WRITE_PILOT_GONE, .pilot = "p1"};
 
+static void take_result(void *context, uint64_t number, int result)
+{
+	int *results = context;
+	results[number] = result;
+}
+
+static int put_with(struct coordinator_journal *c, const struct coordinator_write *w, const struct start_details *d)
+{
+	int result = 1;
+	assert_int_equal(coordinator_journal_add(c, w, d), 0);
+	assert_true(coordinator_journal_append(c, take_result, &result, &err));
+	return result;
+}
+
 static int start(struct coordinator_journal *c, uint64_t job, uint32_t attempt)
 {
 	struct coordinator_write w = {.kind = WRITE_START, .id = {job, attempt}, .pilot = "p1"};
-	return coordinator_journal_append(c, &w, &details, &err);
+	return put_with(c, &w, &details);
 }
 
 static int end(struct coordinator_journal *c, uint32_t attempt, enum attempt_outcome outcome)
 {
 	struct frame_end e = {
 		.id = {1, attempt}, .outcome = outcome, .exit_code = 0, .duration_ms = 7, .peak_mem_mb = -1};
-	return coordinator_journal_append(c, &(struct coordinator_write){.kind = WRITE_END, .end = &e}, NULL, &err);
+	return put_with(c, &(struct coordinator_write){.kind = WRITE_END, .end = &e}, NULL);
 }
 
 static int lose(struct coordinator_journal *c, uint32_t attempt, bool hold)
@@ -170,13 +186,12 @@ static int lose(struct coordinator_journal *c, uint32_t attempt, bool hold)
 		.duration_ms = -1,
 		.peak_mem_mb = -1,
 		.reason = REASON_PILOT_LOST};
-	return coordinator_journal_append(
-		c, &(struct coordinator_write){.kind = WRITE_LOST, .end = &e, .hold = hold}, NULL, &err);
+	return put_with(c, &(struct coordinator_write){.kind = WRITE_LOST, .end = &e, .hold = hold}, NULL);
 }
 
 static int put(struct coordinator_journal *c, const struct coordinator_write *w)
 {
-	return coordinator_journal_append(c, w, NULL, &err);
+	return put_with(c, w, NULL);
 }
 
 static const struct job *read_job(struct coordinator_journal *c)
@@ -266,6 +281,63 @@ static void test_start_is_refused_after_a_cancel_a_hold_or_a_pause(void **state)
 	elsewhere(pause_queue);
 	assert_int_equal(start(c, 2, 1), -ECANCELED);
 	assert_int_equal(put(c, &pilot), 0);
+	coordinator_journal_close(c);
+}
+
+/* With these numbers: the end of job 1, the start of an unknown job, the start of job 2, the end of a pilot. */
+static void add_four(struct coordinator_journal *c)
+{
+	struct frame_end e = {.id = {1, 1}, .outcome = OUTCOME_COMPLETED, .duration_ms = 7, .peak_mem_mb = -1};
+	struct coordinator_write writes[] = {{.number = 0, .kind = WRITE_END, .end = &e},
+		{.number = 1, .kind = WRITE_START, .id = {99, 1}, .pilot = "p1"},
+		{.number = 2, .kind = WRITE_START, .id = {2, 1}, .pilot = "p1"},
+		{.number = 3, .kind = WRITE_PILOT_GONE, .pilot = "p1"}};
+	for (size_t i = 0; i < sizeof(writes) / sizeof(writes[0]); i++)
+		assert_int_equal(coordinator_journal_add(c, &writes[i], &details), 0);
+	/* The lines do not point to the memory of the caller. */
+	memset(&e, 0, sizeof(e));
+	memset(writes, 0, sizeof(writes));
+}
+
+static void test_lines_of_a_round_are_judged_one_by_one(void **state)
+{
+	(void)state;
+	int results[4] = {1, 1, 1, 1};
+	elsewhere(add_jobs);
+	struct coordinator_journal *c = begin();
+	assert_false(coordinator_journal_append(c, take_result, results, &err));
+	assert_int_equal(start(c, 1, 1), 0);
+	add_four(c);
+	assert_true(coordinator_journal_append(c, take_result, results, &err));
+	assert_true(results[0] == 0 && results[1] == -ECANCELED && results[2] == 0 && results[3] == 0);
+	assert_false(coordinator_journal_append(c, take_result, results, &err));
+	assert_int_equal(read_job(c)->state, JOB_COMPLETED);
+	assert_int_equal(jobs_find(coordinator_journal_jobs(c), 2)->state, JOB_RUNNING);
+	coordinator_journal_close(c);
+}
+
+/* As on a full disk: a file size limit. */
+static void test_lines_that_do_not_fit_are_reported_and_the_others_are_written(void **state)
+{
+	(void)state;
+	int results[4] = {1, 1, 1, 1};
+	struct rlimit old, limit;
+	struct stat st;
+	elsewhere(add_jobs);
+	struct coordinator_journal *c = begin();
+	assert_int_equal(start(c, 1, 1), 0);
+	add_four(c);
+	assert_int_equal(stat(journal->path, &st), 0);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+	signal(SIGXFSZ, SIG_IGN);
+	limit = (struct rlimit){(rlim_t)st.st_size + 250, old.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_true(coordinator_journal_append(c, take_result, results, &err));
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+	assert_true(results[0] == 0 && results[1] == -ECANCELED && results[2] == -EFBIG && results[3] == -EFBIG);
+	assert_int_equal(read_job(c)->state, JOB_COMPLETED);
+	assert_int_equal(jobs_find(coordinator_journal_jobs(c), 2)->state, JOB_PENDING);
+	assert_int_equal(start(c, 2, 1), 0);
 	coordinator_journal_close(c);
 }
 
@@ -370,6 +442,8 @@ int main(void)
 		journal_test(test_an_end_is_written_once),
 		journal_test(test_job_that_was_lost_too_often_is_held),
 		journal_test(test_start_is_refused_after_a_cancel_a_hold_or_a_pause),
+		journal_test(test_lines_of_a_round_are_judged_one_by_one),
+		journal_test(test_lines_that_do_not_fit_are_reported_and_the_others_are_written),
 		journal_test(test_replaced_coordinator_writes_only_ends),
 		journal_test(test_queue_has_one_coordinator),
 		journal_test(test_next_coordinator_finds_what_may_live),

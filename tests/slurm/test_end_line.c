@@ -11,13 +11,13 @@ static void test_line_is_read_as_it_was_written(void **state)
 	for (unsigned outcome = OUTCOME_COMPLETED; outcome <= OUTCOME_INTERRUPTED; outcome++) {
 		struct text t = {0};
 		struct frame_end e = {{7, 3}, (enum attempt_outcome)outcome, -1, 9, 1794779540605, 1234, -1,
-					 "it said \"no\"\n"},
+					 outcome == OUTCOME_FAILED ? 0 : 55, "it said \"no\"\n"},
 				 copy;
 		end_line_write(&t, &e);
 		assert_int_equal(end_line_parse(t.data, t.length, &copy), 0);
 		assert_true(copy.id.job == 7 && copy.id.attempt == 3 && copy.outcome == e.outcome);
 		assert_true(copy.exit_code == -1 && copy.signal == 9 && copy.time_ms == e.time_ms);
-		assert_true(copy.duration_ms == 1234 && copy.peak_mem_mb == -1);
+		assert_true(copy.duration_ms == 1234 && copy.peak_mem_mb == -1 && copy.energy_j == e.energy_j);
 		assert_string_equal(copy.reason, e.reason);
 		text_finish(&t);
 	}

@@ -41,7 +41,7 @@ static struct frame make(enum frame_kind kind)
 		f.reject = (struct frame_reject){{7, 2}, REJECTION_ENDING, "ending"};
 		break;
 	case FRAME_END:
-		f.end = (struct frame_end){{7, 2}, OUTCOME_FAILED, -1, 9, 1794779540605, -1, -1, "timeout"};
+		f.end = (struct frame_end){{7, 2}, OUTCOME_FAILED, -1, 9, 1794779540605, -1, -1, 77, "timeout"};
 		break;
 	case FRAME_HEARTBEAT:
 		f.heartbeat = (struct frame_heartbeat){9, 1000, gpus, 2};

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,6 +181,38 @@ static void test_stopped_guard_dies_in_time_with_its_agent(void **state)
 	}
 }
 
+/* A process with an open file on a file system that hangs does not die in time. */
+static void test_guard_holds_no_file_when_its_agent_runs(void **state)
+{
+	(void)state;
+	scratch_write_text("held", "x");
+	int held = open("held", O_RDONLY);
+	assert_true(held >= 0);
+	for (int no_namespace = 0; no_namespace < 2; no_namespace++) {
+		pid_t sweeper = start(&(struct play){guard_now_ns() + FAR_NS, no_namespace, .exit_code = -1}, 0);
+		pid_t guard = only_child(sweeper);
+		char path[64], target[4096];
+		int num_pipes = 0;
+		(void)read_number("agent");
+		snprintf(path, sizeof(path), "/proc/%d/fd", (int)guard);
+		DIR *d = opendir(path);
+		assert_non_null(d);
+		for (struct dirent *e; (e = readdir(d));) {
+			ssize_t n = readlinkat(dirfd(d), e->d_name, target, sizeof(target) - 1);
+			if (n < 0)
+				continue; /* "." and ".." */
+			target[n] = '\0';
+			num_pipes += strncmp(target, "pipe:", 5) == 0;
+			assert_true(target[0] != '/' || strcmp(target, "/dev/null") == 0);
+		}
+		closedir(d);
+		assert_int_equal(num_pipes, 0);
+		assert_int_equal(kill(guard, SIGKILL), 0);
+		assert_int_equal(process_exit_code(sweeper), 0);
+	}
+	close(held);
+}
+
 static void test_child_in_another_session_dies_with_the_guard(void **state)
 {
 	(void)state;
@@ -245,6 +279,27 @@ static void test_killed_sweeper_takes_everything_along(void **state)
 		assert_true(process_await_gone(all[i], WAIT_MS));
 }
 
+/* Slurm's own process above the pilot is killed: Slurm takes the pilot for ended, so it ends. */
+static void test_killed_parent_ends_the_pilot(void **state)
+{
+	(void)state;
+	pid_t parent = fork();
+	if (parent == 0) {
+		write_number("sweeper",
+			start(&(struct play){guard_now_ns() + FAR_NS, true, .leaves_session = true, .exit_code = -1},
+				0));
+		process_hang();
+	}
+	pid_t sweeper = (pid_t)read_number("sweeper"), all[8];
+	(void)read_number("agent");
+	wait_until(below(sweeper, all, 8) == 4);
+	assert_int_equal(kill(parent, SIGKILL), 0);
+	assert_int_equal(waitpid(parent, NULL, 0), parent);
+	assert_true(process_await_gone(sweeper, WAIT_MS));
+	for (int i = 0; i < 4; i++)
+		assert_true(process_await_gone(all[i], WAIT_MS));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,10 +307,12 @@ int main(void)
 		scratch_test(test_lease_that_is_not_renewed_ends_everything),
 		scratch_test(test_renewals_do_not_go_beyond_the_end_of_the_pilot),
 		scratch_test(test_stopped_guard_dies_in_time_with_its_agent),
+		scratch_test(test_guard_holds_no_file_when_its_agent_runs),
 		scratch_test(test_child_in_another_session_dies_with_the_guard),
 		scratch_test(test_child_in_another_session_dies_in_a_namespace_though_all_above_are_stopped),
 		scratch_test(test_killed_guard_takes_everything_along),
 		scratch_test(test_killed_sweeper_takes_everything_along),
+		scratch_test(test_killed_parent_ends_the_pilot),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

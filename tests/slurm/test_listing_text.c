@@ -43,6 +43,19 @@ static void test_jobs_of_the_queue_are_found_among_others(void **state)
 	assert_int_equal(b.num_jobs, 0);
 }
 
+/* Slurm accepts newlines in names. */
+static void test_newline_in_a_name_of_another_job_is_skipped(void **state)
+{
+	(void)state;
+	struct listing_builder b;
+	assert_int_equal(add_jobs(&b, "3|RUNNING|0|node|None|first line\nb|c|\n\n|\n"
+				      "2|PENDING|0||Priority|gpuq-ab-2|\n"),
+		0);
+	assert_int_equal(b.num_jobs, 1);
+	assert_int_equal(b.jobs[0].slurm_job, 2);
+	listing_builder_finish(&b);
+}
+
 static void test_answer_that_is_not_understood_is_no_answer(void **state)
 {
 	(void)state;
@@ -131,6 +144,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_jobs_of_the_queue_are_found_among_others),
+		cmocka_unit_test(test_newline_in_a_name_of_another_job_is_skipped),
 		cmocka_unit_test(test_answer_that_is_not_understood_is_no_answer),
 		cmocka_unit_test(test_nodes_with_their_boot_times),
 		cmocka_unit_test(test_boot_time_of_the_controller),

@@ -56,6 +56,12 @@ static void test_what_was_appended_is_read_without_the_first_line(void **state)
 	make(&o, 2);
 	assert_int_equal(read_all(&t), 0);
 	assert_string_equal(t.data, "{\"id\":1}\n{\"id\":2}\n");
+	/* Several at once. */
+	static const char more[] = "{\"id\":3}\n{\"id\":4}";
+	assert_int_equal(outbox_append(&o, more, sizeof(more) - 1), 0);
+	assert_int_equal(outbox_append(&o, "{\"id\":5}", 8), 0);
+	assert_int_equal(read_all(&t), 0);
+	assert_string_equal(t.data, "{\"id\":1}\n{\"id\":2}\n{\"id\":3}\n{\"id\":4}\n{\"id\":5}\n");
 	/* The file of another process is never taken over. */
 	struct pilot_outbox other = OUTBOX_NONE;
 	assert_int_equal(outbox_create(&other, here(), "p1", "{\"pilot\":\"p1\"}"), -EEXIST);
@@ -93,11 +99,14 @@ static void test_incomplete_last_line_is_ignored_and_damage_is_not(void **state)
 	scratch_write(FILE_NAME, whole, size - 1);
 	assert_int_equal(read_all(&t), 0);
 	assert_string_equal(t.data, "{\"id\":1}\n");
+	size_t last_at = (size_t)(strrchr(whole, '{') - whole);
 	/* A changed byte anywhere never makes the outbox look as if it had no end of a job. */
 	for (size_t i = 0; i + 1 < size; i++) {
 		whole[i] ^= 1;
 		scratch_write(FILE_NAME, whole, size);
 		assert_int_equal(read_all(&t), -EBADMSG);
+		if (i < last_at && whole[i] != ('\n' ^ 1)) /* without its newline, a line spoils the next one, too */
+			assert_non_null(strstr(t.data, "{\"id\":2}"));
 		whole[i] ^= 1;
 	}
 	/* A line that is missing. */
@@ -105,6 +114,8 @@ static void test_incomplete_last_line_is_ignored_and_damage_is_not(void **state)
 	memmove(second, third, strlen(third) + 1);
 	scratch_write_text(FILE_NAME, whole);
 	assert_int_equal(read_all(&t), -EBADMSG);
+	/* The intact lines were read. */
+	assert_string_equal(t.data, "{\"id\":2}\n");
 	text_finish(&t);
 	outbox_close(&o);
 }
@@ -122,6 +133,7 @@ static void test_append_that_failed_can_be_tried_again(void **state)
 	limit = (struct rlimit){(rlim_t)o.size + 10, old.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	assert_int_equal(outbox_append(&o, "{\"id\":2}", 8), -EFBIG);
+	assert_int_equal(outbox_append(&o, "{\"id\":2}\n{\"id\":3}", 17), -EFBIG);
 	assert_int_equal(read_all(&t), 0);
 	assert_string_equal(t.data, "{\"id\":1}\n");
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);

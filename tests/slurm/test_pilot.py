@@ -51,6 +51,41 @@ def until(condition, what):
     return processes.until(condition, LIMIT, lambda: what)
 
 
+@pytest.mark.parametrize("links", [{}, {"NO_LINKS": "1"}])
+def test_log_has_the_name_in_the_journal_on_a_network_file_system(place, links):
+    boss = place.coordinator()
+    place.pilot(LD_PRELOAD=str(BUILD / "tests/slurm/no_rename_flags.so"), **links)
+    line = boss.accept()
+    line.welcome()
+    for job in (1, 2):
+        line.grant(job, 1, f"echo {job}")
+        line.end()
+        assert place.read(f"logs/job_{job}_attempt_1_slurm_4711.log") == f"{job}\n"
+    assert len(list((place.directory / "logs").iterdir())) == 2
+
+
+def test_energy_of_a_job_that_has_its_gpus_to_itself(place):
+    """100 W and 50 W. The third job shares its GPU with the fourth."""
+    rows = [f"card\nuuid=GPU-0000000{n}-0000-0000-0000-000000000000\nname=Card\npci=0:{n + 1}:0\nmemory={80 << 30} {80 << 30} 0 0\nmode=0\n"
+            f"energy=5000000 {watts}000\n" for n, watts in enumerate((100, 50, 70))]
+    (place.directory / "nvml").write_text("".join(rows), encoding="ascii")
+    boss = place.coordinator()
+    place.pilot(gpus="0,1,2", GPUQ_NVML_LIBRARY=str(BUILD / "tests/gpu/libnvidia-ml.so.1"), FAKE_NVML=str(place.directory / "nvml"))
+    line = boss.accept()
+    line.welcome()
+    # On a loaded machine a short job gets too few samples: retry with a longer one.
+    for first, seconds in ((1, 10), (11, 30), (21, 60)):
+        for job, gpus in ((first, (0, 1)), (first + 1, (2,)), (first + 2, (2,))):
+            line.grant(job, 1, f"sleep {seconds}", gpus)
+        ends = {frame["id"][0] - first: frame for frame in (line.end() for _ in range(3))}
+        if ends[0]["energy_j"]:
+            break
+    assert ends[0]["energy_j"] == pytest.approx(150 * ends[0]["duration_ms"] / 1000, rel=0.25)
+    assert not ends[1]["energy_j"] and not ends[2]["energy_j"]
+    (told,) = [row for row in map(json.loads, boss.outbox(line.hello["pilot"])[1:]) if row["id"] == first]
+    assert told["energy_j"] == ends[0]["energy_j"]
+
+
 def test_pilot_greets_with_what_it_has(place):
     place.meet()
     hello = place.hello
@@ -76,6 +111,17 @@ def test_job_runs_as_on_one_machine(place):
     # In the outbox before it was sent.
     assert json.loads(boss.outbox(place.hello["pilot"])[1])["exit_code"] == 5
     assert agent.process.poll() is None
+
+
+def test_log_that_exists_is_not_written_to(place):
+    _, _, line = place.meet()
+    (place.directory / "logs").mkdir(exist_ok=True)
+    taken = place.directory / "logs/job_7_attempt_3_slurm_4711.log"
+    taken.write_text("of somebody else\n", encoding="ascii")
+    line.grant(7, 3, "echo out")
+    assert line.end()["outcome"] == "completed"
+    assert taken.read_text(encoding="ascii") == "of somebody else\n"
+    assert [path.read_text(encoding="ascii") for path in (place.directory / "logs").iterdir() if path != taken] == ["out\n"]
 
 
 def test_end_is_sent_again_until_it_is_acknowledged(place):
@@ -323,7 +369,7 @@ def test_secret_that_becomes_visible_later_is_found(place, missing):
     hidden = boss.queue_dir.parent / "hidden"
     path.rename(hidden)
     agent = place.pilot()
-    until(lambda: "trying again" in agent.text(), "its words")
+    until(lambda: "retrying" in agent.text(), "its words")
     hidden.rename(path)
     assert boss.accept().welcome()["session"] == 1
 
@@ -331,7 +377,7 @@ def test_secret_that_becomes_visible_later_is_found(place, missing):
 def test_pilot_that_waits_for_the_secret_can_be_ended(place):
     (place.coordinator().queue_dir / "slurm.secret").unlink()
     agent = place.pilot()
-    until(lambda: "trying again" in agent.text(), "its words")
+    until(lambda: "retrying" in agent.text(), "its words")
     os.kill(agent.process.pid, signal.SIGTERM)
     agent.wait()
     assert "slurm.secret" in agent.text()

@@ -286,7 +286,7 @@ static void test_an_exit_just_before_sigterm_is_interrupted(void **state)
 	start(&l, 3, 1);
 	exits(&l, 1, 1, 0, false);
 	exits(&l, 2, 1, 9, false);
-	tick(&l, 151 * NS_PER_MS); /* the first one is certain now, the second one not for 2 s */
+	tick(&l, 176 * NS_PER_MS); /* the first one is certain now, the second one not for 2 s */
 	assert_int_equal(l.recorded, 1);
 	assert_int_equal(l.last_record.outcome, OUTCOME_COMPLETED);
 	exits(&l, 3, 1, 0, false);
@@ -300,6 +300,45 @@ static void test_an_exit_just_before_sigterm_is_interrupted(void **state)
 	grant(&l, 4, 1);
 	assert_int_equal(l.begun, 3);
 	assert_int_equal(l.last_reject.rejection, REJECTION_ENDING);
+	pilot_core_destroy(l.core);
+}
+
+/* One sync of the outbox and one append of the coordinator serve all ends that are certain. */
+static void test_ends_are_released_together(void **state)
+{
+	(void)state;
+	struct lab l;
+	open_lab(&l, 0);
+	welcome(&l);
+	for (uint64_t job = 1; job <= 3; job++)
+		start(&l, job, 1);
+	for (uint64_t job = 1; job <= 3; job++) {
+		exits(&l, job, 1, 0, false);
+		l.now += 10 * NS_PER_MS;
+	}
+	assert_int_equal(l.sent[FRAME_FREED], 3);
+	tick(&l, 144 * NS_PER_MS); /* 174 ms after the first exit */
+	assert_int_equal(l.recorded, 0);
+	tick(&l, NS_PER_MS);
+	assert_int_equal(l.recorded, 3);
+	assert_int_equal(l.sent[FRAME_END], 3);
+	pilot_core_destroy(l.core);
+}
+
+/* An end that waits only for others does not become interrupted. */
+static void test_a_certain_end_stays_completed_when_sigterm_comes_before_its_release(void **state)
+{
+	(void)state;
+	struct lab l;
+	open_lab(&l, 0);
+	welcome(&l);
+	start(&l, 1, 1);
+	exits(&l, 1, 1, 0, false);
+	tick(&l, 151 * NS_PER_MS);
+	assert_int_equal(l.recorded, 0);
+	handle(&l, &(struct pilot_event){.kind = PILOT_TERM});
+	assert_int_equal(l.recorded, 1);
+	assert_int_equal(l.last_record.outcome, OUTCOME_COMPLETED);
 	pilot_core_destroy(l.core);
 }
 
@@ -415,6 +454,8 @@ int main(void)
 		cmocka_unit_test(test_the_pilot_leaves_when_its_lease_has_ended),
 		cmocka_unit_test(test_an_end_is_sent_again_until_it_is_acknowledged),
 		cmocka_unit_test(test_an_exit_just_before_sigterm_is_interrupted),
+		cmocka_unit_test(test_ends_are_released_together),
+		cmocka_unit_test(test_a_certain_end_stays_completed_when_sigterm_comes_before_its_release),
 		cmocka_unit_test(test_an_exit_0_after_sigterm_is_interrupted),
 		cmocka_unit_test(test_the_pilot_ends_itself_before_its_time_is_over),
 		cmocka_unit_test(test_a_released_pilot_leaves_when_it_is_idle),

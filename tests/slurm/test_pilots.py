@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Pilots in allocations of a real Slurm, as an ordinary user, with the coordinator of the tests."""
+import errno
 import json
 
 import coordinator as protocol
@@ -134,7 +135,7 @@ def test_submitted_job_is_listed_until_it_is_over(lab):
     lab.until(lambda: listed(lab)[0].get(number) == "terminal", "its end")
 
 
-@pytest.mark.parametrize("options", ["--partition=nope", "--gres=gpu:9", "--no-such-option"])
-def test_refused_submission_says_why(lab, options):
+@pytest.mark.parametrize("options, code", [("--partition=nope", errno.ENOTSUP), ("--gres=gpu:9", errno.EINVAL), ("--no-such-option", errno.ENOTSUP)])
+def test_refused_submission_says_why(lab, options, code):
     result, number, words = ask(lab, "submit", "gpuq-ask-1", options, "true")[0].split(" ", 2)
-    assert (result, number) == ("-22", "0") and words
+    assert (int(result), number) == (-code, "0") and words

@@ -107,7 +107,7 @@ def test_ctrl_c_stops_then_cancels_then_kills(cli):
     boss = cli.start("--commands-file", "commands.txt", *SLURM, "--max-nodes", "2")
     cli.until_ran(2)
     boss.send_signal(signal.SIGINT)
-    cli.until_said(boss, "nothing new starts; waiting for 2 running")
+    cli.until_said(boss, "no new jobs start; waiting for 2 running")
     boss.send_signal(signal.SIGINT)
     cli.until_said(boss, "Cancelled")
     assert boss.poll() is None and cli.lab.states() == ["cancelled", "running", "pending"]
@@ -135,7 +135,7 @@ def test_second_run_hands_its_commands_over(cli, words):
     cli.until_ran(1)
     (cli.lab.directory / "more.txt").write_text("echo second on $GPUQ_NODE >> more\n", encoding="utf-8")
     text = cli.run("--commands-file", "more.txt", *words)
-    assert f"the queue is run by PID {boss.pid}" in text and ("--slurm: not used" in text) == bool(words)
+    assert f"a runner is already active (PID {boss.pid})" in text and ("--slurm: ignored" in text) == bool(words)
     assert (cli.lab.directory / "more").read_text(encoding="utf-8") == "second on node\n"
     cli.lab.touch("go")
     assert boss.wait(LIMIT) == 0
@@ -155,12 +155,86 @@ def test_job_that_is_added_while_pilots_leave_is_run(cli):
     assert cli.lab.states() == ["completed"] * 4 and (cli.lab.directory / "late").exists()
 
 
-def test_refused_by_slurm_is_said(cli):
+@pytest.mark.parametrize("options, reason, advice", [
+    ("--partition=nowhere", "invalid partition specified: nowhere", "name a partition that 'sinfo' lists"),
+    ("--gres=nosuch:1", "Invalid generic resource (gres) specification", "name GPUs that the nodes have"),
+    ("--gres=gpu:1 --no-such-option", "unrecognized option '--no-such-option'", "'sbatch --help' explains them"),
+    ("--time=soon", "Invalid --time specification", "--slurm"),
+    # Slurm tells these two only later, or not for certain.
+    ("--partition=short --time=10", "PartitionTimeLimit", "request less time"),
+    ("--gres=gpu:99", "Requested node configuration is not available", "no node has what the options request"),
+])
+def test_refused_for_good_ends_with_what_to_do(cli, options, reason, advice):
+    cli.lab.commands("echo never >> ran")
+    text = cli.run("--commands-file", "commands.txt", "--slurm", options, code=2)
+    (said,) = [row for row in text.splitlines() if "Slurm refuses the options of --slurm" in row]
+    assert reason in said and advice in said and "no job was started" in said
+    assert cli.lab.states() == ["pending"] and not cli.lab.ran()
+    cli.until_idle()
+
+
+def test_refused_for_good_ends_also_a_run_that_would_stay(cli):
+    boss = cli.start("--keep", "--jobs-file", "jobs.jsonl", "--slurm", "--partition=nowhere")
+    cli.until(cli.lab.journal.exists, "the queue")
+    cli.lab.gpuq("add", "--no-start", "--jobs-file", "jobs.jsonl", "true")
+    assert boss.wait(LIMIT) == 2 and cli.lab.states() == ["pending"]
+
+
+def test_refused_kind_does_not_stop_the_others(cli):
+    cli.lab.commands("echo one >> ran", "# gpuq: num_gpus=2", "echo two >> ran")
+    text = cli.run("--commands-file", "commands.txt", "--slurm", "--gres=gpu:1 --time=10", "--slurm", "--gres=gpu:2 --partition=nowhere", code=1)
+    assert "--slurm '--gres=gpu:2 --partition=nowhere': Slurm refuses the options" in text and "name a partition" in text
+    assert "no pilot can run 1 job: Slurm refuses the options" in text
+    assert cli.lab.ran() == ["one"] and cli.lab.states() == ["completed", "pending"]
+
+
+@pytest.mark.parametrize("words", [
+    ["QOSMaxSubmitJobPerUserLimit", "Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"],
+    ["Batch job submission failed: Unable to contact slurm controller (connect failure)"]])
+def test_refused_for_now_is_tried_again(cli, words):
+    lines = "".join(f"echo 'sbatch: error: {line}' >&2\n" for line in [row.replace("'", "") for row in words])
+    env = cli.program("sbatch", f"#!/bin/sh\n[ -e tried ] && exec /usr/bin/sbatch \"$@\"\ntouch tried\n{lines}exit 1\n")
     cli.lab.commands("true")
-    boss = cli.start("--commands-file", "commands.txt", "--slurm", "--partition=nowhere")
-    cli.until_said(boss, "invalid partition specified")
-    boss.send_signal(signal.SIGINT)
-    assert boss.wait(LIMIT) == 130 and cli.lab.states() == ["pending"]
+    text = cli.run("--commands-file", "commands.txt", *SLURM, env=env)
+    assert words[0].rpartition(": ")[2] in text and cli.lab.states() == ["completed"]
+
+
+def test_pilots_that_a_killed_run_left_pending_are_taken_over(cli):
+    blocker = cli.lab.sbatch("--wrap", "sleep 1000")
+    cli.lab.until(lambda: cli.lab.batch_state(blocker) == "RUNNING", "the blocker")
+    cli.lab.commands("true", "true", "true")
+    words = ("--commands-file", "commands.txt", *SLURM, "--max-nodes", "2")
+    first = cli.start(*words)
+    cli.until(lambda: len(cli.squeue()) == 3, "two pending pilots")
+    pending = sorted(cli.squeue())
+    first.kill()
+    first.wait()
+    second = cli.start(*words)
+    cli.until_said(second, "2 pilots pending in Slurm")
+    second.send_signal(signal.SIGINT)
+    second.wait(LIMIT)
+    cli.until(lambda: cli.squeue() == [str(blocker)], "the end of the pending pilots")
+    rows = cli.lab.slurm("squeue", "-h", "-t", "all", "-o", "%i %j").splitlines()
+    assert sorted(number for number, name in map(str.split, rows) if name.startswith("gpuq-") and int(number) > blocker) == [number for number in pending if int(number) != blocker]
+
+
+def test_add_after_a_run_that_no_pilot_joined_starts_nothing_on_the_login_node(cli):
+    cli.lab.commands("true")
+    cli.run("--commands-file", "commands.txt", "--slurm", "--partition=nope", code=2)
+    said = cli.lab.slurm("sh", "-c", "gpuq add --num-gpus 0 -- touch here 2>&1", code=1)
+    assert "the queue was last run on a cluster" in said
+    assert not cli.events("start")
+
+
+def test_percent_sign_in_the_path_is_no_pattern_for_sbatch(cli):
+    place = cli.lab.directory / "50%j"
+    place.mkdir(mode=0o700)
+    if cli.lab.cluster.owner():
+        os.chown(place, *cli.lab.cluster.owner())
+    cli.lab.commands("echo done")
+    cli.run("--jobs-file", str(place / "jobs.jsonl"), "--commands-file", "commands.txt", *SLURM)
+    (output,) = (place / "jobs.jsonl.d").glob("pilot-*.out")
+    assert output.stem.removeprefix("pilot-").isdigit()
 
 
 def test_max_failures_ends_the_run(cli):

@@ -64,19 +64,19 @@ static void open_client(struct seen *s, int64_t timeout_ms)
 	static char *path;
 	if (!path)
 		path = strdup(getenv("PATH"));
-	char text[4096];
+	char text[4096], prefix[] = "gpuq-";
 	snprintf(text, sizeof(text), "%s/bin:%s", scratch_path(), path);
 	setenv("PATH", text, 1);
 	assert_int_equal(mkdir("bin", 0700), 0);
 	*s = (struct seen){0};
 	assert_int_equal(loop_create(&s->loop), 0);
-	assert_int_equal(slurm_client_create(&(struct slurm_client_options){.loop = s->loop,
-						     .prefix = "gpuq-",
-						     .timeout_ms = timeout_ms,
-						     .ops = &ops,
-						     .context = s},
-				 &s->client),
+	assert_int_equal(
+		slurm_client_create(
+			&(struct slurm_client_options){
+				.loop = s->loop, .prefix = prefix, .timeout_ms = timeout_ms, .ops = &ops, .context = s},
+			&s->client),
 		0);
+	memset(prefix, 'x', sizeof(prefix) - 1); /* the client must not need it any more */
 	put_command("scontrol",
 		"if [ \"$2\" = config ]; then echo 'BOOT_TIME               = 2026-11-17T10:13:01'; echo 'ProctrackType           = proctrack/cgroup'; "
 		"else echo 'NodeName=node State=IDLE BootTime=2026-11-17T09:16:58'; fi");
@@ -133,7 +133,8 @@ static void test_refusal_is_told_from_an_uncertain_answer(void **state)
 	} cases[] = {
 		{"echo 'sbatch: error: Batch job submission failed: Requested node configuration is not available' >&2; exit 1",
 			-EINVAL},
-		{"echo 'sbatch: error: invalid partition specified: nope' >&2; exit 1", -EINVAL},
+		{"echo 'sbatch: error: invalid partition specified: nope' >&2; exit 1", -ENOTSUP},
+		{"echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit' >&2; exit 1", -EAGAIN},
 		{"echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation' >&2; exit 1",
 			-ECHILD},
 		{"echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)' >&2; exit 1",

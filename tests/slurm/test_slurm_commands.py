@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Every command that users run beside `gpuq run --slurm`, on a real Slurm."""
 import json
+import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -10,6 +12,7 @@ import pytest
 from web_lab import Page
 
 LIMIT = 240
+BUILD = pathlib.Path(os.environ["GD_BUILD"])
 SLURM = ("--slurm", "--partition=gpu --gres=gpu:1 --time=10")
 WAITING = "echo $GPUQ_JOB_ID:$GPUQ_ATTEMPT >> ran; until [ -e go ]; do sleep 0.05; done; echo $GPUQ_JOB_ID >> done"
 
@@ -83,7 +86,7 @@ def test_status_and_why(queue):
     queue.until(lambda: "node GPU 0: in use by job 1" in queue.gpuq("why", "2"), "the reason")
     assert "all 1 pilots are in use (--max-nodes)" in queue.gpuq("why", "2")
     late = queue.gpuq("add", "--timeout", "30m", "true").strip()
-    queue.until(lambda: "its node ends before the job would be over" in queue.gpuq("why", late), "the reason of the long one")
+    queue.until(lambda: "its node ends before the job would finish" in queue.gpuq("why", late), "the reason of the long one")
     queue.gpuq("cancel", late)
     queue.finish()
 
@@ -151,9 +154,10 @@ def test_retry_runs_on_a_node_again(queue):
 
 
 @pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux")
-def test_top_shows_the_node(queue):
+@pytest.mark.parametrize("all_queues", [False, True])
+def test_top_shows_the_node(queue, all_queues):
     tmux = ["tmux", "-S", str(queue.lab.cluster.place / "tmux"), "-f", "/dev/null"]
-    top = queue.as_user("gpuq", "top", "--jobs-file", str(queue.lab.journal))
+    top = queue.as_user("gpuq", "top", *(["--all"] if all_queues else ["--jobs-file", str(queue.lab.journal)]))
     subprocess.run([*tmux, "new-session", "-d", "-x", "120", "-y", "24", *top], check=True, timeout=LIMIT,
                    env={**queue.lab.cluster.environment, "TMUX": "", "LC_ALL": "C.UTF-8"})
 
@@ -175,3 +179,20 @@ def test_page_shows_the_node(queue):
         page.process.terminate()
         page.process.wait(LIMIT)
     queue.finish()
+
+
+def test_page_of_all_queues_shows_nodes_after_the_gpus_of_this_machine(queue):
+    rows = [f"card\nuuid=GPU-0000000{number}-0000-0000-0000-000000000000\nname=Local\npci=0:{number + 1}:0\nmemory={80 << 30} {80 << 30} 0 0\nmode=0\n"
+            for number in range(2)]
+    (queue.lab.directory / "nvml").write_text("".join(rows), encoding="ascii")
+    page = Page(queue, "--all", env={"GPUQ_NVML_LIBRARY": f"{BUILD}/tests/gpu/libnvidia-ml.so.1", "FAKE_NVML": f"{queue.lab.directory}/nvml"})
+    try:
+        stream = page.stream()
+        gpus = stream.until("state", lambda state: len(state["gpus"]) == 3 and state["gpus"][2]["task_id"])["gpus"]
+        assert [(gpu["id"], gpu["name"].split()[0], bool(gpu["task_id"])) for gpu in gpus] == [(0, "Local", False), (1, "Local", False), (2, "node:0", True)]
+        queue.finish()
+        # Without its coordinator, the queue has no nodes.
+        stream.until("state", lambda state: [gpu["name"].split()[0] for gpu in state["gpus"]] == ["Local", "Local"])
+    finally:
+        page.process.terminate()
+        page.process.wait(LIMIT)

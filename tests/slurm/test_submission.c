@@ -42,6 +42,14 @@ static void join(struct submission *s, uint64_t now_ns, uint64_t slurm_job, cons
 	submission_joined(s, now_ns, slurm_job, pilot, 4);
 }
 
+/* Answers the next submission with a refusal. */
+static void refuse(struct submission *s, uint64_t now_ns, int result, const char *words)
+{
+	struct submission_step step;
+	assert_int_equal(next(s, now_ns, &step), SUBMISSION_SUBMIT);
+	submission_submitted(s, now_ns, step.name, result, 0, words);
+}
+
 static void test_pilots_follow_the_waiting_jobs(void **state)
 {
 	(void)state;
@@ -218,7 +226,36 @@ static void test_a_pilot_on_which_no_waiting_job_fits_is_released_and_counts_as_
 	assert_true(submission_has_given_up(s));
 	assert_int_equal(next(s, 10000 * S, &step), SUBMISSION_NONE);
 	assert_string_equal(
-		submission_words(s, 10000 * S, words), "no more pilots are submitted: no job that waits fits on it");
+		submission_words(s, 10000 * S, words), "no more pilots are submitted: no pending job fits on it");
+	submission_destroy(s);
+}
+
+/* They were submitted by a coordinator that was killed. */
+static void test_pilots_that_were_left_pending_count_and_are_cancelled(void **state)
+{
+	(void)state;
+	struct submission *s = create(2);
+	struct submission_step step;
+	struct listed_job jobs[2] = {{.slurm_job = 10, .name = "gpuq-q0-1", .state = LISTED_PENDING},
+		{.slurm_job = 11, .name = "gpuq-q0-2", .state = LISTED_PENDING}};
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(submission_adopt(s, S, &jobs[i % 2]), 0);
+	assert_int_equal(submission_num_pending(s), 2);
+	demand(s, 100);
+	assert_int_equal(next(s, S, &step), SUBMISSION_NONE); /* --max-nodes */
+	submission_joined(s, 2 * S, 10, "p10", 4);
+	assert_int_equal(submission_count(s), 2);
+	submission_set_leaving(s, true);
+	assert_int_equal(next(s, 3 * S, &step), SUBMISSION_CANCEL);
+	assert_int_equal(step.slurm_job, 11);
+	submission_destroy(s);
+	/* Slurm has accepted them: a refusal now may be temporary. */
+	const char *reason;
+	s = create(2);
+	assert_int_equal(submission_adopt(s, S, &jobs[0]), 0);
+	demand(s, 100);
+	refuse(s, S, -ENOTSUP, "invalid partition specified: x");
+	assert_false(submission_is_refused(s, &reason));
 	submission_destroy(s);
 }
 
@@ -242,6 +279,113 @@ static void test_work_that_comes_while_pilots_leave_gets_new_ones(void **state)
 	submission_destroy(s);
 }
 
+static void test_permanent_refusal_before_the_first_pilot_ends_it(void **state)
+{
+	(void)state;
+	struct submission_step step;
+	char words[FRAME_WORDS_ROOM];
+	const char *reason;
+	struct submission *s = create(1);
+	demand(s, 1);
+	assert_false(submission_is_refused(s, &reason));
+	refuse(s, S, -ENOTSUP, "invalid partition specified: x");
+	assert_true(submission_is_refused(s, &reason) && submission_has_given_up(s));
+	assert_string_equal(reason, "invalid partition specified: x");
+	assert_int_equal(next(s, 10000 * S, &step), SUBMISSION_NONE);
+	assert_string_equal(submission_words(s, 2 * S, words),
+		"Slurm refuses the options of --slurm: invalid partition specified: x");
+	submission_destroy(s);
+	/* Less certain: three times in a row. */
+	s = create(1);
+	demand(s, 1);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_false(submission_has_given_up(s));
+		refuse(s, (1 + 100 * i) * S, -EINVAL, "Requested node configuration is not available");
+	}
+	assert_true(submission_is_refused(s, &reason));
+	submission_destroy(s);
+}
+
+static void test_refusal_for_now_is_retried_without_limit(void **state)
+{
+	(void)state;
+	static const int results[] = {-EAGAIN, -ETIMEDOUT};
+	struct submission_settings settings = {.max_nodes = 2, .prefix = "gpuq-q1", .gpus = 4, .give_up = 2};
+	struct submission_step step;
+	char words[FRAME_WORDS_ROOM];
+	for (size_t r = 0; r < 2; r++) {
+		struct submission *s = NULL;
+		uint64_t now = S, waits[] = {5, 10, 20, 40, 60, 60, 60};
+		assert_int_equal(submission_create(&settings, &s), 0);
+		demand(s, 8);
+		for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
+			refuse(s, now, results[r], "QOSMaxSubmitJobPerUserLimit");
+			if (results[r] == -ETIMEDOUT)
+				submission_listed(s, now + 1, now + 1, &(struct slurm_listing){.ok = true});
+			assert_int_equal(next(s, now + waits[i] * S - 1, &step), SUBMISSION_NONE);
+			assert_non_null(strstr(submission_words(s, now + S, words),
+				"Slurm accepts no more pilots for now (QOSMaxSubmitJobPerUserLimit)"));
+			now += waits[i] * S;
+		}
+		join(s, now, 10, "p1");
+		refuse(s, now, results[r], "QOSMaxSubmitJobPerUserLimit"); /* the wait begins anew */
+		assert_int_equal(
+			next(s, now + 4 * S, &step), results[r] == -ETIMEDOUT ? SUBMISSION_LIST : SUBMISSION_NONE);
+		if (results[r] == -EAGAIN)
+			assert_int_equal(next(s, now + 5 * S, &step), SUBMISSION_SUBMIT);
+		assert_false(submission_has_given_up(s));
+		submission_destroy(s);
+	}
+}
+
+static void test_permanent_refusal_after_the_first_pilot_is_retried(void **state)
+{
+	(void)state;
+	struct submission_settings settings = {.max_nodes = 2, .prefix = "gpuq-q1", .gpus = 4, .give_up = 4};
+	struct submission *s = NULL;
+	const char *reason;
+	assert_int_equal(submission_create(&settings, &s), 0);
+	demand(s, 8);
+	join(s, S, 10, "p1");
+	submission_set_busy(s, S, "p1", 1);
+	for (unsigned i = 1; i < 10; i++)
+		refuse(s, 100 * i * S, -ENOTSUP, "invalid partition specified: x"); /* one pilot works */
+	assert_false(submission_has_given_up(s));
+	submission_gone(s, 1000 * S, "p1", true, NULL);
+	refuse(s, 1001 * S, -ENOTSUP, "invalid partition specified: x");
+	assert_true(submission_has_given_up(s));
+	assert_false(submission_is_refused(s, &reason));
+	submission_destroy(s);
+}
+
+static void test_pilot_that_slurm_will_never_start_is_cancelled(void **state)
+{
+	(void)state;
+	struct submission *s = create(1);
+	struct submission_step step;
+	const char *reason;
+	demand(s, 1);
+	assert_int_equal(next(s, S, &step), SUBMISSION_SUBMIT);
+	submission_submitted(s, S, step.name, 0, 10, NULL);
+	struct listed_job job = {.slurm_job = 10, .state = LISTED_PENDING, .reason = "Resources"};
+	memcpy(job.name, step.name, sizeof(job.name));
+	struct slurm_listing l = {.ok = true, .jobs = &job, .num_jobs = 1};
+	submission_listed(s, 3 * S, 2 * S, &l);
+	assert_false(submission_is_refused(s, &reason));
+	snprintf(job.reason, sizeof(job.reason), "PartitionTimeLimit");
+	submission_listed(s, 4 * S, 3 * S, &l);
+	assert_true(submission_is_refused(s, &reason));
+	assert_string_equal(reason, "PartitionTimeLimit");
+	assert_int_equal(next(s, 4 * S, &step), SUBMISSION_CANCEL);
+	assert_int_equal(step.slurm_job, 10);
+	assert_int_equal(next(s, 4 * S, &step), SUBMISSION_NONE);
+	job.state = LISTED_TERMINAL;
+	submission_listed(s, 6 * S, 5 * S, &l);
+	assert_int_equal(submission_count(s), 0);
+	assert_string_equal(reason, "PartitionTimeLimit");
+	submission_destroy(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -253,6 +397,11 @@ int main(void)
 		cmocka_unit_test(test_an_idle_pilot_is_released),
 		cmocka_unit_test(test_pending_pilots_are_cancelled_at_exit_and_when_nothing_waits),
 		cmocka_unit_test(test_a_pilot_on_which_no_waiting_job_fits_is_released_and_counts_as_a_failure),
+		cmocka_unit_test(test_pilots_that_were_left_pending_count_and_are_cancelled),
+		cmocka_unit_test(test_permanent_refusal_before_the_first_pilot_ends_it),
+		cmocka_unit_test(test_refusal_for_now_is_retried_without_limit),
+		cmocka_unit_test(test_permanent_refusal_after_the_first_pilot_is_retried),
+		cmocka_unit_test(test_pilot_that_slurm_will_never_start_is_cancelled),
 		cmocka_unit_test(test_work_that_comes_while_pilots_leave_gets_new_ones),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

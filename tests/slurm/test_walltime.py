@@ -36,3 +36,16 @@ def test_job_that_does_not_fit_into_the_remaining_time_is_left_pending(lab):
     following = lab.sbatch("--time=60", "--wrap", RUN)
     assert lab.exit_code(following) == 0, lab.output(following)
     assert lab.states() == ["completed"] * 3
+
+
+def test_time_limit_that_is_changed_is_noticed(lab):
+    """Slurm is asked again before gpuq leaves because of jobs that do not fit."""
+    lab.commands("# gpuq: timeout=30m", "echo long >> ran", "# gpuq: timeout=1m", "echo short >> ran; until [ -e go ]; do sleep 0.05; done")
+    number = lab.sbatch("--time=10", "--wrap", f"exec {RUN}")
+    words = f"does not fit into the remaining time of Slurm job {number} ("
+    lab.until(lambda: lab.ran() == ["short"] and words in lab.gpuq("why", "1"), "the job that fits")
+    lab.slurm("scontrol", "update", f"JobId={number}", "TimeLimit=+50")
+    lab.touch("go")
+    assert lab.exit_code(number) == 0, lab.output(number)
+    assert lab.states() == ["completed", "completed"] and lab.ran() == ["short", "long"]
+    assert f"gpuq: the time limit of Slurm job {number} was changed; time left: " in lab.output(number)

@@ -199,7 +199,7 @@ static void test_line_tells_counts_rate_and_eta(void **state)
 	cleanup_(text_finish) struct text t = {0};
 	layout_line(&t, m, 254 * S);
 	assert_string_equal(text_string(&t),
-		"gpuq run: 53%, 1,066/2,000 done, 3 failed, 7 running, 927 waiting, 4.2/s, "
+		"gpuq run: 53%, 1,066/2,000 done, 3 failed, 7 running, 927 pending, 4.2/s, "
 		"4m 13s, about 4 min to go");
 	view_model_destroy(m);
 }

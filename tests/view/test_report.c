@@ -144,7 +144,7 @@ static void test_energy_and_idle_gpus_are_summed_up(void **state)
 	struct text page = {0};
 	struct report r = {.model = m, .queue = "q", .now_ms = T0 + 9000000};
 	assert_int_equal(report_write(&r, &page), 0);
-	assert_non_null(strstr(page.data, "1.00 kWh by 2 attempts that had their GPUs alone, of 3"));
+	assert_non_null(strstr(page.data, "1.00 kWh by 2 attempts that did not share their GPUs, of 3"));
 	assert_non_null(strstr(page.data, "<td class=\"n\">1800 J</td>"));
 	assert_non_null(strstr(page.data, "<td class=\"n\">500 W</td>"));
 	assert_non_null(strstr(page.data, "1.7 GPU-hours were wasted by 2 attempts"));
@@ -179,7 +179,7 @@ static void test_busy_is_the_time_with_at_least_one_job(void **state)
 	report_facts_finish(&f);
 }
 
-static void test_waiting_is_told_by_what_was_waited_for(void **state)
+static void test_waiting_time_is_divided_by_its_reasons(void **state)
 {
 	struct view_model *m = *state;
 	const uint64_t after[] = {1};
@@ -400,7 +400,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_hostile_jobs_stay_text_on_the_page, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_energy_and_idle_gpus_are_summed_up, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_busy_is_the_time_with_at_least_one_job, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_waiting_is_told_by_what_was_waited_for, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_waiting_time_is_divided_by_its_reasons, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_idle_counts_only_gpus_that_a_waiting_job_could_have_had, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_percentiles_are_values_that_occurred, setup, teardown),

@@ -164,7 +164,7 @@ static void test_names_with_common_prefixes_are_sorted_like_strcasecmp(void **st
 	view_model_destroy(m);
 }
 
-static void test_of_no_jobs_none_is_selected(void **state)
+static void test_selection_of_an_empty_model_is_empty(void **state)
 {
 	(void)state;
 	struct view_model *m = view_model_create(0);
@@ -184,7 +184,7 @@ int main(void)
 		T(test_unknown_values_come_last_also_in_reverse),
 		T(test_selection_counts_all_matches_and_returns_as_many_as_fit),
 		T(test_names_with_common_prefixes_are_sorted_like_strcasecmp),
-		T(test_of_no_jobs_none_is_selected),
+		T(test_selection_of_an_empty_model_is_empty),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

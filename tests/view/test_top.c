@@ -80,7 +80,7 @@ static void test_all_queues_have_a_column_and_jobs_their_numbers(void **state)
 	l->top.facts = (struct view_facts){
 		.all_queues = true, .num_queues = 2, .num_unreadable = 1, .runner = 7, .num_runners = 2};
 	assert_shows(top_rig_draw(l, 12, 80), " QUEUE            ID  STATE");
-	assert_shows(top_rig_row(l, 0), "gpuq top  2 queues, 1 more unreadable");
+	assert_shows(top_rig_row(l, 0), "gpuq top  2 queues, 1 unreadable");
 	assert_shows(top_rig_row(l, 0), "2 runners");
 	assert_shows(top_rig_draw(l, 12, 80), " …/speech          1  pending");
 	assert_shows(top_rig_draw(l, 12, 80), " personal          1  pending");

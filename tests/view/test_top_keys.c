@@ -63,7 +63,7 @@ static void test_typed_filter_selects_jobs_and_keys_are_letters_meanwhile(void *
 	top_key(&l->top, TOP_KEY_BACKSPACE);
 	assert_shows(top_rig_draw(l, 24, 80), "Filter: gr");
 	top_key(&l->top, TOP_KEY_ENTER);
-	assert_shows(top_rig_draw(l, 24, 80), "Esc shows all");
+	assert_shows(top_rig_draw(l, 24, 80), "Esc: show all");
 	assert_true(l->screen.cursor_row < 0);
 	top_key(&l->top, TOP_KEY_ESCAPE);
 	assert_shows(top_rig_draw(l, 24, 80), "evaluate");
@@ -85,7 +85,7 @@ static void test_cancel_asks_first(void **state)
 	assert_shows(top_rig_draw(l, 24, 80), "Cancel job 7, which is running,? y/n");
 	top_rig_keys(l, "n");
 	assert_int_equal(l->top.request, TOP_NOTHING);
-	assert_shows(top_rig_draw(l, 24, 80), "nothing was cancelled");
+	assert_shows(top_rig_draw(l, 24, 80), "no job was cancelled");
 	top_rig_keys(l, "cy");
 	assert_int_equal(l->top.request, TOP_ACT);
 	assert_int_equal(l->top.action, VIEW_CANCEL);
@@ -103,7 +103,7 @@ static void test_key_acts_only_where_the_job_allows_it(void **state)
 	assert_int_equal(l->top.action, VIEW_RELEASE);
 	top_rig_keys(l, "r");
 	assert_int_equal(l->top.request, TOP_NOTHING);
-	assert_shows(top_rig_draw(l, 24, 80), "job 1 is held: there is nothing to retry");
+	assert_shows(top_rig_draw(l, 24, 80), "job 1 is held: nothing to retry");
 	top_rig_put_job(l, 1, VIEW_JOB_PENDING, "a");
 	top_rig_keys(l, "h");
 	assert_int_equal(l->top.action, VIEW_HOLD);
@@ -149,7 +149,7 @@ static void test_keys_choose_order_and_states(void **state)
 	top_rig_draw(l, 24, 80);
 	assert_int_equal(l->top.jobs[0]->id, 2);
 	top_rig_keys(l, "s");
-	assert_shows(top_rig_draw(l, 24, 80), "Order by");
+	assert_shows(top_rig_draw(l, 24, 80), "Sort by");
 	top_rig_keys(l, "2");
 	top_rig_draw(l, 24, 80);
 	assert_int_equal(l->top.jobs[0]->id, 1);
@@ -157,11 +157,11 @@ static void test_keys_choose_order_and_states(void **state)
 	assert_shows(top_rig_draw(l, 24, 80), "ID▾");
 	assert_int_equal(l->top.jobs[0]->id, 2);
 	top_rig_keys(l, "<");
-	assert_shows(top_rig_draw(l, 24, 80), "ordered by state");
+	assert_shows(top_rig_draw(l, 24, 80), "sorted by state");
 	top_rig_keys(l, "\t");
 	assert_shows(top_rig_draw(l, 24, 80), "running 1–1 of 1");
 	top_rig_keys(l, "\t");
-	assert_shows(top_rig_draw(l, 24, 80), "waiting 1–1 of 1");
+	assert_shows(top_rig_draw(l, 24, 80), "pending 1–1 of 1");
 	top_rig_keys(l, "\t");
 	assert_shows(top_rig_draw(l, 24, 80), "failed 0–0 of 0");
 }
@@ -174,8 +174,8 @@ static void test_help_fits_a_small_screen(void **state)
 	assert_shows_not(top_rig_draw(l, 10, 40), "these keys");
 	for (int i = 0; i < 30; i++)
 		top_key(&l->top, TOP_KEY_DOWN);
-	assert_shows(top_rig_draw(l, 10, 40), "leave; jobs and");
-	assert_shows(top_rig_draw(l, 10, 40), "│                runner go on");
+	assert_shows(top_rig_draw(l, 10, 40), "quit; jobs and");
+	assert_shows(top_rig_draw(l, 10, 40), "│                runner continue");
 	/* The border is around it. */
 	assert_shows(top_rig_draw(l, 10, 40), "┌─ keys ─");
 	assert_shows(top_rig_draw(l, 10, 40), "┘");
@@ -226,7 +226,7 @@ static void test_details_of_a_running_job_say_what_it_runs_and_needs(void **stat
 	assert_shows(top_rig_draw(l, 24, 80), "┌─ job 7 ─");
 }
 
-static void test_long_lines_of_a_page_go_on_below_themselves(void **state)
+static void test_long_lines_of_a_page_are_wrapped_with_indentation(void **state)
 {
 	struct top_rig *l = *state;
 	top_rig_put_job(l, 7, VIEW_JOB_RUNNING,
@@ -253,7 +253,7 @@ int main(void)
 		top_rig_test(test_letters_move_as_arrows_do),
 		top_rig_test(test_cancelled_jobs_are_not_among_the_failed),
 		top_rig_test(test_details_of_a_running_job_say_what_it_runs_and_needs),
-		top_rig_test(test_long_lines_of_a_page_go_on_below_themselves),
+		top_rig_test(test_long_lines_of_a_page_are_wrapped_with_indentation),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ static void check_page(const struct web_query *q, int64_t total, const uint64_t 
 	assert_int_equal(ids[count], 0);
 }
 
-static void test_the_usual_order_is_what_people_look_for(void **state)
+static void test_default_order_shows_running_and_failed_jobs_first(void **state)
 {
 	(void)state;
 	fill();
@@ -170,7 +170,7 @@ static void test_state_has_only_samples_newer_than_the_last(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		model_rig_test(test_the_usual_order_is_what_people_look_for),
+		model_rig_test(test_default_order_shows_running_and_failed_jobs_first),
 		model_rig_test(test_pages_lie_side_by_side),
 		model_rig_test(test_words_of_a_query_are_read_strictly),
 		model_rig_test(test_any_command_is_valid_json_and_rows_are_short),

@@ -172,7 +172,7 @@ static void test_finished_work_keeps_its_average_rate_and_has_no_eta(void **stat
 	near(view_fraction(m), 1);
 }
 
-static void test_fractions_stay_between_nothing_and_all(void **state)
+static void test_fractions_stay_between_0_and_1(void **state)
 {
 	struct view_model *m = *state;
 	put(m, 0, 0, 0);
@@ -198,7 +198,7 @@ int main(void)
 		T(test_amounts_count_where_they_are_known),
 		T(test_given_eta_is_used_and_counts_down),
 		T(test_finished_work_keeps_its_average_rate_and_has_no_eta),
-		T(test_fractions_stay_between_nothing_and_all),
+		T(test_fractions_stay_between_0_and_1),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,11 @@ RECORD_NAME = "launch.jsonl"
 
 
 class Record:
-    """Reads launch.jsonl as it grows. All methods raise OSError if it is not a regular file."""
+    """Reads launch.jsonl as it grows.
+
+    All methods raise OSError if it is not a regular file, or if another user can have written it:
+    gpuq launch refuses such a file, but the other user could add results until it has done so.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -34,9 +38,10 @@ class Record:
     def _open(self) -> IO[bytes]:
         # Other users may be able to write to the folder: opening a FIFO must not block.
         file = open(self._path, "rb", opener=_open_file)
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        objection = _objection(os.fstat(file.fileno()))
+        if objection is not None:
             file.close()
-            raise OSError(errno.EPERM, "not a regular file; remove it", str(self._path))
+            raise OSError(errno.EPERM, f"{objection}; remove it", str(self._path))
         return file
 
     def read(self) -> Iterator[dict[str, Any]]:
@@ -70,6 +75,18 @@ class Record:
                     if isinstance(event, dict) and "file" in event:
                         events[name_of(event, "file")] = event
         return events
+
+
+def _objection(status: os.stat_result) -> str | None:
+    if not stat.S_ISREG(status.st_mode):
+        return "not a regular file"
+    if os.environ.get("GPUQ_TRUST", "0") not in ("", "0"):
+        return None
+    if status.st_uid not in (0, os.geteuid()):
+        return "it belongs to another user"
+    if status.st_mode & stat.S_IWOTH:
+        return "everybody can write it"
+    return None
 
 
 def _open_file(path: str, flags: int) -> int:

@@ -130,7 +130,7 @@ def _children(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return list(entries)
     except OSError as failure:
-        logger.debug("'%s' is left out: %s", folder, failure)
+        logger.debug("'%s' is skipped: %s", folder, failure)
         return []
 
 

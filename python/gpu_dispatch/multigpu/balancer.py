@@ -25,7 +25,7 @@ class GPUStats(TypedDict):
     rtf: float
     """Processing time over seconds of audio; 0.0 if those are unknown."""
     share: float
-    """Its part of all files that were done, 0 to 1."""
+    """Its share of all files that were done, 0 to 1."""
 
 
 class LoadBalancer:

@@ -191,7 +191,7 @@ class ProcessSpawner:
                 plugins = _plugins(gpuq)
                 if not plugins:
                     raise FileNotFoundError(
-                        "no worker is installed: pip install 'gpu_dispatch[whisper]' brings one, "
+                        "no worker is installed: pip install 'gpu_dispatch[whisper]' installs one, "
                         "or give a worker_command"
                     )
                 detects = "whisper" in plugins

@@ -61,10 +61,10 @@ static int open_file(const char *path, enum trust_choice choice, int *ret_fd, st
 		return r;
 	if (r == -EINVAL && choice != TRUST_NAMED)
 		return error_set(err, r,
-			"cannot read the commands file '%s': it is not a regular file; name it with --commands-file",
+			"cannot read commands file '%s': not a regular file; name it with --commands-file to use it anyway",
 			path);
 	if (r < 0)
-		return error_set(err, r, "cannot read the commands file '%s': %s%s", path, error_words(r),
+		return error_set(err, r, "cannot read commands file '%s': %s%s", path, error_words(r),
 			r == -ENOENT ? "; expected one shell command per line" : "");
 	return 0;
 }
@@ -122,13 +122,13 @@ int commands_read(const char *path, enum trust_choice choice, struct commands **
 	cleanup_(closep) int copy = memfd_create("commands", MFD_CLOEXEC);
 	struct stat st;
 	if (copy < 0)
-		return error_set(err, -errno, "cannot read the commands file '%s': %s", path, error_words(errno));
+		return error_set(err, -errno, "cannot read commands file '%s': %s", path, error_words(errno));
 	int r = commands_open(path, choice, &c, err);
 	if (r < 0)
 		return r;
 	r = fstat(c->fd, &st) < 0 ? -errno : st.st_size > MAX_FILE_BYTES ? -EFBIG : spool(c->fd, copy);
 	if (r < 0)
-		return error_set(err, r, "cannot read the commands file '%s': %s", c->name, error_words(r));
+		return error_set(err, r, "cannot read commands file '%s': %s", c->name, error_words(r));
 	if (c->close_fd)
 		close(c->fd);
 	c->is_file = c->close_fd && S_ISREG(st.st_mode);
@@ -136,7 +136,7 @@ int commands_read(const char *path, enum trust_choice choice, struct commands **
 	c->close_fd = true;
 	r = commands_rewind(c);
 	if (r < 0)
-		return error_set(err, r, "cannot read the commands file '%s': %s", c->name, error_words(r));
+		return error_set(err, r, "cannot read commands file '%s': %s", c->name, error_words(r));
 	*ret = take_ptr(c);
 	return 0;
 }
@@ -294,7 +294,7 @@ static int split_option(char **p, char *end, char **ret_key, char **ret_value, s
 			return error_set(err, -EINVAL, "%s: the quotation mark %c is not closed", key, mark);
 		*s++ = '\0';
 		if (s < end && !is_space(*s))
-			return error_set(err, -EINVAL, "%s: expected a space behind the quotation mark", key);
+			return error_set(err, -EINVAL, "%s: expected a space after the quotation mark", key);
 	} else {
 		while (s < end && !is_space(*s))
 			s++;
@@ -334,7 +334,7 @@ static int set_option(struct commands *c, const char *key, const char *value, st
 static int read_options(struct commands *c, const char *s, size_t size, struct gd_error *err)
 {
 	if (memchr(s, '\0', size))
-		return complain(c, c->line, err, "there is a NUL byte in this line");
+		return complain(c, c->line, err, "the line contains a NUL byte");
 	cleanup_(freep) char *copy = strndup(s, size);
 	if (!copy)
 		return error_set(err, -ENOMEM, "out of memory");
@@ -401,9 +401,9 @@ static int read_command(
 	c->current = c->pending;
 	c->pending = (struct job_options){0};
 	if (unfinished)
-		return complain(c, c->line, err, "the file ends behind a '\\', which continues the line");
+		return complain(c, c->line, err, "the last line ends with '\\', but no line follows");
 	if (memchr(s, '\0', length))
-		return complain(c, line, err, "there is a NUL byte in this command; no shell could be given it");
+		return complain(c, line, err, "the command contains a NUL byte");
 	*ret = (struct shell_command){.bytes = {s, length}, .options = &c->current, .line = line};
 	return 1;
 }
@@ -432,7 +432,7 @@ static int finish(struct commands *c, struct gd_error *err)
 	if (!c->pending.set)
 		return 0;
 	job_options_finish(&c->pending);
-	return complain(c, c->pending_line, err, "there is no command behind these options");
+	return complain(c, c->pending_line, err, "no command follows these options");
 }
 
 int commands_next(struct commands *c, struct shell_command *ret, struct gd_error *err)
@@ -452,5 +452,5 @@ int commands_next(struct commands *c, struct shell_command *ret, struct gd_error
 	if (r > 0 || r == -EINVAL)
 		return r;
 	c->failed = r;
-	return error_set(err, r, "cannot read the commands file '%s': %s", c->name, error_words(r));
+	return error_set(err, r, "cannot read commands file '%s': %s", c->name, error_words(r));
 }

@@ -138,14 +138,14 @@ static int access_parse(const char *value, enum log_access *ret, struct gd_error
 			return 0;
 		}
 	char quote[DISPLAY_QUOTE_ROOM];
-	return error_set(err, -EINVAL, "'%s' is not one of owner, group, all", display_quote(value, quote));
+	return error_set(err, -EINVAL, "'%s' is invalid; expected owner, group or all", display_quote(value, quote));
 }
 
 static int affinity_parse(const char *value, bool *ret, struct gd_error *err)
 {
 	char quote[DISPLAY_QUOTE_ROOM];
 	if (strcmp(value, "gpu") != 0 && strcmp(value, "none") != 0)
-		return error_set(err, -EINVAL, "'%s' is not one of gpu, none", display_quote(value, quote));
+		return error_set(err, -EINVAL, "'%s' is invalid; expected gpu or none", display_quote(value, quote));
 	*ret = strcmp(value, "gpu") == 0;
 	return 0;
 }
@@ -157,7 +157,7 @@ static int size_parse(const char *value, uint64_t plain_unit, uint64_t least, ui
 	char text[UNITS_ROOM];
 	int r = units_parse_size(value, plain_unit, &bytes, err);
 	if (r == 0 && bytes > 0 && bytes < least)
-		return error_set(err, -ERANGE, "it must be 0 or at least %s", units_format_size(least, text));
+		return error_set(err, -ERANGE, "must be 0 or at least %s", units_format_size(least, text));
 	if (r == 0)
 		*ret = bytes;
 	return r;
@@ -166,7 +166,7 @@ static int size_parse(const char *value, uint64_t plain_unit, uint64_t least, ui
 static int string_parse(const char *value, char **place, struct gd_error *err)
 {
 	if (!*value)
-		return error_set(err, -EINVAL, "it is empty; leave it out for the default");
+		return error_set(err, -EINVAL, "empty value; omit the setting for the default");
 	char *copy = strdup(value);
 	if (!copy)
 		return error_set(err, -ENOMEM, "out of memory");
@@ -193,7 +193,7 @@ int config_set_value(struct config *c, enum config_key key, const char *value, s
 		uint64_t ms;
 		r = units_parse_duration(value, &ms, err);
 		if (r == 0 && ms < row->least)
-			r = error_set(err, -ERANGE, "it must be more than 0");
+			r = error_set(err, -ERANGE, "must be greater than 0");
 		if (r == 0)
 			*(uint64_t *)place = ms;
 		break;
@@ -260,7 +260,7 @@ int config_set(struct config *c, enum config_key key, const char *option, const 
 	struct gd_error why = {0};
 	if (!value && config_rows[key].kind == CONFIG_KIND_FLAG)
 		value = "true";
-	int r = value ? config_set_value(c, key, value, &why) : error_set(&why, -EINVAL, "it needs a value");
+	int r = value ? config_set_value(c, key, value, &why) : error_set(&why, -EINVAL, "a value is missing");
 	return r < 0 ? error_set(err, r, "%s: %s", option, why.message) : 0;
 }
 
@@ -290,14 +290,15 @@ int config_load(const char *path, enum trust_choice choice, struct config *ret, 
 		return r;
 	if (r == -EINVAL && choice != TRUST_NAMED)
 		return error_set(err, r,
-			"cannot read the configuration '%s': it is not a regular file; name it with --config", path);
+			"cannot read configuration '%s': not a regular file; name it with --config to use it anyway",
+			path);
 	if (r < 0)
-		return error_set(err, r, "cannot read the configuration '%s': %s%s", path, error_words(r),
+		return error_set(err, r, "cannot read configuration '%s': %s%s", path, error_words(r),
 			r == -ENOENT ? "; expected a YAML file" : "");
 	cleanup_(text_finish) struct text t = {0};
 	r = read_all(fd, &t);
 	if (r < 0)
-		return error_set(err, r, "cannot read the configuration '%s': %s", path, error_words(r));
+		return error_set(err, r, "cannot read configuration '%s': %s", path, error_words(r));
 	return config_parse(path, text_string(&t), t.length, ret, err);
 }
 

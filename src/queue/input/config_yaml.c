@@ -46,13 +46,13 @@ static int next_event(struct reader *r)
 	yaml_event_delete(&r->event);
 	if (yaml_parser_parse(&r->parser, &r->event)) {
 		if (r->event.type == YAML_ALIAS_EVENT)
-			return complain(r, event_line(r), "aliases (*name) are not understood here; write the value");
+			return complain(r, event_line(r), "aliases (*name) are not supported; write the value");
 		return 0;
 	}
 	r->event.type = YAML_NO_EVENT;
 	if (r->parser.error == YAML_MEMORY_ERROR)
 		return error_set(r->err, -ENOMEM, "%s: out of memory", r->name);
-	const char *problem = r->parser.problem ? r->parser.problem : "this is not YAML";
+	const char *problem = r->parser.problem ? r->parser.problem : "not valid YAML";
 	if (r->parser.error == YAML_READER_ERROR) {
 		/* This error has an offset, not a line. */
 		return error_set(r->err, -EINVAL, "%s: at byte %zu: %s; expected UTF-8 text", r->name,
@@ -159,7 +159,7 @@ static int read_gpu_ids(struct reader *r)
 			return complain(r, event_line(r),
 				GPU_IDS ": '%s' is not a GPU number; expected a list like [0, 1]%s",
 				display_quote(text ? text : "", quote),
-				list ? "" : "; for 'all' and the like there is gpus");
+				list ? "" : "; for 'all' and the like use gpus");
 		text_appendf(&spec, "%s%s", spec.length ? "," : "", text);
 		if (!list)
 			break;
@@ -168,7 +168,7 @@ static int read_gpu_ids(struct reader *r)
 		return error_set(r->err, -ENOMEM, "%s: out of memory", r->name);
 	struct gd_error why;
 	if (!spec.length || config_set_value(&r->config, CONFIG_GPUS, text_string(&spec), &why) < 0)
-		return complain(r, line, GPU_IDS ": the list is empty; leave it out for all GPUs");
+		return complain(r, line, GPU_IDS ": empty list; omit the setting for all GPUs");
 	return 0;
 }
 
@@ -241,7 +241,7 @@ static int read_stream(struct reader *r)
 			return 0;
 		case YAML_DOCUMENT_START_EVENT:
 			if (any)
-				return complain(r, event_line(r), "a second document begins here; expected one only");
+				return complain(r, event_line(r), "a second document begins here; expected only one");
 			any = true;
 			break;
 		case YAML_MAPPING_START_EVENT:

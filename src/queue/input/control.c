@@ -30,33 +30,34 @@ static int check_control(enum event event, const struct jobs *js, uint64_t id, s
 	switch (event) {
 	case EVENT_CANCEL:
 		if (job_is_final(job))
-			return error_set(err, -EALREADY, "cancelling job %" PRIu64 ": it is %s already", id, state);
+			return error_set(err, -EALREADY, "cannot cancel job %" PRIu64 ": it is already %s", id, state);
 		return 0;
 	case EVENT_HOLD:
 		if (job->state != JOB_PENDING && job->state != JOB_HELD)
 			return error_set(err, -EINVAL,
-				"holding job %" PRIu64 ": it is %s; only a pending one can be held", id, state);
+				"cannot hold job %" PRIu64 ": it is %s; only pending jobs can be held", id, state);
 		return 0;
 	case EVENT_RELEASE:
 		if (job->state != JOB_HELD)
-			return error_set(err, -EINVAL, "releasing job %" PRIu64 ": it is %s, not held", id, state);
+			return error_set(err, -EINVAL, "cannot release job %" PRIu64 ": it is %s, not held", id, state);
 		return 0;
 	case EVENT_URGENT:
 		if (job->state != JOB_PENDING && job->state != JOB_HELD)
-			return error_set(err, -EINVAL, "making job %" PRIu64 " urgent: it is %s already", id, state);
+			return error_set(
+				err, -EINVAL, "cannot make job %" PRIu64 " urgent: it is already %s", id, state);
 		return 0;
 	case EVENT_RETRY:
 		if (job->lease)
 			return error_set(err, -EINVAL,
-				"retrying job %" PRIu64
+				"cannot retry job %" PRIu64
 				": it ran in the terminal of 'gpuq exec'; run that command again instead",
 				id);
 		if (!job_is_final(job) && job->state != JOB_UNKNOWN)
 			return error_set(
-				err, -EINVAL, "retrying job %" PRIu64 ": it is %s; cancel it first", id, state);
+				err, -EINVAL, "cannot retry job %" PRIu64 ": it is %s; cancel it first", id, state);
 		return 0;
 	default:
-		return error_set(err, -EINVAL, "job %" PRIu64 ": not an order", id);
+		return error_set(err, -EINVAL, "job %" PRIu64 ": unknown action", id);
 	}
 }
 
@@ -85,8 +86,8 @@ static int check_unknown(const struct journal *j, const struct jobs *js, const s
 		return 0;
 	if (keeper > 0)
 		return error_set(err, -EBUSY,
-			"job %" PRIu64 ": it is unknown, and process %d may still run it; wait for its end", job->id,
-			(int)keeper);
+			"job %" PRIu64 ": it is unknown, and process %d may still run it; wait until it has ended",
+			job->id, (int)keeper);
 	return error_set(err, -EBUSY, "job %" PRIu64 ": it is unknown, and may still run on another machine", job->id);
 }
 
@@ -120,11 +121,11 @@ static int append_control(
 		}
 		int e = write_control(&t, j, event, job);
 		if (e < 0)
-			return error_set(err, e, "reading '%s/counts': %s", j->dir_path, error_words(e));
+			return error_set(err, e, "cannot read '%s/counts': %s", j->dir_path, error_words(e));
 		o->done++;
 	}
 	if (text_error(&t))
-		return error_set(err, -ENOMEM, "writing journal '%s': out of memory", j->path);
+		return error_set(err, -ENOMEM, "cannot write journal '%s': out of memory", j->path);
 	if (o->done == 0)
 		return 0;
 	int r = journal_raise_fence(j, err);
@@ -147,7 +148,8 @@ static void tell_keepers(
 			lock_holder_at(j->dir_fd, "runner.lock", &runner) < 0 || runner != 0)
 			continue;
 		error_set(&why, -ETIMEDOUT,
-			"cancelling job %" PRIu64 ": its keeper does not answer, and the job goes on until a runner "
+			"cannot cancel job %" PRIu64
+			": its keeper does not answer, so the job continues until a runner "
 			"reaches it; start one with 'gpuq run'",
 			job->id);
 		o->refused(o->context, i, &why);

@@ -18,10 +18,10 @@ static int check_state(const struct jobs *js, uint64_t id, struct gd_error *err)
 	if (!job)
 		return error_set(err, -ENOENT, "job %" PRIu64 ": %s", id, jobs_absence(js, id));
 	if (job->state == JOB_RUNNING)
-		return error_set(err, -EINVAL, "editing job %" PRIu64 ": it has started", id);
+		return error_set(err, -EINVAL, "cannot edit job %" PRIu64 ": it has already started", id);
 	if (job->state != JOB_PENDING && job->state != JOB_HELD)
 		return error_set(err, -EINVAL,
-			"editing job %" PRIu64 ": it is %s; only a job that waits can be changed", id,
+			"cannot edit job %" PRIu64 ": it is %s; only pending and held jobs can be edited", id,
 			job_state_name((enum job_state)job->state));
 	return 0;
 }
@@ -35,8 +35,8 @@ static int check_order(const struct job_spec *spec, uint64_t id, struct gd_error
 	if (last < id)
 		return 0;
 	return error_set(err, -EINVAL,
-		"editing job %" PRIu64 ": it cannot wait for job %" PRIu64
-		"; a job waits only for jobs that were added before it",
+		"cannot edit job %" PRIu64 ": it cannot wait for job %" PRIu64
+		"; a job can wait only for jobs that were added before it",
 		id, last);
 }
 
@@ -59,12 +59,12 @@ static int edit_one(
 	record_spec_of(job, &spec);
 	if (job->lease && e->command)
 		return error_set(err, -EINVAL,
-			"editing job %" PRIu64 ": its command is that of the 'gpuq exec' that waits for it", job->id);
+			"cannot edit job %" PRIu64 ": its command belongs to a 'gpuq exec' that waits for it", job->id);
 	int r = job_options_resolve(&e->options, js, NULL, &after, &spec, &why);
 	if (r == 0)
 		r = job_options_apply(&e->options, &spec, &why);
 	if (r < 0)
-		error_set(err, r, "editing job %" PRIu64 ": %s", job->id, why.message);
+		error_set(err, r, "cannot edit job %" PRIu64 ": %s", job->id, why.message);
 	if (r == 0 && job_options_have_after(&e->options))
 		r = check_order(&spec, job->id, err);
 	if (r == 0 && e->command) {
@@ -104,21 +104,27 @@ static int append_edits(struct journal *j, const struct job_selection *selection
 		if (r == 0) {
 			result->done++;
 			result->pending += job->state == JOB_PENDING;
+			if (id_list_add(&result->ids, job->id) < 0)
+				r = error_set(err, -ENOMEM, "cannot edit job %" PRIu64 ": out of memory", job->id);
 		}
 	}
 	if (r < 0 || result->done == 0)
 		return r;
 	if (text_error(&t))
-		return error_set(err, -ENOMEM, "writing journal '%s': out of memory", j->path);
+		return error_set(err, -ENOMEM, "cannot write journal '%s': out of memory", j->path);
 	r = journal_raise_fence(j, err);
 	return r < 0 ? r : journal_append(j, t.data, t.length, NULL, err);
+}
+
+void edit_result_finish(struct edit_result *result)
+{
+	id_list_finish(&result->ids);
 }
 
 int edit_jobs(struct journal *j, const struct job_selection *jobs, const struct edit *e, struct edit_result *ret,
 	struct gd_error *err)
 {
 	struct follow f;
-	struct edit_result result = {0};
 	int r = follow_open_journal(j, &f, err);
 	if (r < 0)
 		return r;
@@ -126,13 +132,11 @@ int edit_jobs(struct journal *j, const struct job_selection *jobs, const struct 
 	if (r == 0) {
 		r = follow_update(&f, err);
 		if (r == 0)
-			r = append_edits(j, jobs, e, &f.jobs, &result, err);
+			r = append_edits(j, jobs, e, &f.jobs, ret, err);
 		journal_unlock(j);
 	}
-	if (r == 0 && result.done > 0)
+	if (r == 0 && ret->done > 0)
 		r = journal_sync(j, err);
 	follow_close(&f);
-	if (r == 0)
-		*ret = result;
 	return r;
 }

@@ -15,13 +15,17 @@ struct edit {
 
 struct edit_result {
 	size_t done;
-	size_t pending; /* those of them that a runner may start */
+	size_t pending;     /* those of them that a runner may start */
+	struct id_list ids; /* the changed jobs */
 };
+
+void edit_result_finish(struct edit_result *result);
 
 /*
  * Changes all jobs of the selection that are pending or held, under one lock. Raises the fence, which voids starts that
  * were decided before: a job either has started, and is refused, or starts with the new values. If a job that was named
- * by its id cannot be changed, the whole edit fails. -EINVAL and -ENOENT with a message.
+ * by its id cannot be changed, the whole edit fails. -EINVAL and -ENOENT with a message. The result is the caller's,
+ * also after a failure.
  */
 int edit_jobs(struct journal *j, const struct job_selection *jobs, const struct edit *e, struct edit_result *ret,
 	struct gd_error *err);

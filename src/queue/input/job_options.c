@@ -66,12 +66,12 @@ static int set_int(const char *value, int64_t min, int64_t max, int *ret, struct
 static int set_name(struct job_options *o, const char *value, struct gd_error *err)
 {
 	if (!*value)
-		return error_set(err, -EINVAL, "it is empty; leave it out for no name");
+		return error_set(err, -EINVAL, "empty value; omit it for no name");
 	char quote[DISPLAY_QUOTE_ROOM];
 	if (!job_selection_is_name(value))
 		return error_set(err, -EINVAL,
-			"'%s' cannot be the name of a job: commands take it for ids, as 12 or 12-15, a group, as g12, @, tag:… "
-			"or several jobs; add a letter to it",
+			"'%s' cannot be the name of a job: it looks like an id (12, 12-15), a group (g12), @ or "
+			"tag:NAME; choose another name",
 			display_quote(value, quote));
 	char *name = strdup(value);
 	if (!name)
@@ -103,7 +103,7 @@ static int set_tags(struct job_options *o, const char *value, struct gd_error *e
 		size_t size = strcspn(p, ",");
 		if (!job_tag_is_valid(p, size))
 			return error_set(err, -EINVAL,
-				"'%s': tags have letters, digits and _.:/@+=- only, as in night or exp:7",
+				"'%s': a tag can contain only letters, digits and _.:/@+=-, as in night or exp:7",
 				display_quote(value, quote));
 		p += size;
 		if (!*p)
@@ -155,7 +155,7 @@ static int set_host_mem(struct job_options *o, const char *value, struct gd_erro
 	uint64_t bytes;
 	int r = units_parse_size(value, 0, &bytes, err);
 	if (r == 0 && bytes == 0)
-		return error_set(err, -EINVAL, "it must be more than 0; leave it out if the need is not known");
+		return error_set(err, -EINVAL, "must be greater than 0; omit it if the need is unknown");
 	if (r == 0)
 		o->host_mem_bytes = bytes;
 	return r;
@@ -231,7 +231,7 @@ int job_options_clear(struct job_options *o, enum job_option option, struct gd_e
 	static const unsigned kept = 1u << JOB_OPTION_NUM_GPUS | 1u << JOB_OPTION_PRIORITY | 1u << JOB_OPTION_RETRIES |
 				     1u << JOB_OPTION_EXCLUSIVE | 1u << JOB_OPTION_IDLE_WARN;
 	if (kept & 1u << option)
-		return error_set(err, -EINVAL, "it is empty, but every job has a value of this; give another one");
+		return error_set(err, -EINVAL, "empty value; this option always needs one");
 	/* Discards an earlier value of the same option. */
 	struct job_options rest = {.set = 1u << option, .cleared = 1u << option};
 	job_options_fill(&rest, o);
@@ -319,17 +319,17 @@ static int check_needs(const struct job_options *o, const struct job_spec *s, st
 {
 	int named = s->gpu ? (int)gpu_pin_count(s->gpu) : 0;
 	if (s->gpu && s->num_gpus == 0)
-		return error_set(
-			err, -EINVAL, "the job is pinned to GPU %s and wants no GPU; give one of the two", s->gpu);
+		return error_set(err, -EINVAL,
+			"the job is pinned to GPU %s but requests no GPU; give only one of the two", s->gpu);
 	if (s->gpu && s->num_gpus != named)
 		return error_set(err, -EINVAL,
-			"the job is pinned to %d GPU%s (%s) and wants %d; name as many GPUs as it wants", named,
+			"the job is pinned to %d GPU%s (%s) but requests %d; the numbers must be equal", named,
 			named == 1 ? "" : "s", s->gpu, s->num_gpus);
 	if (has(o, JOB_OPTION_MEM) && o->mem_bytes > 0 && s->num_gpus == 0)
 		return error_set(err, -EINVAL,
-			"the job declares GPU memory and wants no GPU; leave one of the two out (main memory is host_mem)");
+			"the job declares GPU memory but requests no GPU; omit one of the two (main memory is host_mem)");
 	if (has(o, JOB_OPTION_EXCLUSIVE) && o->exclusive && s->num_gpus == 0)
-		return error_set(err, -EINVAL, "the job wants its GPUs for itself, but it wants no GPU");
+		return error_set(err, -EINVAL, "the job is exclusive but requests no GPU");
 	return 0;
 }
 
@@ -357,8 +357,8 @@ int job_options_apply(const struct job_options *o, struct job_spec *s, struct gd
 		s->warn_before_ms = (int64_t)o->warn_before_ms;
 	}
 	if (s->warn_signal && s->timeout_ms > 0 && s->warn_before_ms >= s->timeout_ms)
-		return error_set(
-			err, -EINVAL, "the signal is to come earlier before the time limit than the job may run");
+		return error_set(err, -EINVAL,
+			"the signal would be sent before the job starts: its lead is longer than the time limit");
 	return check_needs(o, s, err);
 }
 
@@ -403,7 +403,7 @@ static int resolve(const struct job_selection *s, const struct jobs *js, const s
 	int r = job_selection_resolve(&rest, js, ids, NULL, &why);
 	if (r < 0)
 		return error_set(err, r == -ENOENT ? -EINVAL : r, "after %s%s", why.message,
-			names && r == -ENOENT ? "; no line above has this name" : "");
+			names && r == -ENOENT ? "; no line above it has this name" : "");
 	for (size_t i = 0; i < ids->count; i++)
 		if (!jobs_find(js, ids->ids[i]))
 			return error_set(

@@ -104,8 +104,8 @@ int job_selection_add(struct job_selection *s, const char *text, struct gd_error
 			r = parse_term(p, end, &term);
 		if (r == -EINVAL)
 			return error_set(err, r,
-				"job '%s': not a job; jobs are ids as 12, 12-15 or 12,14, @ and @~1 for the last ones, "
-				"names, groups as g12, and tag:NAME for all jobs with a tag",
+				"'%s' is not a job; expected an id (12, 12-15 or 12,14), @ or @~1 (the last jobs), a name, "
+				"a group (g12) or tag:NAME",
 				display_quote(text, quote));
 		if (r < 0)
 			return error_set(err, r, "job '%s': out of memory", display_quote(text, quote));
@@ -188,7 +188,7 @@ static int explain(const struct job_term *t, const struct jobs *js, int r, struc
 		return error_set(err, r, "out of memory");
 	switch (t->kind) {
 	case JOB_TERM_GROUP:
-		return error_set(err, r, "group g%" PRIu64 ": there is no such group", t->from);
+		return error_set(err, r, "group g%" PRIu64 ": no such group", t->from);
 	case JOB_TERM_TAG:
 		return error_set(err, r, TAG_PREFIX "%s: no job has this tag", t->name);
 	case JOB_TERM_LAST:
@@ -198,7 +198,7 @@ static int explain(const struct job_term *t, const struct jobs *js, int r, struc
 	case JOB_TERM_NAME:
 		break;
 	}
-	return error_set(err, r, "job '%s': no job has this id or name; 'gpuq status' lists them",
+	return error_set(err, r, "job '%s': no job has this id or name; 'gpuq status' lists all jobs",
 		display_quote(t->name, quote));
 }
 

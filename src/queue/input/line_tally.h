@@ -2,8 +2,7 @@
 /*
  * How often each line of a commands file was added to the queue: a multiset of lines.
  *
- * Lines are identified by their hash, because only the hashes of pruned jobs' lines are kept.
- * Start from {0}.
+ * Lines are identified by their hash, because only hashes are kept of the lines of pruned jobs. Start from {0}.
  */
 #ifndef QUEUE_INPUT_LINE_TALLY_H
 #define QUEUE_INPUT_LINE_TALLY_H

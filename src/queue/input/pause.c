@@ -25,7 +25,7 @@ int pause_queue(struct journal *j, bool paused, bool *ret_changed, struct gd_err
 		*ret_changed = f.jobs.paused != paused;
 		record_write_pause(&t, 0, paused);
 		if (r == 0 && text_error(&t))
-			r = error_set(err, -ENOMEM, "writing journal '%s': out of memory", j->path);
+			r = error_set(err, -ENOMEM, "cannot write journal '%s': out of memory", j->path);
 		/* Voids starts that were decided before. */
 		if (r == 0 && *ret_changed)
 			r = journal_raise_fence(j, err);
@@ -42,38 +42,40 @@ int pause_queue(struct journal *j, bool paused, bool *ret_changed, struct gd_err
 static int check(const struct jobs *js, uint64_t id, bool paused, struct gd_error *err)
 {
 	const struct job *job = jobs_find(js, id);
-	const char *verb = paused ? "pausing" : "resuming";
+	const char *verb = paused ? "pause" : "resume";
 	if (!job)
 		return error_set(err, -ENOENT, "job %" PRIu64 ": %s", id, jobs_absence(js, id));
 	if (job->state == JOB_PENDING && paused)
 		return error_set(err, -EINVAL,
-			"pausing job %" PRIu64 ": it is pending; 'gpuq hold %" PRIu64 "' keeps it from being started",
+			"cannot pause job %" PRIu64 ": it is pending; use 'gpuq hold %" PRIu64
+			"' to keep it from starting",
 			id, id);
 	if (job->state == JOB_HELD && !paused)
 		return error_set(err, -EINVAL,
-			"resuming job %" PRIu64 ": it is held; 'gpuq release %" PRIu64 "' lets it go on", id, id);
+			"cannot resume job %" PRIu64 ": it is held; use 'gpuq release %" PRIu64 "' to release it", id,
+			id);
 	if (job->state != JOB_RUNNING)
-		return error_set(err, -EINVAL, "%s job %" PRIu64 ": it is %s", verb, id,
+		return error_set(err, -EINVAL, "cannot %s job %" PRIu64 ": it is %s", verb, id,
 			job_state_name((enum job_state)job->state));
 	if (job->paused == paused)
-		return error_set(err, -EALREADY, "%s job %" PRIu64 ": it is %s", verb, id,
-			paused ? "paused already" : "not paused");
+		return error_set(err, -EALREADY, "cannot %s job %" PRIu64 ": it is %s", verb, id,
+			paused ? "already paused" : "not paused");
 	return 0;
 }
 
 static int tell_keeper(const struct journal *j, const struct job *job, bool paused, struct gd_error *err)
 {
 	struct machine here;
-	const char *verb = paused ? "pausing" : "resuming";
+	const char *verb = paused ? "pause" : "resume";
 	if (job->keeper && job->keeper->is_pilot)
 		return error_set(err, -EREMOTE,
-			"%s job %" PRIu64 ": it runs on node %s; only jobs on this machine can be paused", verb,
+			"cannot %s job %" PRIu64 ": it runs on node %s; only jobs on this machine can be paused", verb,
 			job->id, *job->keeper->machine.host ? job->keeper->machine.host : "(unknown)");
 	if (!job->keeper || machine_get(&here) < 0 || strcmp(job->keeper->machine.host, here.host) != 0)
-		return error_set(
-			err, -EREMOTE, "%s job %" PRIu64 ": it runs on another machine; do it there", verb, job->id);
+		return error_set(err, -EREMOTE,
+			"cannot %s job %" PRIu64 ": it runs on another machine; use that machine", verb, job->id);
 	int r = keeper_pause(j, job->keeper->name, job->id, paused);
-	return r < 0 ? error_set(err, r, "%s job %" PRIu64 ": its keeper does not answer: %s", verb, job->id,
+	return r < 0 ? error_set(err, r, "cannot %s job %" PRIu64 ": its keeper does not answer: %s", verb, job->id,
 			       error_words(r))
 		     : 0;
 }
@@ -105,7 +107,7 @@ static int append(struct journal *j, bool paused, const struct id_list *told, st
 			record_write_pause(&t, job->id, paused);
 	}
 	if (r == 0 && text_error(&t))
-		r = error_set(err, -ENOMEM, "writing journal '%s': out of memory", j->path);
+		r = error_set(err, -ENOMEM, "cannot write journal '%s': out of memory", j->path);
 	return r < 0 || t.length == 0 ? r : journal_append(j, t.data, t.length, NULL, err);
 }
 

@@ -118,7 +118,7 @@ static int set_gpuq(struct script *s, const char *name, const char *value, struc
 	char quote[DISPLAY_QUOTE_ROOM];
 	enum job_option option = find_option(name);
 	if (takes_value(name) && !value)
-		return error_set(err, -EINVAL, "it needs a value");
+		return error_set(err, -EINVAL, "a value is missing");
 	if (option < JOB_OPTIONS)
 		return script_set(s, option, value ? value : "yes", err);
 	if (strcmp(name, "hold") == 0) {
@@ -183,7 +183,7 @@ static int read_line(struct script *s, size_t line, char *text, bool *in_head, s
 		*in_head = false;
 		if (strstr(text, "SLURM_"))
 			note(s, line,
-				"variables that begin with SLURM_ are not set; jobs have GPUQ_JOB_ID and GPUQ_ARRAY_INDEX");
+				"variables that begin with SLURM_ are not set; use GPUQ_JOB_ID and GPUQ_ARRAY_INDEX");
 	}
 	for (size_t i = 0; i < 2; i++) {
 		size_t size = strlen(marks[i]);
@@ -192,7 +192,7 @@ static int read_line(struct script *s, size_t line, char *text, bool *in_head, s
 		s->has_options = s->has_options || *in_head;
 		if (*in_head)
 			return read_directive(s, line, marks[i], text + size, err);
-		note(s, line, "%s is ignored: it is behind the first command", marks[i]);
+		note(s, line, "ignoring %s: it comes after the first command", marks[i]);
 	}
 	return 0;
 }
@@ -221,7 +221,7 @@ static int read_interpreter(struct script *s, struct gd_error *err)
 		end--;
 	size_t blank = strspn(p, " \t");
 	if (blank >= end)
-		return error_set(err, -ENOEXEC, "%s:1: there is no interpreter behind #!", s->path);
+		return error_set(err, -ENOEXEC, "%s:1: no interpreter after #!", s->path);
 	p += blank;
 	end -= blank;
 	size_t size = strcspn(p, " \t\r\n"), next = size + strspn(p + size, " \t");
@@ -242,7 +242,7 @@ static int open_content(struct script *s)
 	if (r == -EPERM && why.message[0] && s->note) {
 		cleanup_(text_finish) struct text t = {0};
 		text_appendf(&t,
-			"'%s' in this directory is not used, because another user can have put it there; write './%s' if you mean it",
+			"'%s' in this directory is not used, because another user could have put it there; write './%s' to use it",
 			s->path, s->path);
 		if (!text_error(&t))
 			s->note(s->context, text_string(&t));

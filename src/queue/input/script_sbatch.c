@@ -108,7 +108,7 @@ static int set_mem(struct script *s, const char *value, struct gd_error *err)
 	char size[64];
 	bool plain = value[strspn(value, "0123456789")] == '\0';
 	if (strtoull(value, NULL, 10) == 0) {
-		error_set(err, 1, "jobs share the main memory; give an amount");
+		error_set(err, 1, "jobs share the main memory; give a size");
 		return 1;
 	}
 	snprintf(size, sizeof(size), "%.40s%s", value, plain ? "M" : "");
@@ -120,7 +120,7 @@ static int check_one(const char *value, struct gd_error *err)
 {
 	if (strcmp(value, "1") == 0 || strcmp(value, "1-1") == 0)
 		return 0;
-	error_set(err, 1, "a job is one command on this machine");
+	error_set(err, 1, "a job is a single command on this machine");
 	return 1;
 }
 
@@ -130,7 +130,7 @@ static int set_output(struct script *s, const char *value, struct gd_error *err)
 	const char *slash = strrchr(value, '/');
 	size_t size = slash ? (size_t)(slash - value) : 0;
 	if (strcmp(value, "/dev/null") == 0 || memchr(value, '%', size)) {
-		error_set(err, 1, "logs have names of their own; 'gpuq logs' shows them");
+		error_set(err, 1, "gpuq names log files itself; 'gpuq logs' shows them");
 		return 1;
 	}
 	char *dir = !slash ? strdup(".") : size == 0 ? strdup("/") : strndup(value, size);
@@ -139,7 +139,7 @@ static int set_output(struct script *s, const char *value, struct gd_error *err)
 	free(s->log_dir);
 	s->log_dir = dir;
 	error_set(err, 2,
-		"the log goes to the directory '%s' as job_DATE_ID.log, not to '%s'; 'gpuq logs ID' shows it, and 'gpuq info ID' names the file",
+		"the log is written to directory '%s' as job_DATE_ID.log, not to '%s'; 'gpuq logs ID' shows it, and 'gpuq info ID' prints its path",
 		dir, value);
 	return 2;
 }
@@ -180,8 +180,9 @@ static int set_array(struct script *s, const char *value, struct gd_error *err)
 	s->array = array;
 	if (!value[size])
 		return 0;
-	error_set(err, 1, "the limit '%s'; as many run at the same time as the GPUs have room for", value + size);
-	return 1;
+	error_set(err, 2, "the limit '%s' is ignored; as many jobs run at the same time as fit on the GPUs",
+		value + size);
+	return 2;
 }
 
 /* "B:USR1@60". The prefix is ignored: the processes that handle the signal get it. */
@@ -198,7 +199,7 @@ int script_set_sbatch(struct script *s, const char *name, const char *value, str
 	if (option == SBATCH_OTHER)
 		return 1;
 	if (!value || !*value)
-		return error_set(err, -EINVAL, "it needs a value");
+		return error_set(err, -EINVAL, "a value is missing");
 	switch (option) {
 	case SBATCH_JOB_NAME:
 		return script_set(s, JOB_OPTION_NAME, value, err);
@@ -220,7 +221,7 @@ int script_set_sbatch(struct script *s, const char *name, const char *value, str
 	case SBATCH_MEM:
 		return set_mem(s, value, err);
 	case SBATCH_ERROR:
-		error_set(err, 1, "standard error is in the same log");
+		error_set(err, 1, "standard error goes to the same log");
 		return 1;
 	case SBATCH_ONE:
 		return check_one(value, err);

@@ -57,7 +57,7 @@ int submit_check_size(size_t command_size, struct gd_error *err)
 	if (command_size <= MAX_COMMAND_BYTES)
 		return 0;
 	return error_set(err, -E2BIG,
-		"adding a job: its command has %zu MiB, at most %zu are possible; put it into a script",
+		"cannot add the job: its command has %zu MiB, the limit is %zu; put it into a script",
 		command_size >> 20, MAX_COMMAND_BYTES >> 20);
 }
 
@@ -68,8 +68,8 @@ int submit_add(struct submit *s, const struct job_spec *spec, struct gd_error *e
 		return r;
 	uint64_t id = journal_take_ids(s->journal, 1);
 	if (!id)
-		return error_set(err, -EOVERFLOW, "adding a job: journal '%s' has no ids left; begin another one",
-			s->journal->path);
+		return error_set(err, -EOVERFLOW,
+			"cannot add the job: journal '%s' has no ids left; use another journal", s->journal->path);
 	struct job_spec grouped;
 	if (s->grouped) {
 		s->group = s->group ? s->group : id;
@@ -79,7 +79,7 @@ int submit_add(struct submit *s, const struct job_spec *spec, struct gd_error *e
 	}
 	record_write_add(&s->lines, id, s->now_ms, spec);
 	if (text_error(&s->lines) || id_list_add(s->ids, id) < 0)
-		return error_set(err, -ENOMEM, "adding a job: out of memory");
+		return error_set(err, -ENOMEM, "cannot add the job: out of memory");
 	s->pending_ids++;
 	return s->lines.length > BATCH_BYTES ? submit_flush(s, err) : 0;
 }
@@ -116,7 +116,7 @@ int submit_commit(struct submit *s, struct gd_error *err)
 	int synced = journal_sync(s->journal, &sync_error);
 	if (synced < 0) {
 		take_back(s->journal, s->ids);
-		return error_set(err, synced, "%s; what was added has been cancelled", sync_error.message);
+		return error_set(err, synced, "%s; the jobs already added were cancelled", sync_error.message);
 	}
 	return r;
 }
@@ -199,7 +199,7 @@ static int line_spec(struct file_submit *f, const struct shell_command *c, struc
 static int rewind_file(struct commands *c, struct gd_error *err)
 {
 	int r = commands_rewind(c);
-	return r < 0 ? error_set(err, r, "reading '%s': %s", commands_name(c), error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot read '%s': %s", commands_name(c), error_words(r)) : 0;
 }
 
 /* First pass, which adds nothing: a mistake in the last line must not leave the first half queued. */
@@ -216,7 +216,7 @@ static int check_file(struct file_submit *f, struct gd_error *err)
 		if (r == 0)
 			r = line_spec(f, &command, &spec, err);
 		if (r == 0 && note_name(f, command.options, 0) < 0)
-			r = error_set(err, -ENOMEM, "reading '%s': out of memory", commands_name(f->commands));
+			r = error_set(err, -ENOMEM, "cannot read '%s': out of memory", commands_name(f->commands));
 	}
 	return r;
 }
@@ -229,7 +229,7 @@ static int add_line(struct file_submit *f, struct submit *s, const struct shell_
 	spec->held = spec->held || (f->base.file && (f->jobs->damaged || f->jobs->lines_lost));
 	int r = was_added ? 0 : submit_add(s, spec, err);
 	if (r == 0 && note_name(f, c->options, was_added ? 0 : s->ids->ids[s->ids->count - 1]) < 0)
-		r = error_set(err, -ENOMEM, "reading '%s': out of memory", commands_name(f->commands));
+		r = error_set(err, -ENOMEM, "cannot read '%s': out of memory", commands_name(f->commands));
 	return r;
 }
 
@@ -242,7 +242,7 @@ static int add_new_lines(struct file_submit *f, struct submit *s, struct gd_erro
 	struct job_spec spec;
 	int r = file ? line_tally_add_file(&tally, js, file) : 0;
 	if (r < 0)
-		return error_set(err, r, "reading '%s': out of memory", commands_name(f->commands));
+		return error_set(err, r, "cannot read '%s': out of memory", commands_name(f->commands));
 	forget_names(f);
 	r = rewind_file(f->commands, err);
 	while (r == 0) {
@@ -261,7 +261,7 @@ static int add_file(struct file_submit *f, struct submit *s, const struct job_op
 {
 	struct gd_error why;
 	int r = options ? job_options_resolve(options, f->jobs, NULL, &f->base_after, &f->base, &why) : 0;
-	return r < 0 ? error_set(err, r, "adding jobs %s", why.message) : add_new_lines(f, s, err);
+	return r < 0 ? error_set(err, r, "cannot add the jobs %s", why.message) : add_new_lines(f, s, err);
 }
 
 int submit_file(struct journal *j, struct commands *c, const struct job_spec *base, const struct job_options *options,

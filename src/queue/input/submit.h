@@ -39,9 +39,9 @@ int submit_commit(struct submit *s, struct gd_error *err);
 void submit_abort(struct submit *s);
 
 /*
- * Adds the commands of a file, from commands_read(), that are not in the queue yet. Equal lines are counted: as many
- * are added as the file has more than were ever added from it. `base` holds the values common to all jobs, and
- * `options` (or NULL) the jobs that they wait for; options of a command take precedence.
+ * Adds the commands of a file, from commands_read(), that are not in the queue yet. Equal lines are counted: if a line
+ * occurs in the file more often than it was ever added from it, only the difference is added. `base` holds the values
+ * common to all jobs, and `options` (or NULL) the jobs that they wait for; options of a command take precedence.
  */
 int submit_file(struct journal *j, struct commands *c, const struct job_spec *base, const struct job_options *options,
 	struct id_list *ids, struct gd_error *err);

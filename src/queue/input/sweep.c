@@ -103,7 +103,7 @@ static int add_values(struct sweep_axis *a, const char *text, struct gd_error *e
 		int r;
 		if (sweep_parse_range(text, size, &from, &to, &step)) {
 			if (from > to)
-				return error_set(err, -EINVAL, "%.*s goes backwards", (int)size, text);
+				return error_set(err, -EINVAL, "%.*s is reversed", (int)size, text);
 			r = add_range(a, text, from, to, step);
 		} else {
 			r = sweep_axis_add(a, strndup(text, size));
@@ -151,7 +151,7 @@ int sweep_parse_array(const char *text, struct id_list *ret, struct gd_error *er
 {
 	if (strchr(text, '%'))
 		return error_set(err, -EINVAL,
-			"'%s': a limit with %% is not supported; --mem, --exclusive and --cpus say how many run at the same time",
+			"'%s': a limit with %% is not supported; use --mem, --exclusive or --cpus to limit how many run at the same time",
 			text);
 	for (const char *p = text;; p++) {
 		size_t size = strcspn(p, ",");
@@ -187,7 +187,7 @@ static int zip_axes(struct sweep *s, struct gd_error *err)
 	for (size_t i = 0; i < s->num_axes; i++)
 		n += s->axes[i].num_names == 1;
 	if (n < 2)
-		return error_set(err, -EINVAL, "--zip: there is nothing to pair; give at least two --param");
+		return error_set(err, -EINVAL, "--zip: nothing to pair; give at least two --param");
 	const struct sweep_axis *first = NULL;
 	for (size_t i = 0; i < s->num_axes; i++) {
 		const struct sweep_axis *a = &s->axes[i];
@@ -247,7 +247,8 @@ int sweep_prepare(struct sweep *s, bool zip, char **words, size_t num_words, str
 	for (size_t i = 0; i < s->num_axes; i++) {
 		size_t rows = s->axes[i].num_rows;
 		if (rows > SWEEP_MAX_JOBS / s->count)
-			return error_set(err, -EINVAL, "these parameters make more than %zu jobs", SWEEP_MAX_JOBS);
+			return error_set(
+				err, -EINVAL, "these parameters would create more than %zu jobs", SWEEP_MAX_JOBS);
 		s->count *= rows;
 	}
 	return sweep_compile(s, words, num_words, err);

@@ -65,7 +65,7 @@ static int next_field(struct csv_reader *c, struct text *field, bool *ret_last, 
 	else if (quoted && c->p < c->end && *c->p == '\r')
 		c->p++;
 	if (c->p < c->end && *c->p != ',' && *c->p != '\n')
-		return error_set(err, -EINVAL, "expected a comma behind the quotation mark");
+		return error_set(err, -EINVAL, "expected a comma after the quotation mark");
 	*ret_last = c->p == c->end || *c->p == '\n';
 	c->p += c->p < c->end;
 	return text_error(field) < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;
@@ -88,7 +88,7 @@ static int read_names(struct csv_reader *c, struct sweep_axis *a, struct gd_erro
 			return r;
 		if (field.length == 0 || field.data[strcspn(field.data, "{}= ")])
 			return error_set(err, -EINVAL,
-				"'%s' is not the name of a parameter; the first line has the names",
+				"'%s' is not a valid parameter name; the first line must contain the names",
 				display_quote(text_string(&field), quote));
 		if (array_reserve(a->names, &capacity, a->num_names + 1) < 0 ||
 			!(a->names[a->num_names] = copy_of(&field)))
@@ -140,7 +140,7 @@ int sweep_add_file(struct sweep *s, const char *path, struct gd_error *err)
 	if (t.length >= 3 && memcmp(c.p, "\xef\xbb\xbf", 3) == 0)
 		c.p += 3;
 	if (memchr(text_string(&t), '\0', t.length))
-		return error_set(err, -EINVAL, "%s: there is a NUL byte in this file", path);
+		return error_set(err, -EINVAL, "%s: the file contains a NUL byte", path);
 	while (r == 0 && c.p < c.end) {
 		size_t line = ++c.line;
 		if (*c.p == '\n' || (*c.p == '\r' && c.p + 1 < c.end && c.p[1] == '\n')) {

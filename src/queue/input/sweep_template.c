@@ -79,8 +79,8 @@ static int check_values(const struct sweep_piece *piece, struct gd_error *err)
 		const char *value = a->values[row * a->num_names + piece->column];
 		if (!*value || !shell_is_plain(value, strlen(value)))
 			return error_set(err, -EINVAL,
-				"value '%s' of '%s' would become part of a script; give the command as several words, with {%s} in a "
-				"word that is not a script",
+				"value '%s' of '%s' would become part of a script; pass the command as separate words, with {%s} outside "
+				"the script",
 				display_quote(value, quote), a->names[piece->column], a->names[piece->column]);
 	}
 	return 0;
@@ -95,7 +95,7 @@ static int check_first(const struct sweep_piece *piece, struct gd_error *err)
 		const char *value = a->values[row * a->num_names + piece->column];
 		if (*value == '|' || *value == '@')
 			return error_set(err, -EINVAL,
-				"value '%s' of '%s' begins with '%c', which programs can take for a command or a file of options; "
+				"value '%s' of '%s' begins with '%c', which programs may interpret; "
 				"put text before it, such as ./{%s} or --%s={%s}",
 				display_quote(value, quote), a->names[piece->column], *value, a->names[piece->column],
 				a->names[piece->column], a->names[piece->column]);

@@ -15,7 +15,7 @@ int archive_read(const char *journal_path, struct jobs *ret, struct gd_error *er
 	cleanup_(freep) char *path = NULL;
 	if (asprintf(&path, "%s.archive", journal_path) < 0) {
 		path = NULL;
-		return error_set(err, -ENOMEM, "reading the archive of '%s': out of memory", journal_path);
+		return error_set(err, -ENOMEM, "cannot read the archive of '%s': out of memory", journal_path);
 	}
 	jobs_init(&jobs);
 	int r = journal_reader_init(&reader, path);
@@ -26,7 +26,7 @@ int archive_read(const char *journal_path, struct jobs *ret, struct gd_error *er
 			journal_reader_explain(&reader, r, err);
 		journal_reader_finish(&reader);
 	} else {
-		error_set(err, r, "reading archive '%s': %s", path, error_words(r));
+		error_set(err, r, "cannot read archive '%s': %s", path, error_words(r));
 	}
 	if (r < 0) {
 		jobs_finish(&jobs);

@@ -7,8 +7,8 @@
 #include "queue/journal/jobs.h"
 
 /*
- * Reads the whole archive into `ret`; release with jobs_finish(). A missing archive has no jobs. A job that was in the
- * journal and no longer is, is in the archive: prune syncs the archive before it replaces the journal.
+ * Reads the whole archive into `ret`; release with jobs_finish(). A missing archive has no jobs. A job that is no
+ * longer in the journal is in the archive: prune syncs the archive before it replaces the journal.
  */
 int archive_read(const char *journal_path, struct jobs *ret, struct gd_error *err);
 

@@ -69,7 +69,7 @@ static int replace(struct journal *j, const struct jobs *js, struct gd_error *er
 	if (r == 0)
 		r = keep_original(j);
 	if (r < 0)
-		error_set(err, r, "converting journal '%s': %s", j->path, error_words(r));
+		error_set(err, r, "cannot convert journal '%s': %s", j->path, error_words(r));
 	else
 		r = draft_commit(&d, err);
 	draft_close(&d);
@@ -88,7 +88,7 @@ int convert_original(struct journal *j, const struct journal_counters *c, struct
 	if (r == 0)
 		r = begin_queue(j, c, js.last_id);
 	if (r < 0 || r == 1)
-		r = error_set(err, r < 0 ? r : -ESTALE, "converting journal '%s': %s", j->path,
+		r = error_set(err, r < 0 ? r : -ESTALE, "cannot convert journal '%s': %s", j->path,
 			error_words(r < 0 ? r : -ESTALE));
 	else
 		r = replace(j, &js, err);

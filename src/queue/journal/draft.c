@@ -46,7 +46,7 @@ int draft_open(struct draft *d, struct journal *j, struct gd_error *err)
 		r = text_error(&t) ? text_error(&t) : draft_add(d, t.data, t.length);
 	if (r < 0) {
 		draft_close(d);
-		return error_set(err, r, "writing '%s/" DRAFT "': %s", j->dir_path, error_words(r));
+		return error_set(err, r, "cannot write '%s/" DRAFT "': %s", j->dir_path, error_words(r));
 	}
 	return 0;
 }
@@ -96,7 +96,7 @@ int draft_sync(struct draft *d)
 
 static int replaced(struct journal *j, int code, struct gd_error *err)
 {
-	return error_set(err, code, "replacing journal '%s': %s", j->path, error_words(code));
+	return error_set(err, code, "cannot replace journal '%s': %s", j->path, error_words(code));
 }
 
 int draft_commit(struct draft *d, struct gd_error *err)

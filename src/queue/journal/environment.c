@@ -26,10 +26,10 @@ int environment_save(int dir_fd, char *const *environment, char ret_name[HASH_TE
 		if (strncmp(*e, "_=", 2) != 0)
 			text_append(&t, *e, strlen(*e) + 1);
 	if (text_error(&t))
-		return error_set(err, -ENOMEM, "keeping the environment: out of memory");
+		return error_set(err, -ENOMEM, "cannot store the environment: out of memory");
 	int r = content_store_save(dir_fd, STORE_ENVIRONMENTS, text_string(&t), t.length, ret_name);
-	return r < 0 ? error_set(err, r, "keeping the environment: %s",
-			       r == -EEXIST ? "its file in the journal's folder has another content" : error_words(r))
+	return r < 0 ? error_set(err, r, "cannot store the environment: %s",
+			       r == -EEXIST ? "its file in the journal's folder has different content" : error_words(r))
 		     : 0;
 }
 

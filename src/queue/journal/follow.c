@@ -19,10 +19,10 @@
 /* Reads the whole journal, unless creating the reader failed (r). */
 static int begin(struct follow *f, int r, const char *path, struct follow *ret, struct gd_error *err)
 {
-	r = r < 0 ? error_set(err, r, "reading journal '%s': %s", path, error_words(r)) : follow_update(f, err);
+	r = r < 0 ? error_set(err, r, "cannot read journal '%s': %s", path, error_words(r)) : follow_update(f, err);
 	if (r == 0 && f->reader.fd < 0)
 		r = error_set(err, -ENOENT,
-			"reading journal '%s': there is none; add jobs with 'gpuq add' or 'gpuq run'", path);
+			"cannot read journal '%s': no such file; add jobs with 'gpuq add' or 'gpuq run'", path);
 	if (r < 0)
 		follow_close(f);
 	else
@@ -86,6 +86,22 @@ void follow_close(struct follow *f)
 	*f = (struct follow){.watch_fd = -1, .dir_fd = -1};
 }
 
+/* A few characters of a line can be a dependency, which takes more memory. */
+static int check_after(struct follow *f)
+{
+	struct journal_reader *r = &f->reader;
+	if (!r->limits.foreign || f->jobs.num_after <= JOURNAL_MAX_FOREIGN_AFTER)
+		return 0;
+	return journal_limits_refuse(&r->limits, r->path, "its jobs have too many dependencies", &r->refusal);
+}
+
+static int apply_line(void *context, uint64_t line_no, const char *line, size_t size)
+{
+	struct follow *f = context;
+	int r = jobs_apply(&f->jobs, line_no, line, size);
+	return r < 0 ? r : check_after(f);
+}
+
 int follow_update(struct follow *f, struct gd_error *err)
 {
 	f->reset = f->reset_early;
@@ -93,9 +109,11 @@ int follow_update(struct follow *f, struct gd_error *err)
 	for (int resets = 0;; resets++) {
 		struct damage_check check;
 		damage_look(&check, &f->reader, f->dir_fd);
-		int r = journal_reader_read(&f->reader, jobs_apply, &f->jobs);
+		int r = journal_reader_read(&f->reader, apply_line, f);
 		if (r == 0)
 			r = damage_judge(&check, &f->reader, f->dir_fd, &f->jobs);
+		if (r == 0)
+			r = check_after(f);
 		if (r < 0)
 			return journal_reader_explain(&f->reader, r, err);
 		if (r == 0)
@@ -103,8 +121,8 @@ int follow_update(struct follow *f, struct gd_error *err)
 		jobs_reset(&f->jobs);
 		f->reset = true;
 		if (resets == (f->reader.limits.foreign ? JOURNAL_MAX_FOREIGN_RESETS : JOURNAL_MOST_RESETS))
-			return error_set(err, -EAGAIN,
-				"reading journal '%s': another file takes its place again and again", f->path);
+			return error_set(
+				err, -EAGAIN, "cannot read journal '%s': the file keeps being replaced", f->path);
 	}
 }
 

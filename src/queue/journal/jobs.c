@@ -64,7 +64,7 @@ struct job *jobs_find(const struct jobs *js, uint64_t id)
 
 const char *jobs_absence(const struct jobs *js, uint64_t id)
 {
-	return number_set_has(&js->lost_ids, id) ? "its record was lost; see 'gpuq verify'" : "there is no such job";
+	return number_set_has(&js->lost_ids, id) ? "its record was lost; run 'gpuq verify'" : "no such job";
 }
 
 int jobs_insert(struct jobs *js, struct job *job)

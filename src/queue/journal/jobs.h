@@ -26,6 +26,7 @@ struct jobs {
 	uint64_t first_bad_line; /* its number, from 1 */
 	uint64_t orphaned_lines; /* lines about jobs that are missing */
 	uint64_t last_id;
+	uint64_t num_after; /* dependencies of all jobs together */
 	int version;
 	char queue[33];             /* from the first line; "": not read */
 	uint64_t generation;        /* the same; 0: not read */

@@ -70,12 +70,13 @@ struct job *jobs_find_counted(struct jobs *js, const struct record *r)
 	return job;
 }
 
+/* The numbers of attempts decrease along the list: a new attempt has a larger number than all before it. */
 static struct job_attempt *find_attempt(const struct job *job, uint32_t attempt)
 {
 	struct job_attempt *a = job->attempts;
-	while (a && a->attempt != attempt)
+	while (a && a->attempt > attempt)
 		a = a->earlier;
-	return a;
+	return a && a->attempt == attempt ? a : NULL;
 }
 
 /* Ends an attempt whose end was lost, before another attempt follows. */

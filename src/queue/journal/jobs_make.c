@@ -124,6 +124,7 @@ static int copy_after(struct jobs *js, const struct record *r, struct job *job)
 		error = copy_ids(&r->after_any, after);
 	if (error)
 		return error;
+	js->num_after += n;
 	job->after = after;
 	job->num_after_any = (uint32_t)any;
 	return 0;

@@ -21,8 +21,9 @@ int journal_lock_words(const struct journal *j, int code, struct gd_error *err)
 {
 	if (code == -ENOLCK || code == -ENOTSUP || code == -EINVAL || code == -ENOSYS)
 		return error_set(err, code,
-			"locking journal '%s': this file system has no locks; put the journal on another one", j->path);
-	return error_set(err, code, "locking journal '%s': %s", j->path, error_words(code));
+			"cannot lock journal '%s': the file system does not support locks; put the journal on another one",
+			j->path);
+	return error_set(err, code, "cannot lock journal '%s': %s", j->path, error_words(code));
 }
 
 /* A lock that cannot be released would block all other processes: closing its descriptor releases it, too. */
@@ -48,7 +49,7 @@ static int take_append_lock(struct journal *j, struct gd_error *err)
 		if (r == 0 && st.st_nlink > 0)
 			return 0;
 		if (r < 0)
-			error_set(err, r, "locking journal '%s': %s", j->path, error_words(r));
+			error_set(err, r, "cannot lock journal '%s': %s", j->path, error_words(r));
 		else
 			r = journal_open_folder(j, err);
 		if (r < 0) {
@@ -85,11 +86,10 @@ static int check_parent(const struct journal *j, struct gd_error *err)
 	if (known ? mine.st_nlink == 0 : errno == ESTALE)
 		return 0; /* removed */
 	if (!known || stat(j->parent_path, &there) < 0)
-		return error_set(err, -errno, "opening journal '%s': %s", j->path, error_words(errno));
+		return error_set(err, -errno, "cannot open journal '%s': %s", j->path, error_words(errno));
 	if (there.st_dev == mine.st_dev && there.st_ino == mine.st_ino)
 		return 0;
-	return error_set(
-		err, -EPERM, "refusing to use '%s': another directory was put in the place of its own", j->path);
+	return error_set(err, -EPERM, "refusing to use '%s': its directory was replaced", j->path);
 }
 
 static int check_file(struct journal *j, struct stat *ret, struct gd_error *err)
@@ -98,21 +98,21 @@ static int check_file(struct journal *j, struct stat *ret, struct gd_error *err)
 	if (r < 0)
 		return r;
 	if (fstatat(j->parent_fd, j->name, ret, 0) < 0 && errno != ENOENT)
-		return error_set(err, -errno, "opening journal '%s': %s", j->path, error_words(errno));
+		return error_set(err, -errno, "cannot open journal '%s': %s", j->path, error_words(errno));
 	else if (ret->st_nlink > 0 && ret->st_dev == j->dev && ret->st_ino == j->ino)
 		return 0;
 	r = journal_open_file(j, err);
 	if (r < 0)
 		return r;
 	if (fstat(j->fd, ret) < 0)
-		return error_set(err, -errno, "opening journal '%s': %s", j->path, error_words(errno));
+		return error_set(err, -errno, "cannot open journal '%s': %s", j->path, error_words(errno));
 	return 0;
 }
 
 static int find_machine(struct journal *j, struct gd_error *err)
 {
 	int r = *j->here.boot ? 0 : journal_machine(&j->here);
-	return r < 0 ? error_set(err, r, "locking journal '%s': %s", j->path, error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot lock journal '%s': %s", j->path, error_words(r)) : 0;
 }
 
 static void take_counters(struct journal *j, const struct journal_counters *c)
@@ -191,7 +191,7 @@ int journal_raise_fence(struct journal *j, struct gd_error *err)
 	/* Written now: after a crash before the unlock, earlier starts must not be valid. */
 	int r = journal_counters_write(j);
 	if (r < 0)
-		return error_set(err, r, "writing '%s/append.lock': %s", j->dir_path, error_words(r));
+		return error_set(err, r, "cannot write '%s/append.lock': %s", j->dir_path, error_words(r));
 	return 0;
 }
 
@@ -235,8 +235,8 @@ static uint64_t keep_complete(struct journal *j, const struct text *sealed, size
 
 static int append_failed(const struct journal *j, int code, struct gd_error *err)
 {
-	return error_set(err, code, "writing journal '%s': %s%s", j->path, error_words(code),
-		code == -ENOSPC || code == -EDQUOT ? "; make room and try again" : "");
+	return error_set(err, code, "cannot write journal '%s': %s%s", j->path, error_words(code),
+		code == -ENOSPC || code == -EDQUOT ? "; free some space and try again" : "");
 }
 
 static int write_sealed(struct journal *j, const struct text *sealed, size_t *ret_done)
@@ -325,7 +325,7 @@ int journal_take_file(struct journal *j, int *fd, struct gd_error *err)
 	closep(&j->fd);
 	j->fd = take_fd(fd);
 	if (fstat(j->fd, &st) < 0)
-		return error_set(err, -errno, "replacing journal '%s': %s", j->path, error_words(errno));
+		return error_set(err, -errno, "cannot replace journal '%s': %s", j->path, error_words(errno));
 	j->dev = st.st_dev;
 	j->ino = st.st_ino;
 	j->recognized = true;

@@ -32,8 +32,8 @@ void journal_limits_init(struct journal_limits *l, int fd, bool trusted)
 
 int journal_limits_refuse(const struct journal_limits *l, const char *path, const char *words, struct gd_error *err)
 {
-	return error_set(err, -EFBIG, "reading journal '%s': it %s and %s; set GPUQ_TRUST=1 to read it anyway", path,
-		l->objection, words);
+	return error_set(err, -EFBIG, "cannot read journal '%s': it %s and %s; set GPUQ_TRUST=1 to read it anyway",
+		path, l->objection, words);
 }
 
 int journal_limits_look(struct journal_limits *l, int fd, const char *path, off_t *ret_size, struct gd_error *err)
@@ -47,7 +47,7 @@ int journal_limits_look(struct journal_limits *l, int fd, const char *path, off_
 	l->looked_at = st.st_size;
 	if (l->hole_bytes > JOURNAL_MAX_HOLE_BYTES)
 		return error_set(err, -EFBIG,
-			"reading journal '%s': it has more than 64 MiB of holes: the file is damaged; move it away",
+			"cannot read journal '%s': it has more than 64 MiB of holes: the file is damaged; move it away",
 			path);
 	l->end_cpu_ns = l->foreign ? cpu_ns() + l->max_cpu_ns : 0;
 	*ret_size = st.st_size;

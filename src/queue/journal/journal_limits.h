@@ -4,7 +4,8 @@
  * cost the reader all memory or hours of time.
  *
  * Holes are limited in all journals. A journal that other users may have written is limited in size, line length,
- * processor time to read it, and number of lines to sort; GPUQ_TRUST turns these limits off.
+ * processor time to read it, number of lines to sort, and number of dependencies of its jobs; GPUQ_TRUST turns these
+ * limits off.
  */
 #ifndef QUEUE_JOURNAL_JOURNAL_LIMITS_H
 #define QUEUE_JOURNAL_JOURNAL_LIMITS_H
@@ -19,8 +20,9 @@
 #define JOURNAL_MAX_HOLE_BYTES         ((off_t)64 << 20)
 #define JOURNAL_MAX_FOREIGN_BYTES      ((off_t)256 << 20)
 #define JOURNAL_MAX_FOREIGN_LINE_BYTES ((size_t)4 << 20)
-#define JOURNAL_MAX_FOREIGN_SORTED     ((size_t)1 << 20) /* lines */
-#define JOURNAL_MAX_FOREIGN_GAPS       ((size_t)1 << 16) /* between the numbers of lines */
+#define JOURNAL_MAX_FOREIGN_SORTED     ((size_t)1 << 20)   /* lines */
+#define JOURNAL_MAX_FOREIGN_GAPS       ((size_t)1 << 16)   /* between the numbers of lines */
+#define JOURNAL_MAX_FOREIGN_AFTER      ((uint64_t)8 << 20) /* dependencies of all jobs together, 8 bytes each */
 #define JOURNAL_MAX_FOREIGN_RESETS     8
 #define JOURNAL_MAX_FOREIGN_CPU_NS     (UINT64_C(20) * 1000000000)
 
@@ -44,7 +46,7 @@ int journal_limits_look(struct journal_limits *l, int fd, const char *path, off_
 /* Before each line: 0, or -ETIME if the processor time is used up. */
 int journal_limits_line(struct journal_limits *l, const char *path, struct gd_error *err);
 
-/* Returns -EFBIG with the message "reading journal 'PATH': it belongs to another user and WORDS". */
+/* Returns -EFBIG with the message "cannot read journal 'PATH': it belongs to another user and WORDS". */
 int journal_limits_refuse(const struct journal_limits *l, const char *path, const char *words, struct gd_error *err);
 
 #endif

@@ -23,22 +23,22 @@ static int resolve_any(const char *path, char **ret, const char **ret_objection,
 	bool foreign = false;
 	int r = trust_follow_links(path, &target, &foreign);
 	if (r < 0)
-		return error_set(err, r, "opening journal '%s': %s", path, error_words(r));
+		return error_set(err, r, "cannot open journal '%s': %s", path, error_words(r));
 	const char *slash = strrchr(target, '/');
 	cleanup_(freep) char *dir =
 		slash ? strndup(target, slash == target ? 1 : (size_t)(slash - target)) : strdup(".");
 	const char *base = slash ? slash + 1 : target;
 	if (!dir)
-		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
+		return error_set(err, -ENOMEM, "cannot open journal '%s': out of memory", path);
 	if (!*base || strcmp(base, ".") == 0 || strcmp(base, "..") == 0)
-		return error_set(err, -EISDIR, "opening journal '%s': it is a directory; name a file", path);
+		return error_set(err, -EISDIR, "cannot open journal '%s': it is a directory; name a file", path);
 	cleanup_(freep) char *real_dir = realpath(dir, NULL);
 	if (!real_dir)
 		return error_set(
-			err, -errno, "opening journal '%s': directory '%s': %s", path, dir, error_words(errno));
+			err, -errno, "cannot open journal '%s': directory '%s': %s", path, dir, error_words(errno));
 	char *joined;
 	if (asprintf(&joined, "%s/%s", strcmp(real_dir, "/") == 0 ? "" : real_dir, base) < 0)
-		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
+		return error_set(err, -ENOMEM, "cannot open journal '%s': out of memory", path);
 	*ret = joined;
 	*ret_objection = foreign ? TRUST_FOREIGN_LINK : NULL;
 	return 0;
@@ -75,7 +75,7 @@ int journal_resolve(const char *path, char **ret, const char **ret_objection, st
 	if (r == 0 && !is_directory)
 		r = path_below(dir_fd, name, ret);
 	if (r == -ENOMEM || r == -EMFILE || r == -ENFILE || r == -EIO)
-		return error_set(err, r, "opening journal '%s': %s", path, error_words(r));
+		return error_set(err, r, "cannot open journal '%s': %s", path, error_words(r));
 	if (r < 0 || is_directory) {
 		int e = resolve_any(path, ret, &objection, err);
 		if (e < 0)
@@ -125,7 +125,7 @@ static int find_parent(struct journal *j, struct gd_error *err)
 	if (r == -EPERM)
 		return trust_refuse(j->path, TRUST_FOREIGN_WAY, err);
 	if (r < 0)
-		return error_set(err, r, "opening journal '%s': directory '%s': %s", j->path, dir, error_words(r));
+		return error_set(err, r, "cannot open journal '%s': directory '%s': %s", j->path, dir, error_words(r));
 	closep(&j->parent_fd);
 	j->parent_fd = take_fd(&fd);
 	return 0;
@@ -146,12 +146,12 @@ int journal_open_file(struct journal *j, struct gd_error *err)
 	bool created;
 	cleanup_(closep) int fd = open_or_create(j->parent_fd, j->name, &created);
 	if (fd < 0)
-		return error_set(err, -errno, "opening journal '%s': %s", j->path, error_words(errno));
+		return error_set(err, -errno, "cannot open journal '%s': %s", j->path, error_words(errno));
 	struct stat st;
 	if (fstat(fd, &st) < 0)
-		return error_set(err, -errno, "opening journal '%s': %s", j->path, error_words(errno));
+		return error_set(err, -errno, "cannot open journal '%s': %s", j->path, error_words(errno));
 	if (!S_ISREG(st.st_mode))
-		return error_set(err, -EINVAL, "opening journal '%s': it is not a regular file", j->path);
+		return error_set(err, -EINVAL, "cannot open journal '%s': it is not a regular file", j->path);
 	r = j->accepted ? 0 : trust_check(fd, j->path, err);
 	if (r < 0)
 		return r;
@@ -182,13 +182,13 @@ static int check_folder(const struct journal *j, int fd, const char *shown, stru
 		return 0;
 	if (j->accepted) {
 		if (fstat(fd, &st) < 0 || fstat(j->fd, &journal) < 0)
-			return error_set(err, -errno, "looking at directory '%s': %s", shown, error_words(errno));
+			return error_set(err, -errno, "cannot examine directory '%s': %s", shown, error_words(errno));
 		bool ours = st.st_uid == geteuid() || st.st_uid == 0 || st.st_uid == journal.st_uid;
 		if (ours && !(st.st_mode & ~journal.st_mode & (S_IWGRP | S_IWOTH)))
 			return 0;
 	}
 	return error_set(err, -EPERM,
-		"refusing to use directory '%s': it %s, who could make this account run anything; remove it or use another "
+		"refusing to use directory '%s': it %s, who could run commands as you; remove it or use another "
 		"journal",
 		shown, objection);
 }
@@ -198,10 +198,10 @@ static int open_dir(
 	const struct journal *j, int at, const char *path, const char *shown, int *ret_fd, struct gd_error *err)
 {
 	if (mkdirat(at, path, 0700) < 0 && errno != EEXIST)
-		return error_set(err, -errno, "making directory '%s': %s", shown, error_words(errno));
+		return error_set(err, -errno, "cannot create directory '%s': %s", shown, error_words(errno));
 	cleanup_(closep) int fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
-		return error_set(err, -errno, "opening directory '%s': %s", shown, error_words(errno));
+		return error_set(err, -errno, "cannot open directory '%s': %s", shown, error_words(errno));
 	int r = check_folder(j, fd, shown, err);
 	if (r == 0)
 		*ret_fd = take_fd(&fd);
@@ -228,10 +228,10 @@ int journal_open_folder(struct journal *j, struct gd_error *err)
 		return r;
 	cleanup_(closep) int lock_fd = openat(dir_fd, "append.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (lock_fd < 0)
-		return error_set(err, -errno, "opening '%s/append.lock': %s", j->dir_path, error_words(errno));
+		return error_set(err, -errno, "cannot open '%s/append.lock': %s", j->dir_path, error_words(errno));
 	cleanup_(closep) int counts_fd = openat(dir_fd, TALLY_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (counts_fd < 0)
-		return error_set(err, -errno, "opening '%s/" TALLY_NAME "': %s", j->dir_path, error_words(errno));
+		return error_set(err, -errno, "cannot open '%s/" TALLY_NAME "': %s", j->dir_path, error_words(errno));
 	closep(&j->dir_fd);
 	closep(&j->lock_fd);
 	closep(&j->counts_fd);
@@ -253,18 +253,18 @@ int journal_open_at(int parent_fd, const char *path, bool accepted, struct journ
 {
 	cleanup_(journal_closep) struct journal *j = calloc(1, sizeof(*j));
 	if (!j)
-		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
+		return error_set(err, -ENOMEM, "cannot open journal '%s': out of memory", path);
 	j->fd = j->dir_fd = j->lock_fd = j->counts_fd = j->parent_fd = -1;
 	j->accepted = accepted;
 	j->path = strdup(path);
 	if (!j->path || asprintf(&j->dir_path, "%s.d", j->path) < 0)
-		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
+		return error_set(err, -ENOMEM, "cannot open journal '%s': out of memory", path);
 	j->name = strrchr(j->path, '/') + 1;
 	j->parent_path = strndup(j->path, j->name - 1 == j->path ? 1 : (size_t)(j->name - 1 - j->path));
 	if (!j->parent_path)
-		return error_set(err, -ENOMEM, "opening journal '%s': out of memory", path);
+		return error_set(err, -ENOMEM, "cannot open journal '%s': out of memory", path);
 	if (parent_fd >= 0 && (j->parent_fd = fcntl(parent_fd, F_DUPFD_CLOEXEC, 3)) < 0)
-		return error_set(err, -errno, "opening journal '%s': %s", path, error_words(errno));
+		return error_set(err, -errno, "cannot open journal '%s': %s", path, error_words(errno));
 	int r = journal_open_file(j, err);
 	if (r == 0)
 		r = check_recognized(j, err);

@@ -222,7 +222,7 @@ static int take_lines(struct journal_reader *r, size_t n, journal_line_fn *fn, v
 static int refuse_line(struct journal_reader *r, uint64_t line_no)
 {
 	return error_set(&r->refusal, -EFBIG,
-		"reading journal '%s': line %" PRIu64 " is longer than %zu MiB: the file is damaged; move it away",
+		"cannot read journal '%s': line %" PRIu64 " is longer than %zu MiB: the file is damaged; move it away",
 		r->path, line_no + 1, r->limits.max_line_bytes >> 20);
 }
 
@@ -373,14 +373,15 @@ int journal_reader_explain(const struct journal_reader *r, int code, struct gd_e
 	if ((code == -EPERM || code == -EFBIG || code == -ETIME) && r->refusal.code == code)
 		return error_set(err, code, "%s", r->refusal.message);
 	if (code == -ENOTSUP)
-		return error_set(
-			err, code, "reading journal '%s': it was written by a newer gpuq; use that one", r->path);
+		return error_set(err, code,
+			"cannot read journal '%s': it was written by a newer version of gpuq; use that version",
+			r->path);
 	if (code == -EPROTONOSUPPORT)
 		return error_set(err, code,
-			"reading journal '%s': it has version 1, which was never released; move it away", r->path);
+			"cannot read journal '%s': it has version 1, which was never released; move it away", r->path);
 	if (code == -EINVAL)
-		return error_set(err, code, "reading journal '%s': it is not a regular file", r->path);
-	return error_set(err, code, "reading journal '%s': %s", r->path, error_words(code));
+		return error_set(err, code, "cannot read journal '%s': it is not a regular file", r->path);
+	return error_set(err, code, "cannot read journal '%s': %s", r->path, error_words(code));
 }
 
 static const char *base_name(const char *path)

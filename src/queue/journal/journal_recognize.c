@@ -113,7 +113,7 @@ int journal_compare_queue(int fd, const char *queue)
 int journal_refuse_folder(const struct journal *j, struct gd_error *err)
 {
 	return error_set(err, -EPERM,
-		"refusing to use '%s': directory '%s' belongs to another journal; move it away, or say --trust to use it "
+		"refusing to use '%s': directory '%s' belongs to another journal; move it away, or use --trust to use it "
 		"anyway",
 		j->path, j->dir_path);
 }
@@ -121,7 +121,7 @@ int journal_refuse_folder(const struct journal *j, struct gd_error *err)
 int journal_refuse_version(const struct journal *j, struct gd_error *err)
 {
 	return error_set(err, -EPROTONOSUPPORT,
-		"opening journal '%s': it has version 1, which was never released; move it away", j->path);
+		"cannot open journal '%s': it has version 1, which was never released; move it away", j->path);
 }
 
 bool journal_recognize_zeros(int fd, off_t size)
@@ -150,5 +150,5 @@ bool journal_recognize_archive(int fd, off_t size)
 int journal_refuse_unrecognized(const struct journal *j, struct gd_error *err)
 {
 	return error_set(err, -EINVAL,
-		"refusing to change '%s': it is not a journal of gpuq; name another with --jobs-file", j->path);
+		"refusing to change '%s': it is not a journal of gpuq; name another file with --jobs-file", j->path);
 }

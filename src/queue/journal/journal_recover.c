@@ -77,16 +77,17 @@ static int repair_end(struct journal *j, off_t size, off_t covered, struct gd_er
 	int r = size > 0 ? find_end(j, size, &end, &lacks_newline) : 0;
 	if (r == -EFBIG)
 		return error_set(err, r,
-			"reading journal '%s': its end is not a line: the file is damaged; move it away", j->path);
+			"cannot read journal '%s': the last line is incomplete: the file is damaged; move it away",
+			j->path);
 	if (r < 0)
-		return error_set(err, r, "reading journal '%s': %s", j->path, error_words(r));
+		return error_set(err, r, "cannot read journal '%s': %s", j->path, error_words(r));
 	if (end < size && (lacks_newline || covered > end)) {
 		if (write(j->fd, "\n", 1) != 1)
-			return error_set(err, -errno, "writing journal '%s': %s", j->path, error_words(errno));
+			return error_set(err, -errno, "cannot write journal '%s': %s", j->path, error_words(errno));
 		end = size + 1;
 	} else if (end < size && ftruncate(j->fd, end) < 0) {
 		return error_set(
-			err, -errno, "truncating a torn line of journal '%s': %s", j->path, error_words(errno));
+			err, -errno, "cannot truncate a torn line of journal '%s': %s", j->path, error_words(errno));
 	}
 	j->size = end;
 	j->tail = 0;
@@ -126,7 +127,7 @@ static int read_lines(struct recovery *v, struct gd_error *err)
 {
 	int e = journal_reader_init_open(&v->reader, v->journal);
 	if (e < 0)
-		return error_set(err, e, "reading journal '%s': %s", v->journal->path, error_words(e));
+		return error_set(err, e, "cannot read journal '%s': %s", v->journal->path, error_words(e));
 	v->reader.sorted = true;
 	e = journal_reader_read(&v->reader, note_line, v);
 	return e < 0 ? journal_reader_explain(&v->reader, e, err) : 0;
@@ -165,7 +166,7 @@ static int identify(struct recovery *v, bool is_new, struct gd_error *err)
 	/* An older file was restored: later records are missing from it, and readers must be able to detect that. */
 	if (c && strcmp(c->queue, j->queue) == 0 && c->generation > j->generation)
 		j->generation = c->generation;
-	return r < 0 ? error_set(err, r, "making a queue id: %s", error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot create a queue id: %s", error_words(r)) : 0;
 }
 
 static bool is_same_generation(const struct recovery *v)
@@ -276,7 +277,7 @@ static int write_lines(struct recovery *v, bool is_empty, struct gd_error *err)
 		j->created = true;
 	}
 	if (r < 0)
-		return error_set(err, r, "writing journal '%s': %s", j->path, error_words(r));
+		return error_set(err, r, "cannot write journal '%s': %s", j->path, error_words(r));
 	r = t.length ? journal_append(j, t.data, t.length, NULL, err) : 0;
 	if (r == 0 && lost)
 		sync_losses(v);

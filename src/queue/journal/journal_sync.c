@@ -54,7 +54,7 @@ int journal_sync(struct journal *j, struct gd_error *err)
 	if (r == 0 && j->created)
 		r = journal_sync_directory(j);
 	if (r < 0)
-		return error_set(err, r, "syncing journal '%s': %s", j->path, error_words(r));
+		return error_set(err, r, "cannot sync journal '%s': %s", j->path, error_words(r));
 	j->created = false;
 	/* Without this, the lines are just as safe, but their loss in a power cut would not be noticed. */
 	note_synced(j, generation, n);

@@ -206,7 +206,7 @@ static int keep_owner(int fd, const struct stat *journal)
 
 static int archive_failed(const char *path, int code, struct gd_error *err)
 {
-	return error_set(err, code, "opening archive '%s': %s", path, error_words(code));
+	return error_set(err, code, "cannot open archive '%s': %s", path, error_words(code));
 }
 
 static int open_archive(struct pruning *p, const char *path, const struct stat *journal, struct gd_error *err)
@@ -225,7 +225,7 @@ static int open_archive(struct pruning *p, const char *path, const struct stat *
 	if (p->archive_fd < 0 || fstat(p->archive_fd, &st) < 0)
 		return archive_failed(path, -errno, err);
 	if (!S_ISREG(st.st_mode))
-		return error_set(err, -EINVAL, "opening archive '%s': it is not a regular file", path);
+		return error_set(err, -EINVAL, "cannot open archive '%s': it is not a regular file", path);
 	int r = p->journal->accepted ? 0 : trust_check(p->archive_fd, path, err);
 	if (r < 0)
 		return r;
@@ -244,9 +244,9 @@ static int open_files(struct pruning *p, struct gd_error *err)
 	struct stat st;
 	cleanup_(freep) char *archive = NULL;
 	if (asprintf(&archive, "%s.archive", p->journal->path) < 0)
-		return error_set(err, -ENOMEM, "pruning: out of memory");
+		return error_set(err, -ENOMEM, "cannot prune: out of memory");
 	if (fstat(p->journal->fd, &st) < 0)
-		return error_set(err, -errno, "pruning '%s': %s", p->journal->path, error_words(errno));
+		return error_set(err, -errno, "cannot prune '%s': %s", p->journal->path, error_words(errno));
 	int r = open_archive(p, archive, &st, err);
 	if (r < 0)
 		return r;
@@ -280,7 +280,7 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Removes environments that no job needs any more: they contain secrets. */
+/* Removes environments that no job needs anymore: they contain secrets. */
 static void sweep_environments(struct pruning *p)
 {
 	const struct jobs *js = &p->follow.jobs;
@@ -384,16 +384,17 @@ static int prune_locked(
 	if (r < 0)
 		return r;
 	if (p->follow.reader.dev != p->journal->dev || p->follow.reader.ino != p->journal->ino)
-		return error_set(err, -ESTALE, "pruning '%s': it was replaced just now; try again", p->journal->path);
+		return error_set(
+			err, -ESTALE, "cannot prune '%s': it was replaced meanwhile; try again", p->journal->path);
 	const struct jobs *js = &p->follow.jobs;
 	/* The clean copy would hide that records are missing. */
 	if (js->damaged)
 		return error_set(err, -EBADMSG,
-			"pruning '%s': the journal is damaged; see 'gpuq verify' and 'gpuq verify --repair'",
+			"cannot prune '%s': the journal is damaged; run 'gpuq verify', then 'gpuq verify --repair'",
 			p->journal->path);
 	p->drop = calloc(js->count + 1, sizeof(*p->drop));
 	if (!p->drop)
-		return error_set(err, -ENOMEM, "pruning: out of memory");
+		return error_set(err, -ENOMEM, "cannot prune: out of memory");
 	*ret = (struct prune_result){.pruned = prune_choose(js, choice, p->drop)};
 	ret->kept = js->count - ret->pruned;
 	if (ret->pruned == 0) {
@@ -406,8 +407,8 @@ static int prune_locked(
 	r = write_files(p);
 	if (r < 0) {
 		bool cut = ftruncate(p->archive_fd, p->archive_size) == 0;
-		return error_set(err, r, "pruning '%s': %s; it is as it was%s", p->journal->path, error_words(r),
-			cut ? "" : ", but its archive is not");
+		return error_set(err, r, "cannot prune '%s': %s; the journal is unchanged%s", p->journal->path,
+			error_words(r), cut ? "" : ", but its archive has changed");
 	}
 	r = draft_commit(&p->draft, err);
 	if (r == 0) {

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/hash.h"
 #include "base/state_dir.h"
+#include "base/trust.h"
 
 #define DIRECTORY "queues"
 
@@ -69,6 +70,16 @@ static int compare(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/*
+ * After a queue was removed from a directory of all users, another user can have put a journal there. The path has no
+ * links, see queue_registry_add().
+ */
+static bool is_foreign(const char *path)
+{
+	struct stat st;
+	return !trust_is_off() && lstat(path, &st) == 0 && st.st_uid != 0 && !trust_is_user(st.st_uid);
+}
+
 /* A journal that cannot be examined may still exist: only a missing one is removed. */
 static int list_entry(struct queue_registry *r, int fd, const char *name)
 {
@@ -81,6 +92,10 @@ static int list_entry(struct queue_registry *r, int fd, const char *name)
 		return 0;
 	if (stat(path, &st) < 0 && (errno == ENOENT || errno == ENOTDIR)) {
 		(void)unlinkat(fd, name, 0);
+		free(path);
+		return 0;
+	}
+	if (is_foreign(path)) {
 		free(path);
 		return 0;
 	}

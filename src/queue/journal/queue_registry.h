@@ -22,7 +22,8 @@ int queue_registry_add(const char *path);
 /* The path of the queue with this hash, or -ENOENT. Release with free(). */
 int queue_registry_find(const char *hash, char **ret);
 
-/* Lists all queues. Removes those whose journal is gone. Start from {0}; an empty list is not an error. */
+/* Lists all queues. Removes those whose journal is gone, and leaves out journals of other users. Start from {0}; an
+ * empty list is not an error. */
 int queue_registry_list(struct queue_registry *r);
 /* Also lists a queue that is not registered. */
 int queue_registry_include(struct queue_registry *r, const char *path);

@@ -10,7 +10,7 @@ enum record_member_kind {
 	MEMBER_INT,   /* int64_t */
 	MEMBER_MB,    /* int64_t that also fits when converted to bytes */
 	MEMBER_SMALL, /* 32 bits, not negative */
-	MEMBER_ID,    /* an id; out of range, it would leave no id for the next job */
+	MEMBER_ID,    /* an id; a value out of range would leave no id for the next job */
 	MEMBER_SECONDS,
 	MEMBER_TIME,
 	MEMBER_EVENT,

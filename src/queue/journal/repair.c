@@ -111,7 +111,7 @@ static int write_copy(struct journal *j, const struct jobs *js, struct repair_re
 	if (r == 0)
 		r = keep_damaged(j, ret);
 	if (r < 0)
-		error_set(err, r, "repairing journal '%s': %s; it is as it was", j->path, error_words(r));
+		error_set(err, r, "cannot repair journal '%s': %s; the journal is unchanged", j->path, error_words(r));
 	else
 		r = draft_commit(&c.draft, err);
 	draft_close(&c.draft);

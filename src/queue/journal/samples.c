@@ -24,6 +24,7 @@
 /* Bytes read from the end of the file for its last line: enough for a thousand GPUs. */
 #define LAST_BYTES (256 << 10)
 #define MAX_MB     (INT64_MAX >> 20) /* fits an int64_t in bytes */
+#define MAX_GPU    4095              /* readers keep a history of each: another user can have written the file */
 
 /* ---- One line ---------------------------------------------------------------- */
 
@@ -129,7 +130,7 @@ static int read_gpu(struct page *p, const struct json_value *object, struct samp
 		if (r < 0)
 			return r;
 	}
-	if (r < 0 || index < 0 || index > INT32_MAX || util > 100 || g.mem_used_mb > MAX_MB || g.mem_total_mb > MAX_MB)
+	if (r < 0 || index < 0 || index > MAX_GPU || util > 100 || g.mem_used_mb > MAX_MB || g.mem_total_mb > MAX_MB)
 		return -EBADMSG;
 	g.gpu = (int)index;
 	g.util = util < 0 ? -1 : (int)util;

@@ -15,8 +15,8 @@
 int trust_refuse(const char *path, const char *objection, struct gd_error *err)
 {
 	return error_set(err, -EPERM,
-		"refusing to use '%s': it %s, who could make this account run anything; use --trust if you accept that",
-		path, objection);
+		"refusing to use '%s': it %s, who could run commands as you; use --trust if you accept that", path,
+		objection);
 }
 
 int trust_check_journal_directory(int dir_fd, const char *path, struct gd_error *err)
@@ -26,7 +26,7 @@ int trust_check_journal_directory(int dir_fd, const char *path, struct gd_error 
 	if (r == 0)
 		return 0;
 	return error_set(err, r,
-		"refusing to use '%s': %s, who could make this account run anything; name a file in a directory of your own with --jobs-file, change the permissions, or use --trust if you trust these people",
+		"refusing to use '%s': %s, who could run commands as you; use --jobs-file with a file in a directory of your own, change the permissions, or use --trust if you trust these people",
 		path, why.message);
 }
 
@@ -63,7 +63,7 @@ static int check_above(const char *path, struct gd_error *err)
 	if (r == 0)
 		return 0;
 	return error_set(err, r,
-		"refusing to use '%s': %s, who could make this account run anything; name the file on the command line, or use --trust if you trust these people",
+		"refusing to use '%s': %s, who could run commands as you; name the file on the command line, or use --trust if you trust these people",
 		path, why.message);
 }
 

@@ -3,9 +3,8 @@
  * Trust in files of other users: a queue uses no such file whose content is executed, unless the user allows it.
  *
  * A file that the user named on the command line is the user's own choice. A file that is used by default because it
- * exists (./commands.txt, ./gpuq.yaml), and every journal, must be a regular file that no other user can have written.
- * No other user can have placed it there either: no other user can rename files in its directory, or a directory above
- * it.
+ * exists (./commands.txt, ./gpuq.yaml), and every journal, must be a regular file that no other user can have written
+ * or put there: no other user can rename files in its directory, or a directory above it.
  */
 #ifndef QUEUE_JOURNAL_TRUST_H
 #define QUEUE_JOURNAL_TRUST_H
@@ -39,6 +38,6 @@ int trust_check_journal_directory(int dir_fd, const char *path, struct gd_error 
 
 /* Objections to a path whose last part, or a directory before it, is a link of another user, for trust_refuse(). */
 #define TRUST_FOREIGN_LINK "is a symbolic link of another user"
-#define TRUST_FOREIGN_WAY  "leads through a symbolic link of another user"
+#define TRUST_FOREIGN_WAY  "has a symbolic link of another user in its path"
 
 #endif

@@ -192,8 +192,11 @@ int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char 
 
 static int open_log(struct attempt *a, struct attempt_cache *cache)
 {
+	char name[ATTEMPT_LOG_NAME_ROOM];
+	attempt_log_name_on_cluster(name, a->order.id, a->order.attempt, a->order.slurm_job);
 	int r = attempt_log_open(&a->log,
 		&(struct attempt_log_options){.directory = a->log_dir,
+			.name = a->order.slurm_job ? name : NULL,
 			.accepted = a->order.log_accepted,
 			.access = (enum log_access)a->order.log_access,
 			.max_bytes = a->order.max_log_bytes,
@@ -220,8 +223,10 @@ static bool is_same_directory(int fd, const struct keeper_order *o)
 	return st.st_dev == o->cwd_dev || (fstatat(fd, "..", &above, 0) == 0 && above.st_dev == st.st_dev);
 }
 
-/* Only a directory that must belong to the user needs a walk along its path. Errors are reported later, by the job's
- * process. */
+/*
+ * Only a directory that must belong to the user needs a check of its whole path. Errors are reported later, by the
+ * job's process.
+ */
 static void find_cwd(struct attempt *a, struct attempt_cache *cache)
 {
 	cleanup_(closep) int fd = -1;

@@ -105,31 +105,42 @@ static int open_directory(const struct attempt_log_options *o, int *ret)
 
 /* ---- The file ------------------------------------------------------------------------ */
 
+void attempt_log_name_on_cluster(char ret[ATTEMPT_LOG_NAME_ROOM], uint64_t id, uint32_t attempt, uint64_t slurm_job)
+{
+	snprintf(ret, ATTEMPT_LOG_NAME_ROOM, "job_%llu_attempt_%u_slurm_%llu.log", (unsigned long long)id, attempt,
+		(unsigned long long)slurm_job);
+}
+
 /* Returns the new file, or a negative errno value. */
+static int create_named(struct attempt_log *l, const char *directory, const char *name)
+{
+	int fd = openat(l->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
+	if (fd < 0)
+		return -errno;
+	if (asprintf(&l->path, "%s/%s", directory, name) >= 0)
+		return fd;
+	l->path = NULL;
+	unlinkat(l->dir_fd, name, 0);
+	close(fd);
+	return -ENOMEM;
+}
+
 static int create_file(struct attempt_log *l, const struct attempt_log_options *o, uint64_t id)
 {
 	char stamp[32];
 	time_t now = time(NULL);
 	struct tm tm;
-	strftime(stamp, sizeof(stamp), "%Y%m%d_%H%M%S", localtime_r(&now, &tm));
-	for (int i = 1; i < 10000; i++) {
+	int r = o->name ? create_named(l, o->directory, o->name) : -EEXIST;
+	if (r == -EEXIST)
+		strftime(stamp, sizeof(stamp), "%Y%m%d_%H%M%S", localtime_r(&now, &tm));
+	for (int i = 1; i < 10000 && r == -EEXIST; i++) {
 		char suffix[16] = "", name[96];
 		if (i > 1)
 			snprintf(suffix, sizeof(suffix), "_%d", i);
 		snprintf(name, sizeof(name), "job_%s_%llu%s.log", stamp, (unsigned long long)id, suffix);
-		int fd = openat(l->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOCTTY, 0600);
-		if (fd < 0 && errno == EEXIST)
-			continue;
-		if (fd < 0)
-			return -errno;
-		if (asprintf(&l->path, "%s/%s", o->directory, name) >= 0)
-			return fd;
-		l->path = NULL;
-		unlinkat(l->dir_fd, name, 0);
-		close(fd);
-		return -ENOMEM;
+		r = create_named(l, o->directory, name);
 	}
-	return -EEXIST;
+	return r;
 }
 
 int attempt_log_open(struct attempt_log *l, const struct attempt_log_options *o, uint64_t id)

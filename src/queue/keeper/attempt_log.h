@@ -27,7 +27,12 @@ struct attempt_log_options {
 	enum log_access access;
 	int64_t max_bytes;             /* above this, the middle is removed; 0: no limit */
 	struct known_directory *known; /* the directory of the last attempt */
+	const char *name;              /* NULL, or if the file exists: a name made of time and job */
 };
+
+/* The name of a log on a cluster, which the coordinator knows before the attempt begins. */
+#define ATTEMPT_LOG_NAME_ROOM 96
+void attempt_log_name_on_cluster(char ret[ATTEMPT_LOG_NAME_ROOM], uint64_t id, uint32_t attempt, uint64_t slurm_job);
 
 struct attempt_log {
 	int fd; /* for reading and appending; -1: none */

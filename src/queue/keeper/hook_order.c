@@ -6,17 +6,18 @@
 #include "base/cleanup.h"
 #include "queue/journal/record.h"
 #include "queue/keeper/hook.h"
+#include "queue/keeper/job_order.h"
 #include "queue/keeper/keeper_messages.h"
 
-int hook_order_write(const struct job *job, const struct due_hook *h, const char *cwd, const char *env, uint64_t fence,
+int hook_order_write(const struct job *job, const struct due_hook *h, const struct order_defaults *d, uint64_t fence,
 	struct keeper_order *ret, struct text *payload)
 {
 	cleanup_(text_finish) struct text input = {0};
 	int e = hook_describe(job, h, &input);
 	if (e < 0)
 		return e;
-	const char *strings[] = {"", job->wish->cwd ? job->wish->cwd : cwd, job->wish->env ? job->wish->env : env, "",
-		h->command, job->name, "", text_string(&input)};
+	const char *strings[] = {"", job->wish->cwd ? job->wish->cwd : d->cwd, job->wish->env ? job->wish->env : d->env,
+		"", h->command, job->name, "", text_string(&input)};
 	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
 		text_append(payload, strings[i] ? strings[i] : "", strings[i] ? strlen(strings[i]) + 1 : 1);
 	*ret = (struct keeper_order){.kind = KEEPER_ORDER_HOOK,
@@ -56,6 +57,6 @@ void hook_failure_words(struct text *t, const struct job *job, const struct reco
 
 void hook_given_up_words(struct text *t, const struct due_hook *h)
 {
-	text_appendf(
-		t, "the hook of job %llu is given up: its keeper died %d times", (unsigned long long)h->id, HOOK_TRIES);
+	text_appendf(t, "the hook of job %llu will not be retried: its keeper died %d times", (unsigned long long)h->id,
+		HOOK_TRIES);
 }

@@ -10,13 +10,11 @@
 struct due_hook;
 struct job;
 struct keeper_order;
+struct order_defaults;
 struct record;
 
-/*
- * The order to run the hook, KEEPER_ORDER_HOOK, and its payload. cwd and env: for jobs without their
- * own. 0 or -ENOMEM.
- */
-int hook_order_write(const struct job *job, const struct due_hook *h, const char *cwd, const char *env, uint64_t fence,
+/* The order to run the hook, KEEPER_ORDER_HOOK, and its payload. 0 or -ENOMEM. */
+int hook_order_write(const struct job *job, const struct due_hook *h, const struct order_defaults *d, uint64_t fence,
 	struct keeper_order *ret, struct text *payload);
 /* The line that gives up the hook: its keepers died HOOK_TRIES times. */
 void hook_order_give_up(struct text *line, const struct due_hook *h);

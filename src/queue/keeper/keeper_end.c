@@ -84,12 +84,12 @@ static void describe_end(struct keeper *k, struct attempt_end *e, struct text *w
 	else
 		e->exit_code = WEXITSTATUS(k->status);
 	if (k->page.stage == ATTEMPT_NO_DIRECTORY)
-		text_appendf(words, "entering directory '%s': %s", a->cwd,
+		text_appendf(words, "cannot enter directory '%s': %s", a->cwd,
 			k->page.code == -ENOTUNIQ
-				? "others can write it now, or have put it in place of the one in which the job was added"
+				? "others can write to it, or have replaced it since the job was added"
 				: error_words(k->page.code));
 	else if (k->page.stage == ATTEMPT_NO_EXEC)
-		text_appendf(words, "executing '%s': %s", a->front ? a->front->argv[0] : "/bin/sh",
+		text_appendf(words, "cannot execute '%s': %s", a->front ? a->front->argv[0] : "/bin/sh",
 			error_words(k->page.code));
 	else if (k->reason)
 		text_append_string(words, k->reason);

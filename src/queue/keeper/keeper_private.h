@@ -88,9 +88,8 @@ void keeper_end_job(struct keeper *k, const char *reason, bool at_once);
 /* Does what is due: warnings, time limits, the next SIGKILL. */
 void keeper_on_time(struct keeper *k);
 /*
- * Until when an announced end of the allocation counts as the cause of the end of the job's first
- * process. If the process was not killed, this is at most as long after its end as the job ran. 0:
- * never.
+ * Until when an announced end of the allocation counts as the cause of the end of the job's first process. If the
+ * process was not killed, the time after its end is at most the time that the job ran. 0: never.
  */
 uint64_t keeper_explained_until_ns(const struct keeper *k);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A directory that was opened with all checks (base/trust.h) and is kept open, so that the next
- * attempt with the same path needs no walk along it. The descriptor is reused only if the path still
- * leads to the same directory, so a changed path cannot lead to another directory.
+ * A directory that was opened with all checks (base/trust.h) and is kept open, so that the next attempt with the same
+ * path need not check every part of the path again. The descriptor is reused only if the path still leads to the same
+ * directory, so a changed path cannot lead to another directory.
  */
 #ifndef QUEUE_KEEPER_KNOWN_DIRECTORY_H
 #define QUEUE_KEEPER_KNOWN_DIRECTORY_H

@@ -45,7 +45,7 @@ int lease_start(const struct journal *j, char **argv, const sigset_t *mask, stru
 	struct nursery_options options = {j->path, j->parent_fd, j->accepted, ""};
 	struct attempt_front front = {.argv = argv, .group = getpgrp(), .mask = *mask};
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
-		return error_set(err, -errno, "starting a keeper: %s", error_words(errno));
+		return error_set(err, -errno, "cannot start a keeper: %s", error_words(errno));
 	pid_t pid = fork();
 	if (pid == 0) {
 		close(fds[0]);
@@ -60,7 +60,7 @@ int lease_start(const struct journal *j, char **argv, const sigset_t *mask, stru
 		r = m.kind == LEASE_FAILED ? m.code : -EPROTO;
 	if (r < 0) {
 		lease_finish(&l);
-		return error_set(err, r, "starting a keeper, in '%s/keepers': %s", j->dir_path, error_words(r));
+		return error_set(err, r, "cannot start a keeper in '%s/keepers': %s", j->dir_path, error_words(r));
 	}
 	snprintf(l.keeper, sizeof(l.keeper), "%.*s", (int)sizeof(l.keeper) - 1, m.words);
 	*ret = l;

@@ -4,11 +4,10 @@
  *
  *     shell ── front (`gpuq exec`) ── keeper ── command
  *
- * The *front* is the process that the shell knows: it waits for a GPU, forwards signals, is stopped
- * and continued with the command, and exits as the command did. The *keeper* is an ordinary keeper
- * (keeper.h) with one job. It has its own process group, so that Ctrl-Z does not stop the process that
- * enforces the time limit and obeys `gpuq cancel`. The command is in the front's process group, with
- * the front's terminal and standard files.
+ * The *front* is the process that the shell knows: it waits for a GPU, forwards signals, is stopped and continued with
+ * the command, and exits with the status of the command. The *keeper* is an ordinary keeper (keeper.h) with one job. It
+ * has its own process group, so that Ctrl-Z does not stop the process that enforces the time limit and obeys `gpuq
+ * cancel`. The command is in the front's process group, with the front's terminal and standard files.
  *
  * The keeper exists before the job is added, and the job's `add` names it. The runner decides when it
  * is the lease's turn, appends `grant`, connects to the keeper's socket and gives the same order that

@@ -188,13 +188,13 @@ int nursery_start(const struct nursery_options *options, pid_t *ret_pid, int *re
 {
 	int fds[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
-		return error_set(err, -errno, "starting the runner: %s", error_words(errno));
+		return error_set(err, -errno, "cannot start the runner: %s", error_words(errno));
 	pid_t parent = getpid(), pid = fork();
 	if (pid < 0) {
 		int r = -errno;
 		close(fds[0]);
 		close(fds[1]);
-		return error_set(err, r, "starting the runner: fork: %s", error_words(r));
+		return error_set(err, r, "cannot start the runner: fork: %s", error_words(r));
 	}
 	if (pid == 0) {
 		if (options->dies_with_parent)

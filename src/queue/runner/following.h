@@ -8,7 +8,6 @@
 #ifndef QUEUE_RUNNER_FOLLOWING_H
 #define QUEUE_RUNNER_FOLLOWING_H
 
-#include "base/hash.h"
 #include "base/text.h"
 #include "queue/journal/jobs.h"
 #include "queue/journal/journal.h"
@@ -31,9 +30,7 @@ struct runner_following {
 	struct loop_source *sync;
 	bool sync_due; /* the timer is set */
 	int syncer_fd;
-	char own_env[HASH_TEXT]; /* environment for jobs without one: those of the first gpu_dispatch */
-	char *own_cwd;           /* directory for the same jobs: where the journal is; NULL: not needed yet */
-	char *latest;            /* log that the link `latest` will point to */
+	char *latest; /* log that the link `latest` will point to */
 };
 
 #endif

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/json_put.h"
 #include "base/json_read.h"
+#include "base/utf8.h"
 #include "queue/schedule/scheduler_inputs.h"
 
 #define VERSION  1
@@ -51,7 +52,11 @@ static int read_word(const struct json_value *v, char *ret, size_t room)
 {
 	if (v->type != JSON_STRING || v->size >= room)
 		return -EBADMSG;
-	ret[json_unescape(v, ret)] = '\0';
+	cleanup_(freep) char *bytes = malloc(room);
+	if (!bytes)
+		return -ENOMEM;
+	/* Another user can have written the file, and the text is shown on terminals. */
+	utf8_copy_line(ret, room, bytes, json_unescape(v, bytes));
 	return 0;
 }
 

@@ -68,6 +68,7 @@ static void on_tick(void *context, uint32_t events)
 		r->deciding.must_place = true;
 	set_tick(r);
 	runner_begin_look(r);
+	runner_end_look(r);
 	runner_home_check(r);
 	runner_gpus_reopen(r);
 }
@@ -108,7 +109,7 @@ static int open_loop(struct runner *r, struct gd_error *err)
 	if (e == 0)
 		e = runner_publish_open(r);
 	if (e < 0)
-		return error_set(err, e, "starting the runner: %s", error_words(e));
+		return error_set(err, e, "cannot start the runner: %s", error_words(e));
 	r->following.watch_fd = journal_watch(r->following.journal->path);
 	if (r->following.watch_fd >= 0 && loop_add(r->loop, r->following.watch_fd, EPOLLIN, on_watch, r, NULL) < 0) {
 		close(r->following.watch_fd);
@@ -144,7 +145,7 @@ static int open_scheduler(struct runner *r)
 		.cpus = host.cpus,
 		.host_bytes = host.memory_known ? host.memory_total_bytes : 0,
 		.foreign_pids = gpu_users_foreign_pids(&r->machine),
-		.timeout_ms = r->options.timeout_ms};
+		.timeout_ms = r->options.order.timeout_ms};
 	settings.end_ms = allocation_end_get(settings.end_whose, sizeof(settings.end_whose));
 	scheduler_configure(r->deciding.scheduler, &settings);
 	return 0;
@@ -155,11 +156,12 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 {
 	struct runner *r = calloc(1, sizeof(*r));
 	if (!r)
-		return error_set(err, -ENOMEM, "starting the runner: out of memory");
+		return error_set(err, -ENOMEM, "cannot start the runner: out of memory");
 	r->following.journal = j;
 	r->options = *options;
 	r->following.lock_fd = r->following.watch_fd = r->executing.nursery_fd = r->following.syncer_fd = r->signal_fd =
 		-1;
+	r->end.fd = -1;
 	r->following.loading = true;
 	jobs_init(&r->following.jobs);
 	r->following.jobs.on_change = runner_on_change;
@@ -172,7 +174,7 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	if (e == 0)
 		e = open_scheduler(r);
 	if (e < 0)
-		error_set(err, e, "starting the runner: %s", error_words(e));
+		error_set(err, e, "cannot start the runner: %s", error_words(e));
 	if (e == 0)
 		e = runner_lock_take(j, &r->machine, &r->following.lock_fd, ret_holder, err);
 	if (e == 0)
@@ -185,7 +187,7 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	if (e == 0) {
 		e = nursery_add_syncer(r->executing.nursery_fd, &r->following.syncer_fd);
 		if (e < 0)
-			error_set(err, e, "starting the runner: starting the syncer: %s", error_words(e));
+			error_set(err, e, "cannot start the runner: cannot start the syncer: %s", error_words(e));
 	}
 	if (e == 0)
 		e = runner_gpus_open(r, err);
@@ -196,7 +198,7 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	if (e == 0) {
 		e = journal_reader_init_at(&r->following.reader, j);
 		if (e < 0)
-			error_set(err, e, "reading journal '%s': %s", j->path, error_words(e));
+			error_set(err, e, "cannot read journal '%s': %s", j->path, error_words(e));
 	}
 	if (e < 0) {
 		runner_destroy(r);
@@ -226,6 +228,7 @@ void runner_destroy(struct runner *r)
 	while (r->executing.running)
 		running_remove(r->executing.running);
 	runner_unknown_forget_all(r);
+	runner_end_close(r);
 	runner_claims_close(r);
 	if (r->loop)
 		runner_gpus_close(r);
@@ -245,7 +248,7 @@ void runner_destroy(struct runner *r)
 	text_finish(&r->following.to_append);
 	free(r->executing.leases.leases);
 	free(r->following.latest);
-	free(r->following.own_cwd);
+	order_defaults_finish(&r->options.order);
 	free(r->watching.gpu_spec);
 	free(r);
 }
@@ -282,6 +285,8 @@ static bool try_leave(struct runner *r)
 	/* A runner that cannot start the waiting jobs blocks a runner that can. */
 	bool of_no_use = scheduler_num_waiting(r->deciding.scheduler) > 0 && r->options.linger_ms > 0;
 	if (!forced && !of_no_use && r->options.linger_ms != 0 && !r->lingering)
+		return false;
+	if (runner_end_must_wait(r))
 		return false;
 	/* Taking the lock would create the folder again. */
 	runner_home_check(r);
@@ -338,7 +343,7 @@ static void say_unknown(struct runner *r)
 	unsigned long long first = i < js->count ? (unsigned long long)js->by_id[i]->id : 0;
 	if (r->result.left_unknown == 1)
 		runner_say(r,
-			"gpuq: job %llu may or may not have run: its record was lost. 'gpuq retry %llu' or 'gpuq cancel %llu'\n",
+			"gpuq: job %llu may or may not have run: its record was lost; use 'gpuq retry %llu' or 'gpuq cancel %llu'\n",
 			first, first, first);
 	else
 		runner_say(r,
@@ -355,7 +360,7 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 		return e;
 	e = runner_watch_begin(r);
 	if (e < 0)
-		return error_set(err, e, "starting the runner: %s", error_words(e));
+		return error_set(err, e, "cannot start the runner: %s", error_words(e));
 	(void)runner_claims_read(r); /* runner_place() retries */
 	runner_publish(r);
 	if (r->options.on_ready)

@@ -2,8 +2,8 @@
 /*
  * Starts jobs on GPUs with enough free space, until no job is left.
  *
- * One per journal: it holds runner.lock. It writes very little itself: all its knowledge comes from
- * the journal, so a runner that dies loses only its plans.
+ * One per journal: it holds runner.lock. It writes very little itself, and all its state comes from the journal: if a
+ * runner dies, nothing is lost except decisions that it has not executed.
  *
  * Taking over: runner.lock → read all → under the append lock, raise the fence and read the rest → for
  * each running job of this machine, is its keeper's lock held? If so, the keeper is watched by pidfd;
@@ -24,7 +24,7 @@
 #include "gpu_dispatch.h"
 #include "queue/journal/job.h"
 #include "queue/journal/journal.h"
-#include "queue/keeper/attempt_log.h"
+#include "queue/keeper/job_order.h"
 
 struct runner_result {
 	uint64_t completed, failed, cancelled; /* jobs that ended while it ran */
@@ -75,18 +75,12 @@ struct runner_options {
 	const char *gpus; /* specification; NULL: auto */
 	int64_t min_free_mem_mb;
 	int64_t poll_interval_ms;
-	int64_t linger_ms; /* exits when the queue has been empty for this long; -1: never (--keep) */
-	int64_t timeout_ms;
+	int64_t linger_ms;    /* exits when the queue has been empty for this long; -1: never (--keep) */
 	int64_t idle_warn_ms; /* 0: never */
-	int64_t grace_ms;
-	int jobs_per_gpu;  /* 0: as many as fit into memory */
-	bool cpu_affinity; /* jobs run on the CPUs of their GPUs' NUMA nodes */
-	int retries;
-	int max_failures;    /* 0: no limit */
-	const char *log_dir; /* absolute */
-	bool log_accepted;   /* other users may change log_dir */
-	enum log_access log_access;
-	int64_t max_log_bytes; /* 0: no limit */
+	int jobs_per_gpu;     /* 0: as many as fit into memory */
+	bool cpu_affinity;    /* jobs run on the CPUs of their GPUs' NUMA nodes */
+	int max_failures;     /* 0: no limit */
+	struct order_defaults order;
 	const char *on_finish;
 	const char *on_idle; /* for jobs without their own */
 	bool quiet;

@@ -42,7 +42,7 @@ static void say_next(struct runner *r, int64_t next_ms)
 	r->deciding.said_begin_ms = next_ms;
 	date_format_local(next_ms, date_now_ms(), date);
 	runner_say(r, "gpuq: waiting until %s, when %s; Ctrl-C leaves %s in the queue\n", date,
-		sleeping == 1 ? "the job begins" : "the next of the jobs begins", sleeping == 1 ? "it" : "them");
+		sleeping == 1 ? "the job begins" : "the next job begins", sleeping == 1 ? "it" : "them");
 }
 
 void runner_begin_plan(struct runner *r)

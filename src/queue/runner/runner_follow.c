@@ -192,8 +192,8 @@ static void change_pause(struct runner *r)
 	r->following.fence_stale = true;
 	r->deciding.must_place = true;
 	if (!r->options.quiet)
-		runner_say(r, r->following.paused ? "The queue is paused; 'gpuq resume' lets it go on\n"
-						  : "The queue goes on\n");
+		runner_say(r, r->following.paused ? "The queue is paused; 'gpuq resume' continues it\n"
+						  : "The queue continues\n");
 }
 
 int runner_read(struct runner *r)
@@ -209,11 +209,11 @@ int runner_read(struct runner *r)
 		e = -EAGAIN;
 	if (e < 0) {
 		if (e == -EAGAIN)
-			error_set(&r->error, e, "reading journal '%s': another file takes its place again and again",
+			error_set(&r->error, e, "cannot read journal '%s': the file keeps being replaced",
 				r->following.journal->path);
 		else if (e == -ENOTSUP)
 			error_set(&r->error, e,
-				"reading journal '%s': it was written by a newer gpuq (version %d); use that one",
+				"cannot read journal '%s': it was written by a newer version of gpuq (journal version %d); use that version",
 				r->following.journal->path, r->following.jobs.version);
 		else
 			journal_reader_explain(&r->following.reader, e, &r->error);
@@ -224,7 +224,8 @@ int runner_read(struct runner *r)
 		r->following.loading = false;
 		e = rebuild(r);
 		if (e < 0)
-			error_set(&r->error, e, "reading journal '%s': %s", r->following.journal->path, error_words(e));
+			error_set(&r->error, e, "cannot read journal '%s': %s", r->following.journal->path,
+				error_words(e));
 	}
 	if (r->executing.look_for_unknown)
 		runner_unknown_check(r);

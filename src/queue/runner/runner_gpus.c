@@ -178,14 +178,13 @@ static void say_health(struct runner *r, const struct gd_gpu *gpu)
 		runner_say(r, "gpuq: GPU %d answers again\n", gpu->index);
 		break;
 	case GD_GPU_HEALTH_NOT_ANSWERING:
-		runner_say(
-			r, "gpuq: GPU %d does not answer; no job is started on it until its driver does\n", gpu->index);
+		runner_say(r, "gpuq: GPU %d does not answer; no jobs start on it until it does\n", gpu->index);
 		break;
 	case GD_GPU_HEALTH_LOST:
-		runner_say(r, "gpuq: GPU %d has fallen off the bus; no job is started on it\n", gpu->index);
+		runner_say(r, "gpuq: GPU %d has fallen off the bus; no jobs start on it\n", gpu->index);
 		break;
 	case GD_GPU_HEALTH_UNREADABLE:
-		runner_say(r, "gpuq: GPU %d cannot be read; no job is started on it\n", gpu->index);
+		runner_say(r, "gpuq: GPU %d cannot be read; no jobs start on it\n", gpu->index);
 		break;
 	}
 }
@@ -209,7 +208,7 @@ static int new_sample(struct runner *r, struct gd_error *err)
 		return e;
 	say_changes(r, list);
 	e = take_list(r, list);
-	return e < 0 ? error_set(err, e, "asking the GPUs: out of memory") : 0;
+	return e < 0 ? error_set(err, e, "cannot query the GPUs: out of memory") : 0;
 }
 
 void runner_gpus_reopen(struct runner *r)
@@ -245,7 +244,7 @@ static int pin_gpus(struct runner *r, struct gd_error *err)
 	}
 	r->watching.gpu_spec = text_take(&spec);
 	if (!r->watching.gpu_spec)
-		return error_set(err, -ENOMEM, "asking the GPUs: out of memory");
+		return error_set(err, -ENOMEM, "cannot query the GPUs: out of memory");
 	return gpu_probe_select(r->watching.probe, r->watching.gpu_spec, err);
 }
 
@@ -292,10 +291,10 @@ static int probe_open(struct runner *r, struct gd_error *err)
 	while ((e = gpu_probe_read(r->watching.probe, &news)) >= 0 && !(e == 1 && news.kind == GPU_NEWS_ROUND)) {
 		struct pollfd p = {gpu_probe_fd(r->watching.probe), POLLIN, 0};
 		if (e == 0 && poll(&p, 1, -1) < 0 && errno != EINTR)
-			return error_set(err, -errno, "asking the GPUs: %s", error_words(errno));
+			return error_set(err, -errno, "cannot query the GPUs: %s", error_words(errno));
 	}
 	if (e < 0)
-		return error_set(err, e, "asking the GPUs: the probe ended");
+		return error_set(err, e, "cannot query the GPUs: the probe ended");
 	return new_sample(r, err);
 }
 
@@ -314,7 +313,7 @@ int runner_gpus_open(struct runner *r, struct gd_error *err)
 	if (e < 0)
 		return e;
 	e = loop_add(r->loop, gpu_probe_fd(r->watching.probe), EPOLLIN, on_probe, r, &r->watching.probe_source);
-	return e < 0 ? error_set(err, e, "asking the GPUs: %s", error_words(e)) : 0;
+	return e < 0 ? error_set(err, e, "cannot query the GPUs: %s", error_words(e)) : 0;
 }
 
 void runner_gpus_close(struct runner *r)
@@ -333,5 +332,5 @@ void runner_gpus_say_source(struct runner *r)
 	for (size_t i = 0; i < gpus->num_warnings; i++)
 		runner_say(r, "gpuq: %s\n", gpus->warnings[i]);
 	if (gpus->num_warnings == 0 && gpus->count == 0)
-		runner_say(r, "gpuq: there is no GPU; simulated ones: --gpus sim:4\n");
+		runner_say(r, "gpuq: no GPU found; use --gpus sim:4 to simulate some\n");
 }

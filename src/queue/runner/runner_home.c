@@ -10,7 +10,7 @@
 
 static void end_run(struct runner *r, const char *how)
 {
-	r->fatal = error_set(&r->error, -ENOENT, "following journal '%s': it was %s with its folder",
+	r->fatal = error_set(&r->error, -ENOENT, "cannot follow journal '%s': it was %s with its folder",
 		r->following.journal->path, how);
 }
 

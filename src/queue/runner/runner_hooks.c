@@ -9,7 +9,6 @@
 #include "queue/keeper/hook.h"
 #include "queue/keeper/hook_log.h"
 #include "queue/keeper/hook_order.h"
-#include "queue/runner/order_payload.h"
 #include "queue/runner/runner_follow.h"
 #include "queue/runner/runner_keeper.h"
 #include "queue/runner/runner_private.h"
@@ -120,7 +119,10 @@ static bool hand_out(struct runner *r, const struct due_hook *h)
 	if (!k || !job)
 		return false;
 	struct keeper_order o;
-	int e = order_payload_write_hook(r, job, h, &o, &payload);
+	struct order_defaults *d = &r->options.order;
+	int e = job->wish->env ? 0 : order_defaults_save(d, r->following.journal, NULL);
+	if (e == 0)
+		e = hook_order_write(job, h, d, r->following.fence, &o, &payload);
 	if (e == 0)
 		e = runner_keeper_send(k, &o, payload.data);
 	/* If the keeper is gone, its socket closes: then the hook is lost and handed out again. */

@@ -70,15 +70,16 @@ static bool is_of_the_job(enum attempt_part part, int code)
 
 static void say_refusal(struct text *t, const struct runner *r, const struct job *job, enum attempt_part part, int code)
 {
-	const char *log_dir = job->wish->log_dir ? job->wish->log_dir : r->options.log_dir;
-	const char *env = job->wish->env ? job->wish->env : r->following.own_env;
+	const struct order_defaults *d = &r->options.order;
+	const char *env = job->wish->env ? job->wish->env : d->env;
 	if (part == ATTEMPT_LOG)
-		text_appendf(t, "could not be started: making its log in '%s': %s", log_dir, error_words(code));
+		text_appendf(t, "could not be started: cannot create its log in '%s': %s", job_order_log_dir(job, d),
+			error_words(code));
 	else if (code == -ENOENT)
-		text_appendf(t, "could not be started: its environment '%s/env/%s' is no longer there",
+		text_appendf(t, "could not be started: its environment '%s/env/%s' no longer exists",
 			r->following.journal->dir_path, env);
 	else
-		text_appendf(t, "could not be started: reading its environment '%s/env/%s': %s",
+		text_appendf(t, "could not be started: cannot read its environment '%s/env/%s': %s",
 			r->following.journal->dir_path, env, error_words(code));
 }
 
@@ -95,9 +96,9 @@ static void wait_for_part(struct runner *r, enum attempt_part part, int code)
 		snprintf(where, sizeof(where), ", in '%s/keepers'", j->dir_path);
 	else if (part == ATTEMPT_LOG_DIRECTORY)
 		snprintf(where, sizeof(where), ": other users can change the directory for logs, '%s'",
-			r->options.log_dir);
+			r->options.order.log_dir);
 	else if (code == -EINTR)
-		snprintf(where, sizeof(where), ": a keeper was told by SIGTERM that the allocation ends");
+		snprintf(where, sizeof(where), ": a keeper received SIGTERM because the allocation ends");
 	runner_pause_at(r, RUNNER_TROUBLE_START, where, code);
 }
 
@@ -159,7 +160,7 @@ static void on_hello_of_other_lease(struct runner_keeper *k)
 	r->deciding.must_place = true;
 	if (job)
 		record_write_fail(&r->following.to_append, job->id,
-			"its 'gpuq exec' is of another version than the runner", runner_hook_to_record(r, job));
+			"its 'gpuq exec' and the runner have different versions", runner_hook_to_record(r, job));
 }
 
 /* The keeper's protocol is known now. */
@@ -170,8 +171,8 @@ static void on_hello(struct runner_keeper *k, int32_t protocol)
 		on_hello_of_other_lease(k);
 	else if (k->other && k->running)
 		runner_say(k->runner,
-			"gpuq: job %llu was started by another version of gpuq, whose keeper (PID %d) takes no orders from "
-			"this one; waiting for the job\n",
+			"gpuq: job %llu was started by another version of gpuq, whose keeper (PID %d) this version cannot "
+			"control; waiting for the job\n",
 			(unsigned long long)k->running->id, (int)k->pid);
 	if (!k->other && k->later.length)
 		text_append(&k->out, k->later.data, k->later.length);
@@ -184,8 +185,8 @@ static void on_unblocked(struct runner_keeper *k, uint64_t id)
 {
 	k->blocked = false;
 	k->runner->deciding.must_place = true;
-	runner_say(k->runner, "gpuq: the end of job %llu is written%s\n", (unsigned long long)id,
-		runner_is_blocked(k->runner) ? "" : "; going on");
+	runner_say(k->runner, "gpuq: the end of job %llu has been written%s\n", (unsigned long long)id,
+		runner_is_blocked(k->runner) ? "" : "; continuing");
 }
 
 static void on_note(struct runner_keeper *k, const struct keeper_note *n)
@@ -223,7 +224,7 @@ static void on_note(struct runner_keeper *k, const struct keeper_note *n)
 		break;
 	case KEEPER_NOTE_BLOCKED:
 		k->blocked = true;
-		runner_say(r, "gpuq: writing the end of job %llu: %s; nothing new starts until it can be written\n",
+		runner_say(r, "gpuq: cannot write the end of job %llu: %s; no new jobs start until it is written\n",
 			(unsigned long long)n->id, error_words(n->code));
 		break;
 	}

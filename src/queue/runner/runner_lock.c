@@ -15,7 +15,7 @@ int runner_lock_take(
 {
 	int fd = openat(j->dir_fd, "runner.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
-		return error_set(err, -errno, "opening '%s/runner.lock': %s", j->dir_path, error_words(errno));
+		return error_set(err, -errno, "cannot open '%s/runner.lock': %s", j->dir_path, error_words(errno));
 	for (;;) {
 		int e = lock_try(fd);
 		if (e == 0)

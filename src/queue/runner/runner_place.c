@@ -8,11 +8,13 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/loop.h"
-#include "queue/runner/order_payload.h"
+#include "gpu/affinity.h"
+#include "queue/keeper/keeper_messages.h"
 #include "queue/runner/runner_begin.h"
 #include "queue/runner/runner_claims.h"
 #include "queue/runner/runner_debug.h"
 #include "queue/runner/runner_follow.h"
+#include "queue/runner/runner_hooks.h"
 #include "queue/runner/runner_keeper.h"
 #include "queue/runner/runner_leases.h"
 #include "queue/runner/runner_private.h"
@@ -38,7 +40,7 @@ static void back_off(struct runner *r, uint64_t id)
 {
 	struct scheduler *s = r->deciding.scheduler;
 	uint64_t wait_ms = claims_backoff_ms(scheduler_refusals(s)), until = clock_now_ns() + wait_ms * NS_PER_MS;
-	runner_debug(r, "job %llu does not start: another queue claimed the room on its GPUs; trying again in %llu ms",
+	runner_debug(r, "job %llu does not start: another queue claimed its GPUs; retrying in %llu ms",
 		(unsigned long long)id, (unsigned long long)wait_ms);
 	if (scheduler_refuse(s, id, until) < 0)
 		runner_enqueue_later(r, -ENOMEM);
@@ -46,15 +48,53 @@ static void back_off(struct runner *r, uint64_t id)
 	loop_set_deadline(r->tick, until + NS_PER_MS);
 }
 
+/* The CPUs of the job, to which its first process restricts itself. */
+static void set_cpus(struct keeper_order *o, struct text *payload, const struct gd_gpu *const *gpus, size_t num_gpus)
+{
+	cleanup_(text_finish) struct text cpus = {0};
+	if (num_gpus > 0)
+		gpu_affinity(gpus, num_gpus, &cpus);
+	job_order_set_variable(o, payload, KEEPER_CPUS, cpus.length ? text_string(&cpus) : NULL);
+}
+
+/* The order to run the job on its GPUs, under the current fence. */
+static int write_order(struct runner *r, const struct job *job, const struct running *run, struct keeper_order *o,
+	struct text *payload)
+{
+	const struct gd_gpu *gpus[256];
+	int indexes[256];
+	for (size_t i = 0; i < run->num_gpus; i++) {
+		gpus[i] = r->watching.gpus->gpus[run->gpus[i]];
+		indexes[i] = gpus[i]->index;
+	}
+	cleanup_(freep) struct gd_env_change *changes = NULL;
+	cleanup_(text_finish) struct text claim = {0};
+	struct order_defaults *d = &r->options.order;
+	int e = gd_gpu_bind(gpus, run->num_gpus, &changes, NULL);
+	if (e == 0)
+		e = running_claim_text(run, &claim);
+	if (e == 0 && !job->wish->env)
+		e = order_defaults_save(d, r->following.journal, NULL);
+	if (e == 0)
+		e = job_order_write(job, d, runner_hook_of(r, job), text_string(&claim), o, payload);
+	if (e < 0)
+		return e;
+	o->fence = r->following.fence;
+	for (const struct gd_env_change *c = changes; c->name; c++)
+		job_order_set_variable(o, payload, c->name, c->value);
+	if (r->options.cpu_affinity)
+		set_cpus(o, payload, gpus, run->num_gpus);
+	return job_order_set_gpus(o, payload, indexes, run->num_gpus);
+}
+
 /* Creates the running entry, and the order and payload for a keeper; NULL: not possible now. */
 static struct running *prepare(
 	struct runner *r, const struct scheduler_start *start, struct keeper_order *o, struct text *payload)
 {
-	struct gd_error err = {0};
 	struct running *run = running_add(r, start->job->id);
 	int e = run ? running_set_start(run, start) : -ENOMEM;
 	if (e == 0)
-		e = order_payload_write_job(r, start->job, run, o, payload, &err);
+		e = write_order(r, start->job, run, o, payload);
 	if (e == 0)
 		return run;
 	runner_pause(r, RUNNER_TROUBLE_START, e);
@@ -80,19 +120,7 @@ static bool hand_out(struct runner *r, const struct scheduler_start *start)
 	/* A lease has its own keeper, which is asked last because a grant is not revoked. */
 	struct runner_keeper *k = job->lease ? NULL : runner_keeper_get(r);
 	cleanup_(text_finish) struct text payload = {0};
-	struct keeper_order o = {.kind = KEEPER_ORDER_RUN,
-		.id = job->id,
-		.attempt = job_next_attempt(job),
-		.fence = r->following.fence,
-		.timeout_ms = job->wish->timeout_ms >= 0 ? job->wish->timeout_ms : r->options.timeout_ms,
-		.grace_ms = r->options.grace_ms,
-		.warn_signal = (uint32_t)job->wish->warn_signal,
-		.warn_before_ms = job->wish->warn_before_ms,
-		.requeue_on = (uint32_t)job->wish->requeue_on,
-		.retries = job->wish->has_retries ? 0 : r->options.retries,
-		.max_log_bytes = r->options.max_log_bytes,
-		.log_access = r->options.log_access,
-		.log_accepted = job->wish->log_dir || r->options.log_accepted};
+	struct keeper_order o;
 	struct running *run = k || job->lease ? prepare(r, start, &o, &payload) : NULL;
 	if (!run) {
 		put_back(r, NULL, job);

@@ -18,6 +18,7 @@
 #include "queue/runner/executing.h"
 #include "queue/runner/following.h"
 #include "queue/runner/runner.h"
+#include "queue/runner/runner_end.h"
 #include "queue/runner/watching.h"
 
 struct loop;
@@ -36,9 +37,10 @@ struct runner {
 	int signal_fd;
 	const struct runner_watch *watch;
 	struct runner_result result;
-	int interrupts;    /* how many times Ctrl-C was pressed */
-	bool leaving;      /* SIGTERM arrived */
-	bool lingering;    /* the queue has been empty for linger_ms */
+	int interrupts; /* how many times Ctrl-C was pressed */
+	bool leaving;   /* SIGTERM arrived */
+	bool lingering; /* the queue has been empty for linger_ms */
+	struct runner_end end;
 	unsigned troubles; /* bits 1u << enum runner_trouble: reported and not resolved */
 	struct line_output words;
 	struct gd_error error;

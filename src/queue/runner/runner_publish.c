@@ -30,17 +30,17 @@ int runner_publish_open(struct runner *r)
 static const char *pause_words(const struct runner *r)
 {
 	if (r->interrupts)
-		return "the runner was interrupted and starts nothing new";
+		return "the runner was interrupted and starts no new jobs";
 	if (r->leaving)
-		return "the runner is leaving";
+		return "the runner is exiting";
 	if (runner_is_blocked(r))
-		return "the end of a job cannot be written; nothing new starts until it can";
+		return "the end of a job cannot be written; no new jobs start until it is";
 	if (runner_is_full(r))
-		return "as many jobs have failed as --max-failures allows; nothing new starts";
+		return "the limit of --max-failures is reached; no new jobs start";
 	if (r->following.jobs.paused)
-		return "the queue is paused; 'gpuq resume' lets it go on";
+		return "the queue is paused; 'gpuq resume' continues it";
 	if (r->troubles)
-		return "the runner met a problem and tries again; its output, or runner.log, says which";
+		return "the runner is retrying after an error; see its output or runner.log";
 	return "";
 }
 

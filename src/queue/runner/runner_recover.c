@@ -78,7 +78,7 @@ static void kill_left_behind(struct runner *r)
 		any = any || run->lost_ns;
 	}
 	if (any && process_signal_marked(ATTEMPT_COOKIE, ask_if_left, r) < 0)
-		runner_say(r, "gpuq: looking for what a killed keeper left behind: /proc cannot be read\n");
+		runner_say(r, "gpuq: cannot find processes left behind by a killed keeper: /proc cannot be read\n");
 }
 
 /* Whether the keeper knew, before it was killed, that its allocation ends. */

@@ -34,12 +34,24 @@ int runner_rules_write(int fd, const struct machine *here, const struct runner_r
 	return ftruncate(fd, n) < 0 ? -errno : 0;
 }
 
+/* The first line. In a folder of another user the file can be a link or a device. */
+static int read_line(int dir_fd, char ret[LONGEST_LINE])
+{
+	cleanup_(closep) int fd = file_open_regular(dir_fd, "runner.lock", O_NOFOLLOW);
+	ssize_t n = fd < 0 ? fd : file_read_full(fd, ret, LONGEST_LINE);
+	if (n < 0 || n == LONGEST_LINE)
+		return n < 0 ? (int)n : -EFBIG;
+	ret[n] = '\0';
+	ret[strcspn(ret, "\n")] = '\0';
+	return 0;
+}
+
 int runner_rules_read(int dir_fd, struct runner_rules *ret)
 {
 	char line[LONGEST_LINE];
 	struct runner_rules r = {0};
 	int at = 0;
-	if (dir_fd < 0 || file_read_small(dir_fd, "runner.lock", line, sizeof(line)) < 0)
+	if (dir_fd < 0 || read_line(dir_fd, line) < 0)
 		return -ENOENT;
 	/* A new runner holds the lock and has not written its line yet. */
 	if (line[0] == '\0')

@@ -23,10 +23,11 @@ static void on_interrupt(struct runner *r)
 	r->interrupts++;
 	r->result.interrupted = true;
 	if (r->interrupts == 1 && r->executing.num_running > 0)
-		runner_say(r, "gpuq: nothing new starts; waiting for %zu running; Ctrl-C again ends them\n",
-			r->executing.num_running);
+		runner_say(r, "gpuq: no new jobs start; waiting for %zu running job%s; Ctrl-C again ends them\n",
+			r->executing.num_running, r->executing.num_running == 1 ? "" : "s");
 	if (r->interrupts == 2)
-		runner_say(r, "gpuq: ending %zu running; Ctrl-C again kills\n", r->executing.num_running);
+		runner_say(r, "gpuq: ending %zu running job%s; Ctrl-C again kills them\n", r->executing.num_running,
+			r->executing.num_running == 1 ? "" : "s");
 	if (r->interrupts >= 2)
 		cancel_all(r, r->interrupts > 2);
 }
@@ -35,8 +36,7 @@ static void on_terminate(struct runner *r)
 {
 	/* The jobs cannot outlive the allocation: end them; the next run starts them again. */
 	if (*r->allocation) {
-		runner_say(r, "gpuq: interrupting %zu running; the next run starts them again\n",
-			r->executing.num_running);
+		runner_say(r, "gpuq: interrupting %zu running; the next run restarts them\n", r->executing.num_running);
 		r->interrupts = r->interrupts < 2 ? 2 : r->interrupts;
 		r->result.interrupted = true;
 		for (struct running *run = r->executing.running; run; run = run->next)

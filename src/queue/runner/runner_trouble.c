@@ -19,14 +19,14 @@ void runner_pause(struct runner *r, enum runner_trouble trouble, int code)
 
 void runner_pause_at(struct runner *r, enum runner_trouble trouble, const char *where, int code)
 {
-	static const char *const doing[] = {[RUNNER_TROUBLE_FOLLOW] = "following the journal",
-		[RUNNER_TROUBLE_WRITE] = "writing the journal",
-		[RUNNER_TROUBLE_START] = "starting a job",
-		[RUNNER_TROUBLE_KEEPER] = "starting a keeper",
-		[RUNNER_TROUBLE_END] = "writing the end of a job",
-		[RUNNER_TROUBLE_GPUS] = "asking the GPUs"};
+	static const char *const doing[] = {[RUNNER_TROUBLE_FOLLOW] = "cannot follow the journal",
+		[RUNNER_TROUBLE_WRITE] = "cannot write the journal",
+		[RUNNER_TROUBLE_START] = "cannot start a job",
+		[RUNNER_TROUBLE_KEEPER] = "cannot start a keeper",
+		[RUNNER_TROUBLE_END] = "cannot write the end of a job",
+		[RUNNER_TROUBLE_GPUS] = "cannot query the GPUs"};
 	if (!(r->troubles & 1u << trouble))
-		runner_say(r, "gpuq: %s%s: %s; trying again\n", doing[trouble], where, error_words(code));
+		runner_say(r, "gpuq: %s%s: %s; retrying\n", doing[trouble], where, error_words(code));
 	r->troubles |= 1u << trouble;
 	r->deciding.pause_until_ns = clock_now_ns() + PAUSE_MS * NS_PER_MS;
 	loop_set_deadline(r->tick, r->deciding.pause_until_ns + NS_PER_MS);
@@ -38,5 +38,5 @@ void runner_works(struct runner *r, unsigned works)
 		return;
 	r->troubles &= ~works;
 	if (!r->troubles)
-		runner_say(r, "gpuq: it works again\n");
+		runner_say(r, "gpuq: the error is gone; continuing\n");
 }

@@ -81,7 +81,7 @@ void running_set_stuck(struct running *run, const struct job *job)
 	run->runner->deciding.must_place = true;
 	if (run->num_gpus > 0)
 		runner_say(run->runner,
-			"gpuq: job %llu (PID %d) " REASON_STUCK "; its GPU takes no other until it is gone\n",
+			"gpuq: job %llu (PID %d) " REASON_STUCK "; its GPU takes no other job until it has ended\n",
 			(unsigned long long)run->id, (int)job->attempts->pid);
 }
 

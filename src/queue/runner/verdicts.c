@@ -15,6 +15,9 @@
 #include "queue/schedule/claim_entries.h"
 #include "queue/schedule/claim_proof_file.h"
 
+/* In a journal that other users can have written: each running job costs time for all others. */
+#define MOST_FOREIGN_RUNNING 16384
+
 /* Clears the members of struct job that a scheduler uses. */
 static void clear_jobs(struct jobs *js)
 {
@@ -163,14 +166,23 @@ static int attribute(struct verdicts *v, const struct gd_gpu_list *gpus)
 {
 	const struct jobs *js = &v->follow->jobs;
 	int r = 0;
-	for (size_t i = 0; r == 0 && js->counts[JOB_RUNNING] && i < js->count; i++) {
+	size_t most = js->counts[JOB_RUNNING], n = 0;
+	cleanup_(freep) struct gpu_user *users = calloc(most + 1, sizeof(*users));
+	cleanup_(freep) struct gpu_user **pointers = calloc(most + 1, sizeof(*pointers));
+	cleanup_(freep) uint64_t *ids = calloc(most + 1, sizeof(*ids));
+	if (!users || !pointers || !ids)
+		return -ENOMEM;
+	for (size_t i = 0; n < most && i < js->count; i++) {
 		const struct job *job = js->by_id[i];
 		if (job->state != JOB_RUNNING || !job->keeper || strcmp(job->keeper->machine.host, v->here.host) != 0)
 			continue;
-		struct gpu_user user = {.root = job->keeper->pid};
-		gpu_users_find(gpus, &(struct gpu_user *){&user}, 1);
-		r = scheduler_set_pids(v->scheduler, job->id, user.pids, user.num_pids);
+		users[n].root = job->keeper->pid;
+		pointers[n] = &users[n];
+		ids[n++] = job->id;
 	}
+	gpu_users_find(gpus, pointers, n);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = scheduler_set_pids(v->scheduler, ids[i], users[i].pids, users[i].num_pids);
 	return r;
 }
 
@@ -200,7 +212,7 @@ static int look(
 	if (r == 0)
 		r = attribute(v, gpus);
 	gd_gpu_list_free(own);
-	return r < 0 ? error_set(err, r, "looking at the GPUs: %s", error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot query the GPUs: %s", error_words(r)) : 0;
 }
 
 /* ---- With a runner -------------------------------------------------------------------- */
@@ -249,8 +261,10 @@ int verdicts_open(struct follow *f, const struct runner_rules *rules, const stru
 		r = order_jobs(v);
 	}
 	if (r < 0)
-		error_set(err, r, "looking at the queue: %s", error_words(r));
-	if (r == 0 && runner != 0)
+		error_set(err, r, "cannot read the queue: %s", error_words(r));
+	if (r == 0 && f->reader.limits.foreign && f->jobs.counts[JOB_RUNNING] > MOST_FOREIGN_RUNNING)
+		v->source = SOURCE_NONE;
+	else if (r == 0 && runner != 0)
 		v->source = load(v, runner);
 	else if (r == 0 && mode == VERDICTS_LOOK && v->num_pending > 0) {
 		v->source = SOURCE_SELF;
@@ -260,7 +274,7 @@ int verdicts_open(struct follow *f, const struct runner_rules *rules, const stru
 	if (r == 0 && has_scheduler(v)) {
 		r = decide(v);
 		if (r < 0)
-			error_set(err, r, "looking at the queue: %s", error_words(r));
+			error_set(err, r, "cannot read the queue: %s", error_words(r));
 	}
 	if (r < 0) {
 		verdicts_close(v);

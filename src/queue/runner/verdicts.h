@@ -2,10 +2,10 @@
 /*
  * Why the pending jobs of a queue wait, for status commands.
  *
- * With an active runner on this machine the verdicts come from the inputs that it published and from
- * the journal, through the same scheduler. Without a runner they say so, and report which jobs the
- * last runner could never have started; verdicts_open() with VERDICTS_LOOK then queries the GPUs
- * itself. Verdicts are valid for the journal as it was read; open them again after follow_update().
+ * With an active runner on this machine the verdicts come from the inputs that it published and from the journal,
+ * through the same scheduler. Without a runner they report this, and which jobs the last runner could never have
+ * started; verdicts_open() with VERDICTS_LOOK then queries the GPUs itself. Verdicts are valid for the journal as it
+ * was read; open them again after follow_update().
  */
 #ifndef QUEUE_RUNNER_VERDICTS_H
 #define QUEUE_RUNNER_VERDICTS_H

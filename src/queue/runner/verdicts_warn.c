@@ -14,8 +14,7 @@ static void say_help(
 	for (size_t g = 0; g < v->num_gpus; g++)
 		pinned += v->gpus[g].reason != PLACEMENT_PINNED;
 	if (num_gpus == 0)
-		text_append_string(
-			t, "; it waits for a runner that has one, or for simulated ones: gpuq run --gpus sim:4");
+		text_append_string(t, "; it waits for a runner that has one; to simulate some: gpuq run --gpus sim:4");
 	else if (v->host == PLACEMENT_HOST_TOO_SMALL)
 		text_appendf(t, "; add it again with %s%s%s", memory ? "less --host-mem" : "",
 			memory && cpus ? " and " : "", cpus ? "fewer --cpus" : "");

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/date.h"
+#include "base/display.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "queue/journal/job_line.h"
@@ -61,9 +63,9 @@ static int say_expected(struct verdicts *v, const struct job *job, struct text *
 			units_format_duration((uint64_t)e.low_ms, low),
 			units_format_duration((uint64_t)e.high_ms, high));
 	else if (needs_machine(job))
-		text_append_string(t, "expected start: not estimated for jobs that need CPUs or main memory\n");
+		text_append_string(t, "expected start: not estimated for jobs that request CPUs or main memory\n");
 	else
-		text_append_string(t, "expected start: no data of similar jobs\n");
+		text_append_string(t, "expected start: unknown; there is no data of similar jobs\n");
 	return 0;
 }
 
@@ -135,7 +137,7 @@ int verdicts_obstacle(struct verdicts *v, const struct job *job, struct text *t,
 		job = dep;
 	*ret_job = job;
 	if (job->state == JOB_HELD) {
-		text_appendf(t, "is held; 'gpuq release %" PRIu64 "' lets it go on", job->id);
+		text_appendf(t, "is held; 'gpuq release %" PRIu64 "' releases it", job->id);
 		return 0;
 	}
 	/* The next runner may have other GPUs: report this only for a job that the last runner has seen. */
@@ -167,7 +169,7 @@ int verdicts_brief(struct verdicts *v, const struct job *job, struct text *t)
 	else if (v->source == SOURCE_BEGINNING)
 		text_append_string(t, "its runner is starting");
 	else if (v->published.pause[0])
-		text_append_string(t, "the runner starts nothing new");
+		text_append_string(t, "the runner starts no new jobs");
 	else
 		return brief(v, job, t);
 	return 0;
@@ -181,16 +183,16 @@ static void say_source(const struct verdicts *v, const struct scheduler_verdict 
 			text_appendf(t, "%s\n", v->published.pause);
 		break;
 	case SOURCE_BEGINNING:
-		text_append_string(t, "its runner is starting; ask again\n");
+		text_append_string(t, "its runner is starting; try again\n");
 		break;
 	case SOURCE_ELSEWHERE:
-		text_append_string(t, "its runner is on another machine; ask there how its GPUs are\n");
+		text_append_string(t, "its runner is on another machine; run 'gpuq why' there\n");
 		break;
 	case SOURCE_SELF:
 	case SOURCE_LAST:
 	case SOURCE_NONE:
 		if (v->follow->jobs.paused)
-			text_append_string(t, "the queue is paused; 'gpuq resume' lets it go on\n");
+			text_append_string(t, "the queue is paused; 'gpuq resume' continues it\n");
 		/* A runner that could not start the job would not help. */
 		text_appendf(t, "no runner is active%s\n",
 			verdict->answer == SCHEDULER_NEVER ? "" : "; start one with 'gpuq run'");
@@ -198,18 +200,18 @@ static void say_source(const struct verdicts *v, const struct scheduler_verdict 
 	}
 }
 
-int verdicts_explain(struct verdicts *v, const struct job *job, struct text *t, struct gd_error *err)
+static int explain(struct verdicts *v, const struct job *job, struct text *t, struct gd_error *err)
 {
 	struct scheduler_verdict verdict;
 	text_appendf(t, "job %" PRIu64 ": ", job->id);
 	job_line_write_outcome(t, job);
 	text_append_char(t, '\n');
 	if (job->state == JOB_HELD)
-		text_appendf(t, "it is held; 'gpuq release %" PRIu64 "' lets it go on\n", job->id);
+		text_appendf(t, "it is held; 'gpuq release %" PRIu64 "' releases it\n", job->id);
 	if (job->state == JOB_UNKNOWN)
 		text_appendf(t,
-			"a record of it was lost; it may have run: 'gpuq retry %" PRIu64
-			"' runs it again, 'gpuq cancel %" PRIu64 "' gives it up\n",
+			"a record of it was lost, so it may have run; 'gpuq retry %" PRIu64
+			"' runs it again, 'gpuq cancel %" PRIu64 "' cancels it\n",
 			job->id, job->id);
 	if (job->state != JOB_PENDING)
 		return 0;
@@ -217,7 +219,7 @@ int verdicts_explain(struct verdicts *v, const struct job *job, struct text *t, 
 	const struct job *dep = waits_for(&v->follow->jobs, job);
 	int r = verdicts_get(v, dep ? dep : job, &verdict);
 	if (r < 0)
-		return error_set(err, r, "looking at the queue: %s", error_words(r));
+		return error_set(err, r, "cannot read the queue: %s", error_words(r));
 	say_source(v, &verdict, t);
 	if (dep) {
 		text_appendf(t, "waits for job %" PRIu64 ", which is %s", dep->id,
@@ -235,5 +237,19 @@ int verdicts_explain(struct verdicts *v, const struct job *job, struct text *t, 
 		text_appendf(t, "%s\n", v->published.note);
 	if (verdict.answer == SCHEDULER_WAITS && v->source == SOURCE_RUNNER)
 		r = say_expected(v, job, t);
-	return r < 0 ? error_set(err, r, "looking at the queue: %s", error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot read the queue: %s", error_words(r)) : 0;
+}
+
+/* The journal and the runner's file can be another user's, and the lines are shown on terminals. */
+int verdicts_explain(struct verdicts *v, const struct job *job, struct text *t, struct gd_error *err)
+{
+	cleanup_(text_finish) struct text lines = {0};
+	int r = explain(v, job, &lines, err);
+	const char *p = text_string(&lines);
+	for (size_t size; *p; p += size + (p[size] == '\n')) {
+		size = strcspn(p, "\n");
+		display_append(t, p, size, DISPLAY_ALL);
+		text_append_char(t, '\n');
+	}
+	return r == 0 && text_error(&lines) ? error_set(err, -ENOMEM, "cannot read the queue: out of memory") : r;
 }

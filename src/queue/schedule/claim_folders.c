@@ -77,7 +77,8 @@ int claim_folders_open(const char *dir, int *ret_fd, struct gd_error *err)
 	if (fd < 0 && errno == ENOENT && given) {
 		int r = make_shared(path);
 		if (r < 0)
-			return error_set(err, r, "cannot make the directory of claims '%s': %s", path, error_words(r));
+			return error_set(
+				err, r, "cannot create the directory of claims '%s': %s", path, error_words(r));
 		fd = open(path, flags);
 	}
 	struct stat st;
@@ -87,7 +88,7 @@ int claim_folders_open(const char *dir, int *ret_fd, struct gd_error *err)
 	}
 	if ((st.st_mode & (S_IWGRP | S_IWOTH)) && !(st.st_mode & S_ISVTX))
 		return error_set(err, -EPERM,
-			"the directory of claims '%s' lets everybody remove the claims of others; use 'chmod +t' on it",
+			"the directory of claims '%s' lets everybody remove the claims of others; run 'chmod +t' on it",
 			path);
 	const char *objection = given && !trust_is_off() ? trust_objection_above(fd) : NULL;
 	if (objection)

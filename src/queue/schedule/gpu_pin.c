@@ -45,9 +45,9 @@ static bool has_name(const char *list, const char *name)
 static int append_name(struct text *t, size_t *count, const char *name, struct gd_error *err)
 {
 	if (has_name(text_string(t), name))
-		return error_set(err, -EINVAL, "GPU %s is named twice; a job gets each GPU once", name);
+		return error_set(err, -EINVAL, "GPU %s is listed twice; a job gets each GPU only once", name);
 	if (++*count > GPU_PIN_MAX)
-		return error_set(err, -EINVAL, "more than %d GPUs are named", GPU_PIN_MAX);
+		return error_set(err, -EINVAL, "more than %d GPUs are listed", GPU_PIN_MAX);
 	if (t->length)
 		text_append_char(t, ',');
 	text_append_string(t, name);
@@ -68,7 +68,7 @@ static int append_range(struct text *t, size_t *count, char *item, struct gd_err
 	if (r < 0)
 		return refuse(item, err);
 	if (last < first)
-		return error_set(err, -EINVAL, "the range '%s' runs backwards", item);
+		return error_set(err, -EINVAL, "the range '%s' is reversed", item);
 	for (int64_t i = first; i <= last && r == 0; i++) {
 		char name[16];
 		snprintf(name, sizeof(name), "%d", (int)i);

@@ -150,7 +150,7 @@ void placement_rewind(struct placement_reservation *r);
 typedef bool placement_describe(void *context, int64_t pid, char *buf, size_t size);
 
 /*
- * One line without its newline, for `gpuq why`: "GPU 1: needs 12.0 GiB, 9.1 GiB free; 20.3 GiB held by
+ * One line without its newline, for `gpuq why`: "GPU 1: 9.1 GiB free, job needs 12.0 GiB; 20.3 GiB held by
  * pid 4711 (alice, python)". `describe` may be NULL.
  */
 void placement_words(struct text *t, const struct ledger *l, size_t gpu, const struct placement_need *need,

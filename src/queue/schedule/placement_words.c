@@ -109,7 +109,7 @@ static void say_holder(const struct placement_line *w, const char *before)
 	}
 }
 
-/* "needs 12.0 GiB, 9.1 GiB free", or in MiB if both would look the same. */
+/* "9.1 GiB free, job needs 12.0 GiB", or in MiB if both would look the same. */
 static void say_sizes(const struct placement_line *w, uint64_t have, const char *what)
 {
 	char need_text[UNITS_ROOM], have_text[UNITS_ROOM];
@@ -120,7 +120,7 @@ static void say_sizes(const struct placement_line *w, uint64_t have, const char 
 		snprintf(need_text, sizeof(need_text), "%" PRIu64 " MiB", (bytes + UNITS_MB - 1) / UNITS_MB);
 		snprintf(have_text, sizeof(have_text), "%" PRIu64 " MiB", have / UNITS_MB);
 	}
-	text_appendf(w->t, "needs %s, %s %s", need_text, have_text, what);
+	text_appendf(w->t, "%s %s, job needs %s", have_text, what, need_text);
 }
 
 static void say_unhealthy(const struct placement_line *w)
@@ -136,19 +136,19 @@ static void say_unhealthy(const struct placement_line *w)
 	case GD_GPU_HEALTH_OK:
 		break;
 	}
-	text_append_string(w->t, "its driver refuses it");
+	text_append_string(w->t, "its driver returns errors");
 }
 
 static void say_busy(const struct placement_line *w)
 {
 	const struct ledger_account *a = w->account;
 	if (w->verdict->reason == PLACEMENT_JOBS)
-		text_appendf(w->t, "runs %u job%s already, as many as jobs_per_gpu allows", a->jobs,
-			a->jobs == 1 ? "" : "s");
+		text_appendf(
+			w->t, "already runs %u job%s, the limit of jobs_per_gpu", a->jobs, a->jobs == 1 ? "" : "s");
 	else if (w->verdict->reason == PLACEMENT_EXCLUSIVE)
-		text_append_string(w->t, "in exclusive compute mode, which takes one process, and in use");
+		text_append_string(w->t, "in exclusive compute mode, which allows one process, and in use");
 	else
-		text_append_string(w->t, "its driver does not tell how full it is, so it takes one job at a time");
+		text_append_string(w->t, "its driver does not report its memory, so it takes one job at a time");
 	say_holder(w, "; ");
 }
 
@@ -159,15 +159,15 @@ static void say_unsettled(const struct placement_line *w)
 	else
 		say_claimant(w, &w->account->unsettled_claimant);
 	text_append_string(w->t,
-		" is new there: its memory may still grow (up to a minute), and neither job declared its need; declare "
+		" has just started: its memory may still grow (up to a minute), and neither job declared its need; declare "
 		"it with --mem");
 }
 
 static void say_alone(const struct placement_line *w)
 {
 	if (w->verdict->reason == PLACEMENT_OCCUPIED)
-		text_appendf(w->t, "runs job %" PRIu64 ", and this job shares its GPU with no other%s", w->verdict->job,
-			w->need->declared ? "" : "; --mem SIZE lets jobs share");
+		text_appendf(w->t, "runs job %" PRIu64 ", and this job does not share its GPU%s", w->verdict->job,
+			w->need->declared ? "" : "; jobs with --mem SIZE can share");
 	else if (w->verdict->job)
 		text_appendf(w->t, "in use by job %" PRIu64 ", which does not share it", w->verdict->job);
 	else {
@@ -184,11 +184,11 @@ static void say_room(const struct placement_line *w)
 	if (w->account->known)
 		text_appendf(w->t, ", %s free", units_format_size(w->account->free_bytes, size));
 	if (w->verdict->reason == PLACEMENT_VENDOR)
-		text_appendf(w->t, "; the job wants %u GPUs of one vendor", w->need->num_gpus);
+		text_appendf(w->t, "; the job needs %u GPUs of one vendor", w->need->num_gpus);
 	else if (w->verdict->reason == PLACEMENT_APART)
-		text_appendf(w->t, "; the job wants %u GPUs of one node", w->need->num_gpus);
+		text_appendf(w->t, "; the job needs %u GPUs of one node", w->need->num_gpus);
 	else if (w->need->num_gpus > 1)
-		text_appendf(w->t, "; the job wants %u GPUs at once", w->need->num_gpus);
+		text_appendf(w->t, "; the job needs %u GPUs at once", w->need->num_gpus);
 }
 
 /* "its node has 2 of 8 CPUs and 3.0 GiB of main memory left" */
@@ -219,7 +219,7 @@ static void say_reason(const struct placement_line *w)
 		say_holder(w, "; ");
 		break;
 	case PLACEMENT_TOO_SMALL:
-		say_sizes(w, a->gpu->memory_total_bytes, "in all");
+		say_sizes(w, a->gpu->memory_total_bytes, "in total");
 		break;
 	case PLACEMENT_JOBS:
 	case PLACEMENT_EXCLUSIVE:
@@ -237,7 +237,7 @@ static void say_reason(const struct placement_line *w)
 		text_appendf(w->t, "the job is pinned to GPU %s", w->need->pin);
 		break;
 	case PLACEMENT_RESERVED:
-		text_appendf(w->t, "kept for job %" PRIu64 ", which comes first", w->verdict->job);
+		text_appendf(w->t, "reserved for job %" PRIu64 ", which comes first", w->verdict->job);
 		break;
 	case PLACEMENT_QUARANTINED:
 		text_appendf(w->t, "out of use%s%s", a->note->why ? ": " : "", a->note->why ? a->note->why : "");
@@ -246,16 +246,16 @@ static void say_reason(const struct placement_line *w)
 		say_unhealthy(w);
 		break;
 	case PLACEMENT_SPLIT:
-		text_append_string(w->t, "split into MIG instances, which take its jobs");
+		text_append_string(w->t, "split into MIG instances, which run its jobs");
 		break;
 	case PLACEMENT_MIG:
-		text_append_string(w->t, "a MIG instance, and a job on several GPUs needs whole ones");
+		text_append_string(w->t, "a MIG instance; a job on several GPUs needs whole GPUs");
 		break;
 	case PLACEMENT_NODE_AWAY:
-		text_append_string(w->t, "its node takes no jobs now");
+		text_append_string(w->t, "its node accepts no jobs now");
 		break;
 	case PLACEMENT_NODE_TIME:
-		text_append_string(w->t, "its node ends before the job would be over");
+		text_append_string(w->t, "its node ends before the job would finish");
 		break;
 	case PLACEMENT_NODE_HOST:
 		say_node(w);

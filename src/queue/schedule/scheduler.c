@@ -71,6 +71,11 @@ const struct gd_gpu *const *scheduler_gpus(const struct scheduler *s, size_t *re
 	return s->gpu_pointers;
 }
 
+bool scheduler_is_cluster(const struct scheduler *s)
+{
+	return s->cluster;
+}
+
 const struct ledger_node *scheduler_node_of(const struct scheduler *s, size_t position)
 {
 	int node = position < s->num_gpu_nodes ? s->gpu_nodes[position] : -1;

@@ -142,6 +142,10 @@ void scheduler_set_node(struct scheduler *s, uint64_t id, int node);
 bool scheduler_is_late(struct scheduler *s, const struct job *job);
 /* Ignores the end of the allocation: the next runner has another allocation. */
 void scheduler_forget_end(struct scheduler *s);
+/* The time limit of the allocation was changed: settings.end_ms. */
+void scheduler_set_end(struct scheduler *s, int64_t end_ms);
+/* Number of waiting jobs that do not fit into the time until settings.end_ms. */
+size_t scheduler_num_late(const struct scheduler *s);
 
 /* ---- Deciding ------------------------------------------------------------------------- */
 
@@ -205,6 +209,8 @@ const struct placement_reservation *scheduler_reservation(const struct scheduler
 uint64_t scheduler_generation(const struct scheduler *s);
 /* The GPUs of the last sample. */
 const struct gd_gpu *const *scheduler_gpus(const struct scheduler *s, size_t *ret_count);
+/* Whether scheduler_set_nodes() was called, even if no node has joined yet. */
+bool scheduler_is_cluster(const struct scheduler *s);
 /* The node of a GPU; NULL: this is not a cluster, or the GPU has no node. */
 const struct ledger_node *scheduler_node_of(const struct scheduler *s, size_t position);
 

@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/utf8.h"
 #include "queue/schedule/scheduler_inputs.h"
 #include "queue/schedule/scheduler_private.h"
 
@@ -134,7 +135,11 @@ static int read_word(const struct json_value *v, char *ret, size_t room)
 		return 0;
 	if (v->size >= room)
 		return -EBADMSG;
-	ret[json_unescape(v, ret)] = '\0';
+	cleanup_(freep) char *bytes = malloc(room);
+	if (!bytes)
+		return -ENOMEM;
+	/* It is shown on terminals. */
+	utf8_copy_line(ret, room, bytes, json_unescape(v, bytes));
 	return 0;
 }
 
@@ -313,6 +318,9 @@ static int read_nodes(struct scheduler *s, const struct json_value *array, const
 /* ---- Holders and claims --------------------------------------------------------------- */
 
 #define MOST_PIDS 1024
+/* Another user can have written the file: searching a holder takes time in proportion to their number. */
+#define MOST_HOLDERS 65536
+#define MOST_CLAIMS  65536
 
 static int read_positions(const struct scheduler *s, const struct json_value *array, int *ret, size_t *ret_count)
 {
@@ -392,6 +400,8 @@ static int read_claims(struct scheduler *s, const struct json_value *array)
 	size_t room = count_items(array), n = 0;
 	if (room == 0)
 		return 0;
+	if (room > MOST_CLAIMS)
+		return -EBADMSG;
 	struct claim_reader c = {calloc(room, sizeof(*c.jobs)), calloc(room, sizeof(*c.claimants)),
 		calloc(room, sizeof(*c.gpus)), calloc(room, sizeof(*c.pids))};
 	struct json_cursor at;
@@ -414,7 +424,7 @@ static int read_holders(struct scheduler *s, const struct json_value *array)
 	struct json_cursor c;
 	struct json_value v;
 	int r = 0;
-	if (!array->type)
+	if (!array->type || count_items(array) > MOST_HOLDERS)
 		return -EBADMSG;
 	json_enter(&c, array);
 	while (r == 0 && (r = json_next_item(&c, &v)) > 0)

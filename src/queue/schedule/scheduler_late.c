@@ -116,6 +116,17 @@ void scheduler_forget_end(struct scheduler *s)
 	s->settings.end_ms = 0;
 }
 
+void scheduler_set_end(struct scheduler *s, int64_t end_ms)
+{
+	s->settings.end_ms = end_ms;
+	s->late_stale = s->pass_stale = true;
+}
+
+size_t scheduler_num_late(const struct scheduler *s)
+{
+	return s->num_late;
+}
+
 void scheduler_late_completed(struct scheduler *s, const struct job *job)
 {
 	if (!s->times || !job || !job->attempts || job->attempts->state != JOB_COMPLETED)

@@ -47,9 +47,9 @@ struct holder *scheduler_hold(
 
 void scheduler_let_go(struct scheduler *s, struct holder *h)
 {
-	size_t at = 0;
+	size_t at = s->num_holders - 1;
 	while (s->holders[at] != h)
-		at++;
+		at--;
 	/* Preserve the order: decisions must depend on events only. */
 	memmove(&s->holders[at], &s->holders[at + 1], (--s->num_holders - at) * sizeof(*s->holders));
 	free(h->pids);

@@ -103,11 +103,10 @@ static void say_host(struct text *t, const struct scheduler *s, const struct sch
 	else if (v->host == PLACEMENT_HOST_TOO_SMALL)
 		text_appendf(t, "needs %u CPUs, the machine has %u", v->need.cpus, l->cpus);
 	else if (v->host == PLACEMENT_HOST_RESERVED)
-		text_appendf(t, "%s kept for job %" PRIu64 ", which comes first", memory ? "main memory" : "CPUs",
+		text_appendf(t, "%s reserved for job %" PRIu64 ", which comes first", memory ? "main memory" : "CPUs",
 			s->reservation.host_job);
 	else if (memory)
-		text_appendf(t, "needs %s of main memory, %s are not promised to other jobs",
-			units_format_size(v->need.host_bytes, need),
+		text_appendf(t, "needs %s of main memory, %s available", units_format_size(v->need.host_bytes, need),
 			units_format_size(
 				l->host_bytes > l->host_promised_bytes ? l->host_bytes - l->host_promised_bytes : 0,
 				have));
@@ -125,12 +124,12 @@ static bool lacks_pinned(const struct scheduler_verdict *v)
 	return v->need.pin && there < v->need.num_gpus;
 }
 
-/* "needs GPU 7, which is not there (there are 0 and 1)" */
+/* "needs GPU 7, which does not exist (there are 0 and 1)" */
 static void say_pin(struct text *t, const struct scheduler *s, const struct scheduler_verdict *v)
 {
 	bool one = v->need.num_gpus == 1;
-	text_appendf(t, "needs GPU%s %s, which %s there (there %s ", one ? "" : "s", v->need.pin,
-		one ? "is not" : "are not all", s->num_gpus == 1 ? "is" : "are");
+	text_appendf(t, "needs GPU%s %s, which %s (there %s ", one ? "" : "s", v->need.pin,
+		one ? "does not exist" : "do not all exist", s->num_gpus == 1 ? "is" : "are");
 	for (size_t g = 0; g < s->num_gpus; g++)
 		text_appendf(t, "%s%d", g == 0 ? "" : g + 1 < s->num_gpus ? ", " : " and ", s->gpus[g].gpu.index);
 	text_append_char(t, ')');
@@ -157,7 +156,7 @@ static bool has_usable_node(const struct scheduler *s)
 static void say_count(struct text *t, const struct scheduler *s, const struct scheduler_verdict *v)
 {
 	if (s->cluster && !has_usable_node(s))
-		text_append_string(t, "no node takes jobs now");
+		text_append_string(t, "no node accepts jobs now");
 	else if (s->num_gpus == 0)
 		text_append_string(t, "this machine has no GPU");
 	else
@@ -169,7 +168,7 @@ static void say_count(struct text *t, const struct scheduler *s, const struct sc
 static void say_nodes(struct text *t, const struct scheduler *s)
 {
 	text_append_string(t, has_usable_node(s) ? "no node has the main memory, the CPUs or the time for it now"
-						 : "no node takes jobs now");
+						 : "no node accepts jobs now");
 }
 
 void scheduler_verdict_lines(struct text *t, const struct scheduler *s, const struct scheduler_verdict *v,
@@ -282,7 +281,7 @@ static void say_waits(struct text *t, const struct scheduler *s, const struct sc
 	else if (v->need.pin)
 		text_appendf(t, "GPU %s busy", v->need.pin);
 	else if (unsettled && unsettled->job)
-		text_appendf(t, "job %" PRIu64 " is new, its memory may still grow", unsettled->job);
+		text_appendf(t, "memory of new job %" PRIu64 " may still grow", unsettled->job);
 	else if (unsettled)
 		text_append_string(t, "memory of a new job may still grow");
 	else if (first_with(v, PLACEMENT_OCCUPIED) || first_with(v, PLACEMENT_TAKEN) || first_with(v, PLACEMENT_JOBS) ||

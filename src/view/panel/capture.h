@@ -3,8 +3,8 @@
  * Shows the output of a program and its children as lines above the panel.
  *
  * Between capture_begin() and capture_end(), standard output and error are redirected to a pipe. Each line is shown as
- * a terminal would leave it: of a line that was overwritten (\r), the last state; colors are kept, other sequences and
- * control characters are removed.
+ * a terminal would leave it: if a line was overwritten (\r), its last state is shown. Colors are kept; other sequences
+ * and control characters are removed.
  *
  * Nothing here writes to the pipe or takes the lock of stdout while the pipe is open:
  * a thread that waits for space in the pipe holds that lock until the pipe is read.

@@ -233,6 +233,12 @@ static void write_memory(struct text *t, const struct view_gpu *g, const struct 
 	write_right(t, colour, INK_DIM, buf, amount);
 }
 
+/* Like the states of jobs. The interface for programs keeps its own word. */
+static const char *status_words(enum view_gpu_status status)
+{
+	return status == VIEW_GPU_PROCESSING ? "running" : view_gpu_status_name(status);
+}
+
 static void write_cell(struct text *t, const struct view_model *m, size_t i, enum gpu_column c,
 	const struct column_plan *p, const struct layout_options *o)
 {
@@ -249,7 +255,7 @@ static void write_cell(struct text *t, const struct view_model *m, size_t i, enu
 		break;
 	case STATUS:
 		write_left(t, o->colour, (enum ink)palette_of_gpu(g->status),
-			p->words ? view_gpu_status_name(g->status) : palette_sign_of_gpu(g->status), width);
+			p->words ? status_words(g->status) : palette_sign_of_gpu(g->status), width);
 		break;
 	case TASK:
 		write_task(t, m, i, o->colour, width);
@@ -336,7 +342,7 @@ static size_t write_table(struct text *t, const struct view_model *m, const stru
 	return view_num_gpus(m) + titles;
 }
 
-/* Number of GPUs by status: "● 58 processing   ○ 4 idle   ✗ 2 error". */
+/* Number of GPUs by status: "● 58 running   ○ 4 idle   ✗ 2 error". */
 static void write_legend(struct text *t, const struct view_model *m, const struct layout_options *o)
 {
 	static const enum view_gpu_status order[VIEW_GPU_STATUSES] = {
@@ -348,8 +354,8 @@ static void write_legend(struct text *t, const struct view_model *m, const struc
 		char words[64];
 		if (!counts[order[i]])
 			continue;
-		size_t size = (size_t)snprintf(
-			words, sizeof(words), " %zu %s", counts[order[i]], view_gpu_status_name(order[i]));
+		size_t size =
+			(size_t)snprintf(words, sizeof(words), " %zu %s", counts[order[i]], status_words(order[i]));
 		if (used + (used ? BETWEEN : 0) + 1 + size > o->width - 1)
 			break;
 		ink_spaces(t, used ? BETWEEN : 0);

@@ -95,7 +95,7 @@ static void collect_facts(struct facts *f, const struct view_model *m, uint64_t 
 		return;
 	snprintf(f->words[FACT_RUNNING], 64, "%s running", layout_number(w->running, n));
 	if (w->waiting)
-		snprintf(f->words[FACT_WAITING], 64, "%s waiting", layout_number(w->waiting, n));
+		snprintf(f->words[FACT_WAITING], 64, "%s pending", layout_number(w->waiting, n));
 }
 
 /* The facts that fit into `columns`, with a three-column separator between them. */

@@ -342,7 +342,7 @@ static void queue_lines(struct panel *p, const char *lines, size_t size)
 		return;
 	}
 	if (p->unsaid)
-		text_appendf(&p->above, "%llu lines are left out\n", (unsigned long long)p->unsaid);
+		text_appendf(&p->above, "%llu lines omitted\n", (unsigned long long)p->unsaid);
 	p->unsaid = 0;
 	text_append(&p->above, lines, size);
 	if (lines[size - 1] != '\n')

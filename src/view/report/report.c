@@ -44,7 +44,7 @@ static void write_tiles(struct text *t, const struct report_facts *f)
 	report_tile(&tiles, NULL, "start to end", "%s", f->num_attempts ? duration(f->to_ms - f->from_ms, words) : "—");
 	if (f->gpu_ms) {
 		unsigned busy = share(f->busy_ms, f->gpu_ms);
-		report_tile(&tiles, NULL, "of the GPUs' time busy", "%u.%u %%", busy / 10, busy % 10);
+		report_tile(&tiles, NULL, "GPU time busy", "%u.%u %%", busy / 10, busy % 10);
 	}
 	if (f->num_idle)
 		report_tile(&tiles, "bad", "GPU time idle under jobs", "%s", duration(f->wasted_ms, words));
@@ -136,8 +136,8 @@ static void write_usage(struct text *t, const struct report_facts *f, const stru
 	if (sampled == 0) {
 		text_append_string(t,
 			"<section><h2>Utilization and memory</h2>\n"
-			"<p class=\"note\">There are no samples of the GPUs from this time: the runner takes them while "
-			"jobs run, every few seconds.</p></section>\n");
+			"<p class=\"note\">There are no GPU samples for this time: the runner takes them every few "
+			"seconds while jobs run.</p></section>\n");
 		return;
 	}
 	write_chart(t, "Utilization and memory",
@@ -158,12 +158,12 @@ static void write_throughput(struct text *t, const struct report_facts *f, const
 static void write_waits(struct text *t, const struct report_facts *f)
 {
 	static const char *const names[REPORT_WAITS] = {
-		[REPORT_WAIT_ALL] = "From being added to the first start",
-		[REPORT_WAIT_GPU] = "for a GPU with room, and its turn",
-		[REPORT_WAIT_AFTER] = "for the jobs it comes after",
-		[REPORT_WAIT_RETRY] = "From an attempt to the next",
-		[REPORT_WAIT_STILL] = "Pending, until now",
-		[REPORT_WAIT_BEGIN] = "Not waiting: until its time to begin",
+		[REPORT_WAIT_ALL] = "From submission to first start",
+		[REPORT_WAIT_GPU] = "for a free GPU and its turn",
+		[REPORT_WAIT_AFTER] = "for jobs it depends on",
+		[REPORT_WAIT_RETRY] = "Between attempts",
+		[REPORT_WAIT_STILL] = "Pending until now",
+		[REPORT_WAIT_BEGIN] = "Not waiting: begin time not reached",
 		[REPORT_WAIT_HELD] = "Not waiting: held",
 	};
 	char times[UNITS_ROOM], total[UNITS_ROOM], median[UNITS_ROOM], p90[UNITS_ROOM], longest[UNITS_ROOM];
@@ -192,12 +192,12 @@ static void write_waiting(struct text *t, const struct report_facts *f, const st
 		any += f->waits[i].count;
 	if (!any)
 		return;
-	text_append_string(t, "<section><h2>What waiting cost</h2>\n");
+	text_append_string(t, "<section><h2>Waiting times</h2>\n");
 	if (f->num_attempts && f->gpu_ms) {
 		unsigned idle = share(f->idle_ms, f->gpu_ms);
 		text_appendf(t,
-			"<p class=\"note\">GPUs stood empty for %s in all (%u.%u %% of their time) while jobs waited "
-			"that could have had them.</p>\n",
+			"<p class=\"note\">GPUs were empty for %s in total (%u.%u %% of their time) while jobs "
+			"that could have used them were waiting.</p>\n",
 			duration(f->idle_ms, words), idle / 10, idle % 10);
 	}
 	if (f->paused_ms > 0)
@@ -259,7 +259,7 @@ static const char *reason_of(const struct view_job *j, char buf[REPORT_OUTCOME])
 	const struct view_attempt *a = view_job_last(j);
 	const char *reason = j->reason ? j->reason : a ? a->reason : NULL;
 	report_outcome(reason, a, buf);
-	return buf[0] ? buf : "not known";
+	return buf[0] ? buf : "unknown";
 }
 
 struct reason {

@@ -12,6 +12,13 @@
 /* The `history` of view_model_create() that loses no sample. */
 #define REPORT_HISTORY 40000
 
+/*
+ * GPUs of a cluster have numbers from here on, and names such as "node3:1", of letters, digits and ".-_:" only.
+ */
+#define REPORT_NODE_GPUS 100000
+#define REPORT_NODE_MAX  63
+#define REPORT_GPU_NAME  (REPORT_NODE_MAX + 12)
+
 /* Facts about the files of a launch; each file is a job of the model, with its path as the command. */
 struct report_launch {
 	const double *audio_seconds; /* of job id at [id - 1]; -1: unknown */

@@ -4,6 +4,7 @@
 #define VIEW_REPORT_REPORT_CHART_H
 
 #include "base/text.h"
+#include "view/report/report.h"
 #include "view/report/report_axis.h"
 #include "view/report/report_facts.h"
 
@@ -18,8 +19,8 @@ report_chart_fn report_throughput;
 /* Number of waiting jobs. */
 report_chart_fn report_depth_chart;
 
-/* "GPU 3", "no GPU". */
-#define REPORT_GPU_LABEL 24
+/* "GPU 3", "node3:1", "no GPU". */
+#define REPORT_GPU_LABEL REPORT_GPU_NAME
 const char *report_gpu_label(const struct report_gpu *g, char buf[REPORT_GPU_LABEL]);
 
 /* How an attempt ended: its reason, otherwise "exit 3", "SIGKILL"; "" if there is nothing to report. */

@@ -63,8 +63,8 @@ void report_energy(struct text *t, const struct report_facts *f)
 	if (f->num_measured == 0)
 		return;
 	text_appendf(t,
-		"<section><h2>Energy</h2>\n<p class=\"note\">%s by %zu attempt%s that had %s GPUs alone, of %zu; for others "
-		"it is not known.</p>\n",
+		"<section><h2>Energy</h2>\n<p class=\"note\">%s by %zu attempt%s that did not share %s GPUs, of %zu; for the "
+		"others it is unknown.</p>\n",
 		units_format_energy((uint64_t)f->energy_j, words), f->num_measured, f->num_measured == 1 ? "" : "s",
 		f->num_measured == 1 ? "its" : "their", f->num_attempts);
 	text_append_string(t,
@@ -75,7 +75,7 @@ void report_energy(struct text *t, const struct report_facts *f)
 	text_append_string(t, "</tbody></table></div>\n");
 	if (f->num_measured > MOST)
 		text_appendf(t,
-			"<p class=\"note\">The %d that used most; <code>gpuq status --json</code> has all.</p>\n",
+			"<p class=\"note\">The %d with the highest use; <code>gpuq status --json</code> lists all.</p>\n",
 			MOST);
 	text_append_string(t, "</section>\n");
 }

@@ -10,6 +10,7 @@
 #include "view/report/report_axis.h"
 
 #define LONGEST   20
+#define MAX_GPUS  4096 /* as many as a cluster may have */
 #define MAX_LANES 16
 
 bool report_is_recent(const struct view_job *job, int64_t since_ms)
@@ -51,50 +52,58 @@ static int each_attempt(struct report_facts *f, const struct view_model *m, int6
 
 /* ---- First pass: counting --------------------------------------------------- */
 
-static int find_gpu(const struct report_facts *f, int id)
-{
-	for (size_t i = 0; i < f->num_gpus; i++)
-		if (f->gpus[i].id == id)
-			return (int)i;
-	return -1;
-}
-
-static int add_gpu(struct report_facts *f, int id)
-{
-	if (find_gpu(f, id) >= 0)
-		return 0;
-	if (array_reserve(f->gpus, &f->gpus_capacity, f->num_gpus + 1) < 0)
-		return -ENOMEM;
-	f->gpus[f->num_gpus++] =
-		(struct report_gpu){.id = id, .peak_mem_mb = -1, .memory_total_mb = -1, .mean_util = -1};
-	return 0;
-}
-
-static int count_attempt(struct report_facts *f, const struct view_job *j, const struct view_attempt *a)
-{
-	int r = a->num_gpus == 0 ? add_gpu(f, REPORT_NO_GPU) : 0;
-	(void)j;
-	for (size_t i = 0; r == 0 && i < a->num_gpus; i++)
-		r = add_gpu(f, a->gpus[i]);
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < a->num_gpus; i++)
-		f->gpus[find_gpu(f, a->gpus[i])].num_spans++;
-	if (a->num_gpus == 0)
-		f->gpus[find_gpu(f, REPORT_NO_GPU)].num_spans++;
-	int64_t end = end_of(f, a);
-	f->from_ms = f->num_attempts == 0 || a->start_ms < f->from_ms ? a->start_ms : f->from_ms;
-	f->to_ms = f->num_attempts == 0 || end > f->to_ms ? end : f->to_ms;
-	f->num_attempts++;
-	return 0;
-}
-
 static int by_gpu(const void *a, const void *b)
 {
 	const struct report_gpu *x = a, *y = b;
 	/* Jobs without a GPU come last. */
 	int last = (x->id == REPORT_NO_GPU) - (y->id == REPORT_NO_GPU);
 	return last ? last : (x->id > y->id) - (x->id < y->id);
+}
+
+/* NULL: it is not shown. */
+static struct report_gpu *find_gpu(const struct report_facts *f, int id)
+{
+	const struct report_gpu key = {.id = id};
+	return f->num_gpus ? bsearch(&key, f->gpus, f->num_gpus, sizeof(key), by_gpu) : NULL;
+}
+
+/* Keeps the order. A journal of another user can have any number of GPUs. */
+static int add_gpu(struct report_facts *f, int id)
+{
+	const struct report_gpu gpu = {.id = id, .peak_mem_mb = -1, .memory_total_mb = -1, .mean_util = -1};
+	if (find_gpu(f, id) || f->num_gpus == MAX_GPUS)
+		return 0;
+	if (array_reserve(f->gpus, &f->gpus_capacity, f->num_gpus + 1) < 0)
+		return -ENOMEM;
+	size_t at = array_lower_bound(&gpu, f->gpus, f->num_gpus, sizeof(gpu), by_gpu);
+	memmove(f->gpus + at + 1, f->gpus + at, (f->num_gpus - at) * sizeof(gpu));
+	f->gpus[at] = gpu;
+	f->num_gpus++;
+	return 0;
+}
+
+static int count_span(struct report_facts *f, int id)
+{
+	int r = add_gpu(f, id);
+	struct report_gpu *g = r == 0 ? find_gpu(f, id) : NULL;
+	if (g)
+		g->num_spans++;
+	return r;
+}
+
+static int count_attempt(struct report_facts *f, const struct view_job *j, const struct view_attempt *a)
+{
+	int r = a->num_gpus == 0 ? count_span(f, REPORT_NO_GPU) : 0;
+	(void)j;
+	for (size_t i = 0; r == 0 && i < a->num_gpus; i++)
+		r = count_span(f, a->gpus[i]);
+	if (r < 0)
+		return r;
+	int64_t end = end_of(f, a);
+	f->from_ms = f->num_attempts == 0 || a->start_ms < f->from_ms ? a->start_ms : f->from_ms;
+	f->to_ms = f->num_attempts == 0 || end > f->to_ms ? end : f->to_ms;
+	f->num_attempts++;
+	return 0;
 }
 
 static int count(struct report_facts *f, const struct view_model *m, int64_t since_ms)
@@ -121,8 +130,6 @@ static int count(struct report_facts *f, const struct view_model *m, int64_t sin
 	}
 	f->from_ms = f->from_ms < since_ms ? since_ms : f->from_ms;
 	f->to_ms = f->to_ms < f->from_ms + 1000 ? f->from_ms + 1000 : f->to_ms;
-	if (f->num_gpus)
-		qsort(f->gpus, f->num_gpus, sizeof(*f->gpus), by_gpu);
 	return 0;
 }
 
@@ -145,9 +152,12 @@ static int reserve(struct report_facts *f)
 	return f->ends && f->longest && f->measured && f->idle && f->failed ? 0 : -ENOMEM;
 }
 
-static void put_span(struct report_gpu *g, struct report_span s)
+static void put_span(struct report_facts *f, int id, struct report_span s)
 {
 	const struct view_attempt *a = s.attempt;
+	struct report_gpu *g = find_gpu(f, id);
+	if (!g)
+		return;
 	g->spans[g->num_spans++] = s;
 	g->num_failed += a->state == VIEW_JOB_FAILED;
 	g->peak_mem_mb = a->peak_mem_mb > g->peak_mem_mb ? a->peak_mem_mb : g->peak_mem_mb;
@@ -158,9 +168,9 @@ static int put_attempt(struct report_facts *f, const struct view_job *j, const s
 	struct report_span s = span_of(f, j, a), cut = s;
 	cut.start_ms = s.start_ms < f->from_ms ? f->from_ms : s.start_ms;
 	for (size_t i = 0; i < a->num_gpus; i++)
-		put_span(&f->gpus[find_gpu(f, a->gpus[i])], cut);
+		put_span(f, a->gpus[i], cut);
 	if (a->num_gpus == 0)
-		put_span(&f->gpus[find_gpu(f, REPORT_NO_GPU)], cut);
+		put_span(f, REPORT_NO_GPU, cut);
 	f->longest[f->num_longest++] = s;
 	if (a->idle_ms > 0)
 		f->idle[f->num_idle++] = s;
@@ -291,7 +301,9 @@ static int look_at_gpus(struct report_facts *f, const struct view_model *m)
 {
 	for (size_t i = 0; i < view_num_gpus(m); i++) {
 		const struct view_gpu *v = view_gpu(m, i);
-		struct report_gpu *g = &f->gpus[find_gpu(f, v->id)];
+		struct report_gpu *g = find_gpu(f, v->id);
+		if (!g)
+			continue;
 		g->name = v->name;
 		if (v->memory_total_bytes >= 0)
 			g->memory_total_mb = v->memory_total_bytes >> 20;

@@ -120,7 +120,7 @@ void report_launch_tiles(struct text *t, const struct report_facts *f, const str
 	put_figure(&tiles, "skew", &value);
 	report_tiles(t, &tiles);
 	text_append_string(t,
-		"<p class=\"note\">RTF: processing over audio. Speedup: processing over wall clock. Skew: how much longer "
+		"<p class=\"note\">RTF: processing time over audio duration. Speedup: processing time over wall-clock time. Skew: how much longer "
 		"than the mean the busiest GPU worked.</p>\n");
 	if (text_error(&value))
 		t->error = text_error(&value);
@@ -180,7 +180,18 @@ static void write_name(struct text *t, const struct view_job *j)
 	text_append_string(t, "</code></td></tr>\n");
 }
 
-static void write_slow(struct text *t, const struct report_span *s, const struct report_launch *l, bool has_audio)
+static void put_gpu_of(struct text *t, const struct report_facts *f, const struct view_attempt *a)
+{
+	for (size_t i = 0; a->num_gpus && a->gpus[0] >= REPORT_NODE_GPUS && i < f->num_gpus; i++)
+		if (f->gpus[i].id == a->gpus[0] && f->gpus[i].name) {
+			text_appendf(t, "<td class=\"k\">%s</td>", f->gpus[i].name);
+			return;
+		}
+	report_put_gpus_of(t, a);
+}
+
+static void write_slow(struct text *t, const struct report_facts *f, const struct report_span *s,
+	const struct report_launch *l, bool has_audio)
 {
 	double audio = audio_of(l, s->job);
 	text_append_string(t, "<tr><td class=\"n\">");
@@ -193,7 +204,7 @@ static void write_slow(struct text *t, const struct report_span *s, const struct
 	}
 	bool failed = s->attempt->state == VIEW_JOB_FAILED;
 	text_appendf(t, "</td><td class=\"k%s\">%s</td>", failed ? " bad" : "", failed ? "failed" : "done");
-	report_put_gpus_of(t, s->attempt);
+	put_gpu_of(t, f, s->attempt);
 	write_name(t, s->job);
 }
 
@@ -209,7 +220,7 @@ void report_launch_slowest(struct text *t, const struct report_facts *f, const s
 		"%s<th>state</th><th>GPU</th><th>file</th></tr></thead><tbody>\n",
 		has_audio ? "<th class=\"n\">audio</th><th class=\"n\">RTF</th>" : "");
 	for (size_t i = 0; i < f->num_longest; i++)
-		write_slow(t, &f->longest[i], l, has_audio);
+		write_slow(t, f, &f->longest[i], l, has_audio);
 	text_append_string(t, "</tbody></table></div></section>\n");
 }
 
@@ -231,6 +242,7 @@ void report_launch_failed(struct text *t, const struct report_facts *f)
 	}
 	text_append_string(t, "</tbody></table></div>\n");
 	if (f->num_failed > MAX_FAILED)
-		text_appendf(t, "<p class=\"note\">%d of %zu; launch.jsonl has all.</p>\n", MAX_FAILED, f->num_failed);
+		text_appendf(
+			t, "<p class=\"note\">%d of %zu; launch.jsonl lists all.</p>\n", MAX_FAILED, f->num_failed);
 	text_append_string(t, "</section>\n");
 }

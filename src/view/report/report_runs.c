@@ -69,8 +69,8 @@ void report_runs(struct text *t, const struct report_facts *f, const struct view
 	if (shown == 0)
 		return;
 	text_append_string(t,
-		"<section><h2>Launches and maps</h2>\n<p class=\"note\">Of the same user on this machine, at the same time. "
-		"Their files and items are not among the jobs.</p>\n"
+		"<section><h2>Launches and maps</h2>\n<p class=\"note\">Run by the same user on this machine at the same "
+		"time. Their files and items are not counted as jobs.</p>\n"
 		"<div class=\"scroll\"><table><thead><tr><th>started</th><th>kind</th><th class=\"n\">time</th><th>state</th>"
 		"<th class=\"n\">done</th><th class=\"n\">failed</th><th class=\"n\">speed</th><th>GPU</th>"
 		"<th>input, worker</th></tr></thead><tbody>\n");

@@ -82,7 +82,7 @@ void report_end(struct text *t, int64_t now_ms)
 	time_t seconds = (time_t)(now_ms / 1000);
 	struct tm tm = {0};
 	localtime_r(&seconds, &tm);
-	text_appendf(t, "</main>\n<footer>Made by gpuq " GD_VERSION " on %s %d; times are those of the time zone ",
+	text_appendf(t, "</main>\n<footer>Created by gpuq " GD_VERSION " on %s %d; time zone ",
 		report_moment(now_ms, moment), tm.tm_year + 1900);
 	html_text(t, tm.tm_zone ? tm.tm_zone : "UTC", DISPLAY_ALL);
 	text_append_string(t, ".</footer>\n</body>\n</html>\n");

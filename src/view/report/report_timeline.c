@@ -20,6 +20,8 @@ const char *report_gpu_label(const struct report_gpu *g, char buf[REPORT_GPU_LAB
 {
 	if (g->id == REPORT_NO_GPU)
 		snprintf(buf, REPORT_GPU_LABEL, "no GPU");
+	else if (g->id >= REPORT_NODE_GPUS && g->name)
+		snprintf(buf, REPORT_GPU_LABEL, "%s", g->name);
 	else
 		snprintf(buf, REPORT_GPU_LABEL, "GPU %d", g->id);
 	return buf;

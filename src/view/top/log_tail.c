@@ -33,7 +33,7 @@ static void drop_old(struct log_tail *l)
 	size_t cut = l->bytes.length - LOG_TAIL_BYTES / 2, first = 0;
 	while (first + 1 < l->num_lines && l->starts[first] < cut)
 		first++;
-	/* Of a line that is longer than the limit, keep the end. */
+	/* Keep the end of a line that is longer than the limit. */
 	size_t from = l->starts[first] < cut ? cut : l->starts[first];
 	memmove(l->bytes.data, l->bytes.data + from, l->bytes.length - from + 1);
 	l->bytes.length -= from;

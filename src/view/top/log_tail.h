@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The end of a log, as readable lines: text overwritten after a carriage return (progress bars), colors and cursor
- * movements are removed. Of a long log, only the last megabyte is kept. Start from {0}.
+ * movements are removed. Only the last megabyte of a long log is kept. Start from {0}.
  */
 #ifndef VIEW_TOP_LOG_TAIL_H
 #define VIEW_TOP_LOG_TAIL_H

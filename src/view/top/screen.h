@@ -56,7 +56,7 @@ int screen_putf(struct screen *s, int row, int column, int width, unsigned style
 	GD_PRINTF(6, 7);
 /* The same, ending at column + width. */
 void screen_put_right(struct screen *s, int row, int column, int width, unsigned style, const char *text);
-/* Puts a path: of a long path, only the end is shown. */
+/* Puts a path; only the end of a long path is shown. */
 void screen_put_path(struct screen *s, int row, int column, int width, unsigned style, const char *path);
 /* Repeats one character. */
 void screen_fill(struct screen *s, int row, int column, int width, unsigned style, const char *character);

@@ -12,7 +12,7 @@
 const struct top_states top_states[TOP_STATES] = {
 	{"all", 0},
 	{"running", 1u << VIEW_JOB_RUNNING},
-	{"waiting", 1u << VIEW_JOB_PENDING | 1u << VIEW_JOB_HELD | 1u << VIEW_JOB_UNKNOWN},
+	{"pending", 1u << VIEW_JOB_PENDING | 1u << VIEW_JOB_HELD | 1u << VIEW_JOB_UNKNOWN},
 	{"failed", 1u << VIEW_JOB_FAILED},
 	{"cancelled", 1u << VIEW_JOB_CANCELLED},
 	{"completed", 1u << VIEW_JOB_COMPLETED},

@@ -314,6 +314,6 @@ void top_draw_jobs(struct top *t, struct screen *s, int row, int rows, int64_t n
 	}
 	if (t->num_jobs == 0 && shown > 0)
 		screen_put(s, row + 1, 1, s->columns - 2, SCREEN_DIM,
-			view_num_jobs(t->model) ? "no job matches; Esc shows all, Tab other states"
-						: "no jobs yet; 'gpuq add' queues one");
+			view_num_jobs(t->model) ? "no job matches; Esc: show all, Tab: other states"
+						: "no jobs yet; add one with 'gpuq add'");
 }

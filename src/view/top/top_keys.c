@@ -9,23 +9,23 @@
 #include "view/top/top.h"
 
 static const char help[] = "j k ↑ ↓        next and previous job\n"
-			   "[ ] PgUp PgDn  turn the page\n"
+			   "[ ] PgUp PgDn  previous and next page\n"
 			   "Home End       first and last job\n"
-			   "Enter, w       details, why it waits, how it ended\n"
+			   "Enter, w       details: why it waits, how it ended\n"
 			   "l              follow its log\n"
-			   "/, F4          show only jobs with these words; Esc: all again\n"
-			   "Tab            all, running, waiting, failed, cancelled, completed\n"
-			   "s, F6          choose the order\n"
-			   "< >            the order before, the next\n"
-			   "I              turn the order around\n"
-			   "Space          select; the keys below act on all selected\n"
+			   "/, F4          show only matching jobs; Esc: show all\n"
+			   "Tab            all, running, pending, failed, cancelled, completed\n"
+			   "s, F6          choose the sort order\n"
+			   "< >            previous and next sort order\n"
+			   "I              reverse the sort order\n"
+			   "Space          select; the keys below act on all selected jobs\n"
 			   "c, F9          cancel (asks first)\n"
 			   "r              retry\n"
-			   "h              hold; release one that is held\n"
-			   "u              urgent: before all others\n"
-			   "{ }            more GPUs than fit: scroll them\n"
-			   "?, F1          these keys\n"
-			   "q, F10         leave; jobs and runner go on\n";
+			   "h              hold, or release a held job\n"
+			   "u              make urgent: move to the front\n"
+			   "{ }            scroll the GPUs\n"
+			   "?, F1          show these keys\n"
+			   "q, F10         quit; jobs and runner continue\n";
 
 static void move_to(struct top *t, size_t position)
 {
@@ -92,7 +92,7 @@ static void set_order(struct top *t, int i)
 	t->order = top_orders[i].order;
 	t->reverse = top_orders[i].reverse;
 	t->stale = true;
-	top_say(t, false, "ordered by %s", top_orders[i].name);
+	top_say(t, false, "sorted by %s", top_orders[i].name);
 }
 
 static void sort_key(struct top *t, int key)
@@ -205,13 +205,13 @@ static bool can(struct top *t, enum view_action action)
 			return true;
 	}
 	if (count == 0 || !job)
-		top_say(t, true, "there is no job to %s", view_action_name(action));
+		top_say(t, true, "no job to %s", view_action_name(action));
 	else if (count == 1)
-		top_say(t, true, "job %llu is %s: there is nothing to %s", (unsigned long long)view_id_number(job->id),
+		top_say(t, true, "job %llu is %s: nothing to %s", (unsigned long long)view_id_number(job->id),
 			job->cancelling ? "being cancelled" : view_job_state_name(job->state),
 			view_action_name(action));
 	else
-		top_say(t, true, "of the selected jobs there is none to %s", view_action_name(action));
+		top_say(t, true, "the selected jobs include none to %s", view_action_name(action));
 	return false;
 }
 
@@ -232,7 +232,7 @@ static void confirm_key(struct top *t, int key)
 	if (key == 'y' || key == 'Y')
 		t->request = TOP_ACT;
 	else
-		top_say(t, false, "nothing was cancelled");
+		top_say(t, false, "no job was cancelled");
 }
 
 static void hold(struct top *t)

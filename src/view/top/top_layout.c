@@ -19,7 +19,7 @@ static void draw_queues(const struct top *t, struct screen *s, int at, int room)
 	int used = screen_putf(
 		s, 0, at, room, SCREEN_REVERSE, "%zu queue%s", f->num_queues, f->num_queues == 1 ? "" : "s");
 	if (f->num_unreadable)
-		screen_putf(s, 0, at + used, room - used, SCREEN_REVERSE | SCREEN_BOLD, ", %zu more unreadable",
+		screen_putf(s, 0, at + used, room - used, SCREEN_REVERSE | SCREEN_BOLD, ", %zu unreadable",
 			f->num_unreadable);
 }
 
@@ -44,13 +44,13 @@ static void draw_title(const struct top *t, struct screen *s, int64_t now_ms)
 	else if (t->facts.runner > 0)
 		snprintf(runner, sizeof(runner), "runner %" PRId64 "  ", t->facts.runner);
 	else
-		snprintf(runner, sizeof(runner), "runner elsewhere  ");
+		snprintf(runner, sizeof(runner), "remote runner  ");
 	int width = (int)strlen(runner);
 	if (right - width > at) {
 		right -= width;
 		screen_put(s, 0, right, width, SCREEN_REVERSE | (nobody || t->facts.paused ? SCREEN_BOLD : 0), runner);
 	}
-	/* Of a long path, show the end. */
+	/* Show the end of a long path. */
 	if (t->facts.all_queues) {
 		draw_queues(t, s, at, right - at - 2);
 		return;
@@ -158,7 +158,7 @@ static void draw_filter(struct screen *s, int row, const struct top *t)
 		s->cursor_row = row;
 		s->cursor_column = at + used < s->columns ? at + used : s->columns - 1;
 	} else {
-		screen_put(s, row, at + used + 2, s->columns, SCREEN_DIM, "Esc shows all");
+		screen_put(s, row, at + used + 2, s->columns, SCREEN_DIM, "Esc: show all");
 	}
 }
 
@@ -192,7 +192,7 @@ static void draw_last_line(struct screen *s, int row, const struct top *t)
 			s, row, 1, s->columns - 1, t->message_bad ? SCREEN_RED | SCREEN_BOLD : SCREEN_BOLD, t->message);
 	else if (t->num_tagged)
 		screen_putf(s, row, 1, s->columns - 1, SCREEN_YELLOW,
-			"%zu selected: c cancels, r retries, h holds, u is urgent; Esc: none", t->num_tagged);
+			"%zu selected: c cancel, r retry, h hold, u urgent, Esc clear", t->num_tagged);
 	else if (t->filter[0])
 		draw_filter(s, row, t);
 	else
@@ -206,7 +206,7 @@ static void draw_sort(const struct top *t, struct screen *s)
 	int width = 30, top = s->rows / 2 - TOP_ORDERS / 2 - 1, left = (s->columns - width) / 2;
 	top = top < 0 ? 0 : top;
 	left = left < 0 ? 0 : left;
-	screen_box(s, top, left, width, TOP_ORDERS + 2, "Order by", "Enter, or its number");
+	screen_box(s, top, left, width, TOP_ORDERS + 2, "Sort by", "Enter or number");
 	for (int i = 0; i < TOP_ORDERS; i++) {
 		unsigned style = i == t->sort_choice ? SCREEN_REVERSE : SCREEN_PLAIN;
 		screen_fill(s, top + 1 + i, left + 1, width - 2, style, " ");

@@ -98,7 +98,7 @@ void top_draw_page(struct top *t, struct screen *s)
 		t->page_first = (size_t)hidden;
 	int top = (s->rows - height) / 2, left = (s->columns - width) / 2;
 	screen_box(s, top, left, width, height, t->page_title,
-		hidden > 0 ? "↑ ↓ scroll, any other key goes back" : "any key goes back");
+		hidden > 0 ? "↑ ↓ scroll, any other key: back" : "any key: back");
 	const char *p = text;
 	for (int i = 0; *p; i++) {
 		p = next_line(p, line, sizeof(line));
@@ -249,7 +249,7 @@ static int draw_line(const struct top *t, struct screen *s, int row, int end, co
 static void draw_log_title(const struct top *t, struct screen *s)
 {
 	const struct view_job *j = view_find_job(t->model, t->log_job);
-	const char *how = t->log_follows ? "following" : "stopped, F follows";
+	const char *how = t->log_follows ? "following" : "stopped, F: follow";
 	screen_fill(s, 0, 0, s->columns, SCREEN_REVERSE, " ");
 	int width = (int)strlen(how) + 1, at = 1;
 	at += screen_putf(s, 0, at, s->columns - at, SCREEN_REVERSE | SCREEN_BOLD, "log of job %" PRIu64,
@@ -278,11 +278,11 @@ void top_draw_log(struct top *t, struct screen *s)
 		row = draw_line(t, s, row, end, &line);
 	}
 	if (log_end(t) == 0 && row < end)
-		screen_put(s, row, 1, s->columns - 1, SCREEN_DIM, "nothing was written yet");
+		screen_put(s, row, 1, s->columns - 1, SCREEN_DIM, "no output yet");
 	if (t->message[0])
 		screen_put(s, s->rows - 1, 1, s->columns - 1, SCREEN_RED | SCREEN_BOLD, t->message);
 	else
 		screen_putf(s, s->rows - 1, 1, s->columns - 1, SCREEN_DIM,
 			"↑ ↓ PgUp PgDn  g first  F follow  w %s  q back%s", t->log_wraps ? "cut" : "wrap",
-			t->log.cut ? "   (the end of a long log)" : "");
+			t->log.cut ? "   (only the end of a long log)" : "");
 }

@@ -43,7 +43,7 @@ static void append_figures(struct text *t, const struct view_run *r)
 		text_append_string(t, "  watching");
 }
 
-/* Of a long path, show the end. */
+/* Show the end of a long path. */
 static void draw_name(struct screen *s, int row, int at, int width, const char *name)
 {
 	int length = (int)display_width(name, strlen(name));

@@ -119,13 +119,12 @@ static double jobs_on(const struct view_gpu *g)
 }
 
 static const struct gpu_gauge gpu_gauges[] = {
-	{"gpuq_gpu_up", "Whether work can be put on the GPU.", up},
+	{"gpuq_gpu_up", "Whether the GPU is usable.", up},
 	{"gpuq_gpu_memory_size_bytes", "Memory of the GPU.", memory_size},
-	{"gpuq_gpu_memory_used_bytes", "Memory of the GPU that is in use, by whomever.", memory_used},
-	{"gpuq_gpu_memory_reserved_bytes", "Memory that running jobs of this queue asked for.", memory_reserved},
-	{"gpuq_gpu_memory_foreign_bytes", "Memory used by processes that have nothing to do with this queue.",
-		memory_foreign},
-	{"gpuq_gpu_utilization_ratio", "Share of the time in which the GPU was busy, 0 to 1.", utilization},
+	{"gpuq_gpu_memory_used_bytes", "Memory in use on the GPU, by all processes.", memory_used},
+	{"gpuq_gpu_memory_reserved_bytes", "Memory requested by running jobs of this queue.", memory_reserved},
+	{"gpuq_gpu_memory_foreign_bytes", "Memory used by processes outside this queue.", memory_foreign},
+	{"gpuq_gpu_utilization_ratio", "Fraction of time the GPU was busy, 0 to 1.", utilization},
 	{"gpuq_gpu_temperature_celsius", "Temperature of the GPU.", temperature},
 	{"gpuq_gpu_power_watts", "Power that the GPU draws.", power},
 	{"gpuq_gpu_running_jobs", "Jobs of this queue that run on the GPU.", jobs_on},
@@ -151,7 +150,7 @@ static void put_gauge(struct text *t, const struct view_model *m, const struct g
 static void put_gpus(struct text *t, const struct view_model *m)
 {
 	if (view_num_gpus(m) > 0)
-		put_header(t, "gpuq_gpu_info", "gauge", "The GPUs that are watched.");
+		put_header(t, "gpuq_gpu_info", "gauge", "Name of each GPU.");
 	for (size_t i = 0; i < view_num_gpus(m); i++) {
 		const struct view_gpu *gpu = view_gpu(m, i);
 		text_appendf(t, gpu->slot ? "gpuq_gpu_info{gpu=\"%d:%d\",name=\"" : "gpuq_gpu_info{gpu=\"%d\",name=\"",
@@ -210,22 +209,22 @@ static void put_jobs(struct text *t, const struct view_model *m, int64_t now_ms)
 	for (int i = 0; i < VIEW_JOB_STATES; i++)
 		text_appendf(t, "gpuq_jobs{state=\"%s\"} %zu\n", view_job_state_name((enum view_job_state)i),
 			view_job_count(m, (enum view_job_state)i));
-	put_header(t, "gpuq_oldest_pending_seconds", "gauge", "How long the oldest pending job waits.");
+	put_header(t, "gpuq_oldest_pending_seconds", "gauge", "Age of the oldest pending job.");
 	text_appendf(t, "gpuq_oldest_pending_seconds %.3f\n",
 		all.oldest_ms < 0 || now_ms < all.oldest_ms ? 0.0 : (double)(now_ms - all.oldest_ms) / 1000);
-	put_header(t, "gpuq_attempts_total", "counter", "Attempts that are over, by how they ended.");
+	put_header(t, "gpuq_attempts_total", "counter", "Attempts that have ended, by result.");
 	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++)
 		text_appendf(t, "gpuq_attempts_total{result=\"%s\"} %" PRIu64 "\n", view_job_state_name(ends[i]),
 			all.ends[ends[i]]);
 	put_header(t, "gpuq_retries_total", "counter", "Attempts that were not the first of their job.");
 	text_appendf(t, "gpuq_retries_total %" PRIu64 "\n", all.retries);
-	put_header(t, "gpuq_timeouts_total", "counter", "Attempts that were ended because their time was over.");
+	put_header(t, "gpuq_timeouts_total", "counter", "Attempts that exceeded their time limit.");
 	text_appendf(t, "gpuq_timeouts_total %" PRIu64 "\n", all.timeouts);
 	put_header(t, "gpuq_energy_joules_total", "counter",
-		"Energy that GPUs used for attempts that had them alone and are over.");
+		"Energy used by ended attempts that did not share their GPUs.");
 	text_appendf(t, "gpuq_energy_joules_total %" PRIu64 "\n", all.energy_j);
-	put_histogram(t, "gpuq_attempt_duration_seconds", "How long attempts took.", &all.durations);
-	put_histogram(t, "gpuq_job_wait_seconds", "From when a job was added to its first start.", &all.waits);
+	put_histogram(t, "gpuq_attempt_duration_seconds", "Duration of attempts.", &all.durations);
+	put_histogram(t, "gpuq_job_wait_seconds", "Time from submission to first start.", &all.waits);
 }
 
 /* ---- Single jobs --------------------------------------------------------------------------- */
@@ -296,11 +295,11 @@ static void put_job_gauge(struct text *t, const struct view_model *m, const stru
 static void put_single_jobs(struct text *t, const struct view_model *m, int64_t now_ms)
 {
 	static const struct job_gauge gauges[] = {
-		{"gpuq_job_memory_requested_bytes", "GPU memory that the job asked for, on each of its GPUs.",
+		{"gpuq_job_memory_requested_bytes", "GPU memory requested by the job, on each of its GPUs.",
 			job_requested},
-		{"gpuq_job_memory_peak_bytes", "Most GPU memory that the job used.", job_peak},
-		{"gpuq_job_energy_joules", "Energy of the GPUs that the job had alone.", job_energy},
-		{"gpuq_job_run_seconds", "How long the job has run.", job_seconds},
+		{"gpuq_job_memory_peak_bytes", "Peak GPU memory of the job.", job_peak},
+		{"gpuq_job_energy_joules", "Energy used by the job, if it did not share its GPUs.", job_energy},
+		{"gpuq_job_run_seconds", "Run time of the job.", job_seconds},
 	};
 	for (size_t i = 0; i < sizeof(gauges) / sizeof(*gauges); i++)
 		put_job_gauge(t, m, &gauges[i], now_ms);
@@ -362,7 +361,7 @@ static void put_run_end(struct text *t, const struct view_run *r, int gpu, const
 static void put_run_ends(struct text *t, const struct view_model *m)
 {
 	put_header(t, "gpuq_run_tasks_total", "counter",
-		"Files or items of a running gpuq launch or gpuq map that came to an end, by GPU.");
+		"Files or items that a running gpuq launch or gpuq map has finished, by GPU.");
 	for (size_t i = 0; i < view_num_runs(m); i++) {
 		const struct view_run *r = view_run(m, i);
 		for (size_t k = 0; k < r->num_gpus; k++) {
@@ -375,12 +374,13 @@ static void put_run_ends(struct text *t, const struct view_model *m)
 static void put_runs(struct text *t, const struct view_model *m)
 {
 	static const struct run_gauge gauges[] = {
-		{"gpuq_run_tasks", "Files or items that the run has to process.", run_total},
-		{"gpuq_run_tasks_running", "Files or items that workers have.", run_running},
-		{"gpuq_run_progress_ratio", "Part of the work that is done, by amount.", run_fraction},
-		{"gpuq_run_tasks_per_second", "Ends per second, without the loading of models.", run_rate},
-		{"gpuq_run_rtf", "Processing seconds over audio seconds.", run_rtf},
-		{"gpuq_run_eta_seconds", "Estimated time until the end.", run_eta},
+		{"gpuq_run_tasks", "Files or items in the run.", run_total},
+		{"gpuq_run_tasks_running", "Files or items being processed.", run_running},
+		{"gpuq_run_progress_ratio", "Fraction of the work that is done, 0 to 1.", run_fraction},
+		{"gpuq_run_tasks_per_second", "Files or items finished per second, not counting the loading of models.",
+			run_rate},
+		{"gpuq_run_rtf", "Processing time over audio duration.", run_rtf},
+		{"gpuq_run_eta_seconds", "Estimated remaining time.", run_eta},
 	};
 	if (view_num_runs(m) == 0)
 		return;
@@ -405,13 +405,13 @@ static void put_runs(struct text *t, const struct view_model *m)
 
 void metrics_put(struct text *t, const struct view_model *m, const struct view_facts *facts, int64_t now_ms)
 {
-	put_header(t, "gpuq_build_info", "gauge", "The gpuq that tells this.");
+	put_header(t, "gpuq_build_info", "gauge", "Version of gpuq.");
 	text_append_string(t, "gpuq_build_info{version=\"" GD_VERSION "\"} 1\n");
 	put_gpus(t, m);
 	put_jobs(t, m, now_ms);
 	put_single_jobs(t, m, now_ms);
 	put_runs(t, m);
-	put_header(t, "gpuq_runner_up", "gauge", "Whether somebody runs the queue.");
+	put_header(t, "gpuq_runner_up", "gauge", "Whether a runner is active.");
 	text_appendf(t, "gpuq_runner_up %d\n", facts->runner != 0);
 	put_header(t, "gpuq_journal_size_bytes", "gauge", "Size of the journal.");
 	text_appendf(t, "gpuq_journal_size_bytes %" PRIu64 "\n", facts->journal_bytes);

@@ -129,13 +129,13 @@ static bool pass_gate(struct web *w, struct MHD_Connection *c, const char *url, 
 {
 	const char *host = header(c, MHD_HTTP_HEADER_HOST);
 	if (!host_is_ours(w, c, host)) {
-		*ret = refuse(w, c, MHD_HTTP_MISDIRECTED_REQUEST,
-			"this name is not one of this server's; --host NAME lets a browser use it");
+		*ret = refuse(
+			w, c, MHD_HTTP_MISDIRECTED_REQUEST, "unknown host name; allow it with 'gpuq web --host NAME'");
 		return false;
 	}
 	if (is_page(url) && !shows_page(w, host)) {
 		*ret = refuse(w, c, MHD_HTTP_MISDIRECTED_REQUEST,
-			"the page is not shown under this name: open the address that 'gpuq web' printed");
+			"this host name cannot be used; open the address that 'gpuq web' printed");
 		return false;
 	}
 	/* A link on another site may open the page itself: the page contains no data and cannot be framed. */
@@ -166,7 +166,7 @@ static enum MHD_Result answer_page(struct MHD_Connection *c, const char *url)
 			return web_answer(c, MHD_HTTP_OK, web_page[i].type,
 				MHD_create_response_from_buffer(
 					web_page[i].size, (void *)(uintptr_t)web_page[i].data, MHD_RESPMEM_PERSISTENT));
-	return web_answer_error(c, MHD_HTTP_NOT_FOUND, "there is no such page");
+	return web_answer_error(c, MHD_HTTP_NOT_FOUND, "no such page");
 }
 
 static enum MHD_Result route(struct web *w, struct MHD_Connection *c, const char *url, bool post)
@@ -178,22 +178,22 @@ static enum MHD_Result route(struct web *w, struct MHD_Connection *c, const char
 	if (may_act)
 		web_callers_promote(&w->callers, web_caller_of(c));
 	if (is_page(url))
-		return post ? web_answer_error(c, MHD_HTTP_METHOD_NOT_ALLOWED, "this can only be read")
+		return post ? web_answer_error(c, MHD_HTTP_METHOD_NOT_ALLOWED, "this page is read-only")
 			    : answer_page(c, url);
 	if (!post && strcmp(url, "/metrics") == 0 && may_measure)
 		return web_api_metrics(w, c);
 	if (!may_act && !w->options.open_read)
 		return refuse(
-			w, c, MHD_HTTP_UNAUTHORIZED, "this needs the token: open the address that 'gpuq web' printed");
+			w, c, MHD_HTTP_UNAUTHORIZED, "a token is required; open the address that 'gpuq web' printed");
 	if (strncmp(url, jobs, sizeof(jobs) - 1) == 0)
 		return web_api_job(w, c, url + sizeof(jobs) - 1, post, may_act);
 	if (post)
-		return web_answer_error(c, MHD_HTTP_METHOD_NOT_ALLOWED, "this can only be read");
+		return web_answer_error(c, MHD_HTTP_METHOD_NOT_ALLOWED, "this page is read-only");
 	if (strcmp(url, "/api/stream") == 0)
 		return web_stream_open(w, c, may_act);
 	if (strcmp(url, "/metrics") == 0)
 		return web_api_metrics(w, c);
-	return web_answer_error(c, MHD_HTTP_NOT_FOUND, "there is no such page");
+	return web_answer_error(c, MHD_HTTP_NOT_FOUND, "no such page");
 }
 
 /* Called after the headers, for each piece of a body, and at its end. */
@@ -210,9 +210,9 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *c, const
 		w->num_requests++;
 		web_caller_begin(web_caller_of(c), clock_now_ns());
 		if (!post && strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-			return refuse(w, c, MHD_HTTP_METHOD_NOT_ALLOWED, "GET and POST are what there is");
+			return refuse(w, c, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET and POST are supported");
 		if (strlen(url) > MAX_URL)
-			return refuse(w, c, MHD_HTTP_URI_TOO_LONG, "that address is too long");
+			return refuse(w, c, MHD_HTTP_URI_TOO_LONG, "the address is too long");
 		if (!pass_gate(w, c, url, post, &result))
 			return result;
 		/* Answer at the end of the request, so that the connection can be reused. */
@@ -280,7 +280,7 @@ int web_open(const struct web_options *o, struct loop *loop, struct web **ret, s
 {
 	struct web *w = calloc(1, sizeof(*w));
 	if (!w)
-		return error_set(err, -ENOMEM, "starting the server: out of memory");
+		return error_set(err, -ENOMEM, "cannot start the server: out of memory");
 	w->options = *o;
 	w->loop = loop;
 	w->place.fd = w->place.guard_fd = -1;
@@ -290,7 +290,7 @@ int web_open(const struct web_options *o, struct loop *loop, struct web **ret, s
 	if (r == 0) {
 		r = start(w);
 		if (r < 0)
-			error_set(err, r, "starting the server: %s", error_words(r));
+			error_set(err, r, "cannot start the server: %s", error_words(r));
 	}
 	if (r < 0)
 		web_close(w);

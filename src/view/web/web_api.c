@@ -37,7 +37,7 @@ static unsigned code_of(int error)
 
 static enum MHD_Result answer_failure(struct MHD_Connection *c, int error, const struct gd_error *err)
 {
-	return web_answer_error(c, code_of(error), *err->message ? err->message : "it failed");
+	return web_answer_error(c, code_of(error), *err->message ? err->message : "failed");
 }
 
 static enum MHD_Result answer_json(struct MHD_Connection *c, const struct text *t)
@@ -126,7 +126,7 @@ static enum MHD_Result show_log(struct web *w, struct MHD_Connection *c, const s
 	if (which && units_parse_integer(which, 0, UINT32_MAX, &attempt, NULL) < 0)
 		return web_answer_error(c, MHD_HTTP_BAD_REQUEST, "attempt: not a number, or too large");
 	if (attempt > (int64_t)job->num_attempts)
-		return web_answer_error(c, MHD_HTTP_NOT_FOUND, "there is no such attempt");
+		return web_answer_error(c, MHD_HTTP_NOT_FOUND, "no such attempt");
 	if (attempt == 0)
 		attempt = job->num_attempts;
 	int r = w->options.actions->open_log(w->options.actions->context, job->id, (unsigned)attempt, &fd, &err);
@@ -139,7 +139,8 @@ static enum MHD_Result show_log(struct web *w, struct MHD_Connection *c, const s
 	if (r == -ERANGE)
 		return answer_behind(c, size);
 	if (r < 0)
-		return web_answer_error(c, MHD_HTTP_BAD_REQUEST, "Range: one of bytes=5-9, bytes=5-, bytes=-100");
+		return web_answer_error(
+			c, MHD_HTTP_BAD_REQUEST, "Range: expected a form like bytes=5-9, bytes=5- or bytes=-100");
 	return answer_range(c, &fd, from, to, size, (unsigned)attempt);
 }
 
@@ -152,7 +153,7 @@ static enum MHD_Result act(struct web *w, struct MHD_Connection *c, uint64_t id,
 	size_t done = 0;
 	int action = view_action_parse(word);
 	if (action < 0)
-		return web_answer_error(c, MHD_HTTP_NOT_FOUND, "there is no such action");
+		return web_answer_error(c, MHD_HTTP_NOT_FOUND, "no such action");
 	int r = w->options.actions->act(w->options.actions->context, (enum view_action)action, &id, 1, &done, &err);
 	if (r < 0)
 		return answer_failure(c, r, &err);
@@ -169,23 +170,23 @@ enum MHD_Result web_api_job(struct web *w, struct MHD_Connection *c, const char 
 	size_t n = strcspn(rest, "/");
 	snprintf(number, sizeof(number), "%.*s", n < sizeof(number) ? (int)n : 0, rest);
 	if (units_parse_integer(number, 1, INT64_MAX, &parsed, NULL) < 0)
-		return web_answer_error(c, MHD_HTTP_NOT_FOUND, "there is no such page");
+		return web_answer_error(c, MHD_HTTP_NOT_FOUND, "no such page");
 	uint64_t id = (uint64_t)parsed;
 	const char *what = rest[n] ? rest + n + 1 : "";
 	if (post || strcmp(what, "environment") == 0) {
 		if (!may_act)
 			return web_answer_error(c, MHD_HTTP_UNAUTHORIZED,
-				"this needs the token: open the address that 'gpuq web' printed");
+				"a token is required; open the address that 'gpuq web' printed");
 		return post ? act(w, c, id, what) : environment(w, c, id);
 	}
 	const struct view_job *job = view_find_job(w->options.model, id);
 	if (!job)
-		return web_answer_error(c, MHD_HTTP_NOT_FOUND, "there is no such job");
+		return web_answer_error(c, MHD_HTTP_NOT_FOUND, "no such job");
 	if (!*what)
 		return describe(w, c, job, may_act);
 	if (strcmp(what, "log") == 0)
 		return show_log(w, c, job);
-	return web_answer_error(c, MHD_HTTP_NOT_FOUND, "there is no such page");
+	return web_answer_error(c, MHD_HTTP_NOT_FOUND, "no such page");
 }
 
 enum MHD_Result web_api_metrics(struct web *w, struct MHD_Connection *c)

@@ -3,9 +3,9 @@
  * Access control of the page's server: pure code, decided from the headers of a request before anything else is done
  * with it.
  *
- * Users share machines, so loopback is not private. Three checks: a foreign name in Host means a foreign page whose
- * name points here (DNS rebinding); a foreign Origin or Sec-Fetch-Site means a foreign page that sends requests through
- * the user's browser; all other requests need the token.
+ * Users share machines, so loopback is not private. There are three checks. A foreign name in Host means a foreign page
+ * whose name points here (DNS rebinding): refused. A foreign Origin or Sec-Fetch-Site means a foreign page that sends
+ * requests through the user's browser: refused. All other requests need the token.
  */
 #ifndef VIEW_WEB_WEB_GATE_H
 #define VIEW_WEB_WEB_GATE_H

@@ -14,7 +14,7 @@ struct web_clock {
 	int64_t offset_ns; /* wall clock − monotonic clock */
 };
 
-/* Counts, rate, GPUs. Of each GPU's history, only samples newer than since_ms. */
+/* Counts, rate, GPUs, and the samples of each GPU that are newer than since_ms. */
 void web_put_state(struct text *t, const struct view_model *m, const struct view_facts *facts, bool may_act,
 	const struct web_clock *clock, int64_t since_ms);
 

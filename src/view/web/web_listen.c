@@ -28,7 +28,7 @@ static int wrong(const char *where, struct gd_error *err)
 {
 	char quoted[DISPLAY_QUOTE_ROOM];
 	return error_set(err, -EINVAL,
-		"listening on '%s': not ADDRESS:PORT with an address in numbers, as 127.0.0.1:8765 or [::1]:8765, nor unix:PATH",
+		"cannot listen on '%s': expected ADDRESS:PORT with a numeric address, like 127.0.0.1:8765 or [::1]:8765, or unix:PATH",
 		display_quote(where, quoted));
 }
 
@@ -191,8 +191,8 @@ static int listen_tcp(const char *where, struct web_place *ret, struct gd_error 
 		r = open_place(&a, size, ret);
 	}
 	if (r < 0)
-		return error_set(err, r, "listening on '%s': %s%s", where, error_words(r),
-			r == -EADDRINUSE ? "; --listen 127.0.0.1:0 takes any port that is free" : "");
+		return error_set(err, r, "cannot listen on '%s': %s%s", where, error_words(r),
+			r == -EADDRINUSE ? "; use --listen 127.0.0.1:0 for any free port" : "");
 	return 0;
 }
 
@@ -206,14 +206,15 @@ static int find_directory(const char *path, char **ret_dir, const char **ret_nam
 	cleanup_(freep) char *given = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
 	if (!*name || !given)
 		return error_set(
-			err, *name ? -ENOMEM : -EINVAL, "listening on 'unix:%s': not the path of a file", path);
+			err, *name ? -ENOMEM : -EINVAL, "cannot listen on 'unix:%s': not the path of a file", path);
 	cleanup_(freep) char *dir = realpath(given, NULL);
 	if (!dir)
-		return error_set(err, -errno, "listening on 'unix:%s': %s", path, error_words(errno));
+		return error_set(err, -errno, "cannot listen on 'unix:%s': %s", path, error_words(errno));
 	struct gd_error why = {0};
 	int r = trust_check_directory(dir, &why);
 	if (r < 0)
-		return error_set(err, r, "listening on 'unix:%s': %s; use a directory of your own", path, why.message);
+		return error_set(
+			err, r, "cannot listen on 'unix:%s': %s; use a directory of your own", path, why.message);
 	*ret_dir = take_ptr(dir);
 	*ret_name = name;
 	return 0;
@@ -247,7 +248,7 @@ static int listen_unix(const char *path, struct web_place *ret, struct gd_error 
 	if (r < 0)
 		return r;
 	if ((size_t)snprintf(a.sun_path, sizeof(a.sun_path), "%s/%s", dir, name) >= sizeof(a.sun_path))
-		return error_set(err, -ENAMETOOLONG, "listening on 'unix:%s': the path is too long", path);
+		return error_set(err, -ENAMETOOLONG, "cannot listen on 'unix:%s': the path is too long", path);
 	cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	r = fd < 0 ? -errno : bind_unix(fd, &a);
 	if (r == -EADDRINUSE && remove_stale(&a))
@@ -257,13 +258,13 @@ static int listen_unix(const char *path, struct web_place *ret, struct gd_error 
 		unlink(a.sun_path);
 	}
 	if (r < 0)
-		return error_set(err, r, "listening on 'unix:%s': %s", path, error_words(r));
+		return error_set(err, r, "cannot listen on 'unix:%s': %s", path, error_words(r));
 	struct web_place place = {.fd = take_fd(&fd), .guard_fd = -1, .loopback = true, .host = "localhost"};
 	memcpy(place.path, a.sun_path, sizeof(place.path));
 	r = name_site(&place, WEB_UNIX_PORT);
 	if (r < 0) {
 		web_place_close(&place);
-		return error_set(err, r, "listening on 'unix:%s': %s", path, error_words(r));
+		return error_set(err, r, "cannot listen on 'unix:%s': %s", path, error_words(r));
 	}
 	*ret = place;
 	return 0;

@@ -313,7 +313,7 @@ static const char *parse_query(struct web_stream *s, struct MHD_Connection *c)
 	if (states < 0)
 		return "states: not a list of states";
 	if (web_parse_order(argument(c, "order"), &s->query) < 0)
-		return "order: not one that there is";
+		return "order: unknown";
 	if (offset < 0 || limit < 0 || minutes < 0 || since < 0 || job < 0 || attempt < 0)
 		return "offset, limit, minutes, since, job, attempt: not a number, or too large";
 	if (search && strlen(search) > 200)

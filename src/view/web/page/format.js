@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Small things that every part uses: elements, numbers and times as people read them.
+// Helpers for all parts of the page: elements, numbers and times in readable form.
 
 export const STATES = ["running", "pending", "held", "unknown", "failed", "cancelled", "completed"];
 
-// An id names the queue, too, where there are several: people see the number in the queue.
+// If several queues are shown, an id contains the number of its queue. Users see only the id in its own queue.
 export const jobNumber = (id) => id % 2 ** 32;
 
 export const $ = (id) => document.getElementById(id);
@@ -21,12 +21,12 @@ export function element(tag, properties = {}, ...children) {
   return made;
 }
 
-// Writes only what is new: a page that changes nothing costs nothing, and keeps a selection.
+// Writes only changed text: an unchanged page costs nothing and keeps the user's selection.
 export function setText(target, text) {
   if (target.textContent !== text) target.textContent = text;
 }
 
-// A command: lines are broken between its words, not after their hyphens.
+// A command. Lines are broken between words, not after hyphens.
 export function setCommand(target, text) {
   if (target.textContent === text) return;
   target.replaceChildren(...text.split(" ").flatMap((word, i) => [i ? " " : "", element("span", { class: "word" }, word)]));
@@ -55,7 +55,7 @@ export function duration(ms) {
   return `${Math.floor(s / 86400)}d ${two(Math.floor(s / 3600) % 24)}h`;
 }
 
-// Of something that goes on: whole seconds, for it changes all the time.
+// The duration of something that is still running: whole seconds, because it changes all the time.
 export const clock = (ms) => (ms < 1000 ? "0s" : duration(Math.floor(ms / 1000) * 1000));
 
 export function bytes(n) {
@@ -66,7 +66,7 @@ export function bytes(n) {
   return `${i > 1 && n < 100 ? n.toFixed(1) : Math.round(n)} ${units[i]}`;
 }
 
-// What is only estimated, rounded to what can be known.
+// An estimate, rounded to its precision.
 export function about(ms) {
   const s = ms / 1000, minutes = Math.round(s / 60), five = Math.round(s / 300) * 5;
   if (s < 10) return "a few seconds";
@@ -81,7 +81,7 @@ export function about(ms) {
 export const count = (n) => n.toLocaleString("en-US");
 export const plural = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
 
-// "14:03:12" of today, "12 Nov 14:03" of another day.
+// "14:03:12" for today, "12 Nov 14:03" for other days.
 export function time(ms) {
   if (!ms) return "";
   const date = new Date(ms);
@@ -90,14 +90,14 @@ export function time(ms) {
   return `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...zone() })} ${clock.slice(0, 5)}`;
 }
 
-// Times are local, of 24 hours; UTC on request.
+// Local time in 24-hour format, or UTC if the user has chosen that.
 let utc = false;
 export const zone = () => (utc ? { timeZone: "UTC" } : {});
 export const setUtc = (on) => { utc = on; };
 
 export const fullTime = (ms) => (ms ? `${new Date(ms).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23", ...zone() })}${utc ? " UTC" : ""}` : "");
 
-// What a job is called and which color it has, as in gpuq top.
+// The name and color of a job's state, as in gpuq top.
 export function stateWord(job) {
   if (job.cancelling) return "ending";
   if (job.paused) return "paused";
@@ -109,7 +109,7 @@ export function stateColor(job) {
   return job.paused || job.idle_since ? "held" : job.state;
 }
 
-// Of a long path the end tells more.
+// Shortens a path at its beginning: the end is more informative.
 export function pathEnd(path) {
   const parts = path.split("/"), end = parts.slice(-2).join("/");
   return parts.length > 3 ? `…/${end.length > 22 ? parts.at(-1) : end}` : path;
@@ -124,7 +124,7 @@ export function outcome(job) {
   return "";
 }
 
-// The server's clock: a phone's may be minutes off.
+// The server's clock. The clock of a phone may be minutes off.
 let skew = 0;
 export const setClock = (now) => { skew = now - Date.now(); };
 export const now = () => Date.now() + skew;

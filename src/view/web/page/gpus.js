@@ -2,8 +2,8 @@
 // The cards of the GPUs, each with the history of its memory and utilization.
 import { $, bytes, clock, count, duration, element, jobNumber, now, pathEnd, setCommand, setText, showState } from "./format.js";
 
-const HISTORY = 600; // samples that are kept
-const SPAN = 300e3, SHORTEST = 60e3; // what the picture shows: five minutes, or less at the start
+const HISTORY = 600; // number of samples to keep
+const SPAN = 300e3, SHORTEST = 60e3; // the period shown: five minutes, or less at the start
 const GAP = 15e3;
 const WIDE = 300;
 const SVG = "http://www.w3.org/2000/svg";
@@ -48,7 +48,7 @@ function fillMeter(meter, share, words) {
   setText(meter.value, words);
 }
 
-// A line through what is known, over time; now is the right edge. A long gap (nobody looked) is one.
+// A line through the known samples; the right edge is now. A long gap between samples stays a gap.
 function path(samples, span, pick) {
   let line = "", pen = false, before = 0, from = null, areas = "", last = null;
   const edge = now(), close = () => { if (from !== null) areas += `L${last} 100L${from} 100Z`; from = null; };
@@ -96,14 +96,14 @@ function runWords(gpu) {
 function taskWords(gpu) {
   if (gpu.error) return gpu.error;
   if (!gpu.task && runWords(gpu)) return runWords(gpu);
-  if (!gpu.task) return gpu.last === null ? "Nothing runs here" : `Nothing runs here; the last job took ${duration(gpu.last)}`;
+  if (!gpu.task) return gpu.last === null ? "No job is running" : `No job is running; the last one took ${duration(gpu.last)}`;
   const words = gpu.task_name ?? gpu.task, queue = gpu.task_queue ? ` of ${pathEnd(gpu.task_queue)}:` : "";
   const label = gpu.task_id === null ? words : `#${jobNumber(gpu.task_id)}${queue} ${words}`;
-  // First what must not be cut off.
+  // The parts that must not be cut off come first.
   return gpu.tasks > 1 ? `${gpu.tasks} jobs: ${label}` : label;
 }
 
-// As in the table of jobs: what is special of the job that runs here.
+// Markers of the running job, as in the table of jobs.
 function showCardState(p, gpu) {
   if (gpu.mark) showState(p.state, gpu.mark === "ending" ? "cancelled" : "held", gpu.mark);
   else showState(p.state, gpu.status, gpu.status === "processing" ? `running ${clock(now() - gpu.since)}` : gpu.status);
@@ -146,11 +146,11 @@ export function showGpus(gpus, withRuns) {
   for (const key of cards.keys()) if (!keys.has(key)) cards.delete(key);
   const wanted = gpus.map((gpu) => cards.get(`${gpu.id}/${gpu.slot}`).card);
   if (wanted.length !== list.children.length || wanted.some((card, i) => list.children[i] !== card)) list.replaceChildren(...wanted);
-  if (!gpus.length) list.replaceChildren(element("li", { class: "dim" }, "No GPU here. Simulated ones do for a try: --gpus sim:4"));
+  if (!gpus.length) list.replaceChildren(element("li", { class: "dim" }, "No GPU found. To simulate some: --gpus sim:4"));
   shown = gpus;
 }
 
-// The clocks of what runs, once a second.
+// Updates the durations of running jobs once a second.
 export function tickGpus() {
   for (const gpu of shown) {
     const p = cards.get(`${gpu.id}/${gpu.slot}`);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-// One job: its log, its details, its environment, and what can be done to it.
+// One job: its log, details, environment and actions.
 import { $, bytes, clock, duration, element, fullTime, jobNumber, now, outcome, setText, showState, stateColor, stateWord, time } from "./format.js";
 import { closeLog, openLog } from "./log.js";
 import { askJson } from "./stream.js";
 
 const ACTIONS = { cancel: "Cancel", retry: "Retry", hold: "Hold", release: "Release", urgent: "Make urgent" };
 const DONE_TO_MANY = { cancel: "cancelled", retry: "queued again", hold: "held", release: "released", urgent: "moved to the front" };
-const DONE = { cancel: "is being cancelled", retry: "runs again", hold: "is held", release: "may start", urgent: "goes first" };
+const DONE = { cancel: "is being cancelled", retry: "was queued again", hold: "is held", release: "was released", urgent: "was moved to the front" };
 const TABS = ["log", "details", "environment"];
 
 let open = null; // the id
-let attempt = 0; // whose log; 0: the last one's
+let attempt = 0; // the attempt whose log is shown; 0: the last one
 let job = null; // as the server described it
 let refresh = 0;
 let say = () => {}, onChange = () => {};
@@ -18,7 +18,7 @@ let say = () => {}, onChange = () => {};
 export const openJobId = () => open;
 export const openAttempt = () => attempt;
 
-/* ---- Acting ---- */
+/* ---- Actions ---- */
 
 const jobWords = ({ id, queue }) => (queue ? `${jobNumber(id)} of ${queue}` : String(jobNumber(id)));
 
@@ -42,7 +42,7 @@ export async function act(action, target) {
   }
 }
 
-// One after the other: each answer says whether it could be done to that job. False if nothing was done.
+// One request per job, one after another; each answer tells whether the action succeeded. False if none did.
 export async function actOnAll(action, targets) {
   if (!targets.length) return false;
   if (action === "cancel" && !(await confirmCancel(targets.length === 1 ? jobWords(targets[0]) : `s ${targets.map(jobWords).join(", ")}`,
@@ -96,7 +96,7 @@ function showDetails() {
     ...fact("Runs after", job.after.length ? `job ${job.after.join(", ")}` : null), ...fact("Process", last?.pid && job.state === "running" ? String(last.pid) : null),
     ...fact("GPU idle", job.idle_since ? `for ${clock(now() - job.idle_since)}` : null), ...fact("Ended by", job.reason), ...fact("Log", last?.log ? element("code", {}, last.log) : null));
   const pane = $("pane-details"), scroll = pane.scrollTop;
-  pane.replaceChildren(...why, why.length ? element("h3", {}, "What it is") : "", facts, ...attemptTable());
+  pane.replaceChildren(...why, why.length ? element("h3", {}, "Details") : "", facts, ...attemptTable());
   pane.scrollTop = scroll;
 }
 
@@ -104,7 +104,7 @@ function showDetails() {
 
 async function showEnvironment() {
   const pane = $("pane-environment"), id = open;
-  if (!job?.may_act) { pane.replaceChildren(element("p", { class: "dim" }, "The environment is shown to who has the token alone.")); return; }
+  if (!job?.may_act) { pane.replaceChildren(element("p", { class: "dim" }, "The environment is shown only with the token.")); return; }
   if (pane.dataset.job === String(id)) return;
   try {
     const entries = await askJson(`/api/jobs/${id}/environment`);
@@ -155,7 +155,7 @@ function showAttempts() {
   select.value = String(attempt === n ? 0 : attempt);
 }
 
-// Asked again whenever the stream says that the job changed, and now and then while it waits: why it does changes too.
+// Requested again whenever the stream reports a change of the job, and periodically while it waits, because the reason can change.
 export async function describe() {
   const id = open;
   clearTimeout(refresh);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The table of jobs: one page of what the server found. Search, order and paging
-// happen there; here are never more than a hundred rows.
+// The table of jobs: one page of the server's result. The server searches, sorts and
+// divides it into pages of at most a hundred rows.
 import { $, STATES, clock, count, duration, element, fullTime, jobNumber, now, outcome, pathEnd, plural, setAttribute, setCommand, setText, showState, stateColor, stateWord, time } from "./format.js";
 
 const LIMIT = 100;
@@ -8,11 +8,11 @@ const COLUMNS = [["choose", "", null], ["queue", "Queue", null], ["id", "Job", "
   ["start", "Started", "start"], ["duration", "Took", "duration"], ["note", "Note", null]];
 
 const view = { search: "", states: new Set(), order: "usual", reverse: false, offset: 0 };
-const jobs = new Map(); // id → as the server told
+const jobs = new Map(); // id → the job as sent by the server
 const rows = new Map(); // id → parts
 let ids = [];
 let total = 0;
-let current = null; // the id whose button Tab reaches
+let current = null; // the id of the row that Tab moves the focus to
 let onQuery = () => {}, onOpen = () => {}, onAct = () => {};
 const chosen = new Map(); // id → the job as it was when it was selected
 
@@ -59,7 +59,7 @@ function noteWords(job) {
   const words = outcome(job);
   if (words) return words;
   if (job.state === "pending" && job.priority >= 1e9) return "urgent";
-  if (job.state === "pending" && job.attempts) return `attempt ${job.attempts + 1} comes`;
+  if (job.state === "pending" && job.attempts) return `attempt ${job.attempts + 1} pending`;
   return job.attempts > 1 ? `attempt ${job.attempts}` : "";
 }
 
@@ -83,7 +83,7 @@ function fillRow(p, job) {
   p.cells.note.title = noteWords(job);
 }
 
-// Moves as few rows as it can: focus and hover stay where they are.
+// Moves as few rows as possible, so that focus and hover stay where they are.
 function placeRows() {
   const body = $("rows"), keep = new Set(ids);
   for (const [id, p] of rows) if (!keep.has(id)) { p.row.remove(); rows.delete(id); jobs.delete(id); }
@@ -145,7 +145,7 @@ export function clearChoice() {
   showChosen();
 }
 
-// All of the page that is shown; once more: none.
+// Selects all jobs of the page; if all are selected, none.
 function toggleAll() {
   const all = ids.every((id) => chosen.has(id));
   for (const id of ids) {
@@ -163,7 +163,7 @@ export function tickRows() {
   }
 }
 
-/* ---- Moving ---- */
+/* ---- Keyboard navigation ---- */
 
 function setCurrent(id) {
   if (current === id) return;
@@ -190,7 +190,7 @@ export function markOpen(id) {
   for (const [key, p] of rows) p.row.classList.toggle("open", key === id);
 }
 
-/* ---- What is asked for ---- */
+/* ---- Search, order and page ---- */
 
 function change(delay = 0) {
   view.offset = 0;
@@ -215,7 +215,7 @@ function showHeads() {
   }
 }
 
-// Once up, once down, then the usual order again.
+// Ascending, then descending, then the default order again.
 function sortBy(order) {
   if (view.order !== order) Object.assign(view, { order, reverse: false });
   else if (!view.reverse) view.reverse = true;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// A job's log: its end first, then what is written; never the whole of it.
+// A job's log: first its end, then new output as it is written. A long log is never loaded completely.
 import { $, bytes, element, jobNumber, setText } from "./format.js";
 import { ask, Refused } from "./stream.js";
 
 const TAIL = 64 * 1024;
-const MAX_LINES = 20000; // that stay on the page
+const MAX_LINES = 20000; // lines kept on the page
 
-let log = null; // what is shown; null: none
+let log = null; // the log that is shown; null: none
 
-// Fewer zeros in a row are the job's; more are a hole, as max_log_size leaves it.
+// Fewer zero bytes in a row were written by the job; more are a hole that max_log_size has left.
 const HOLE = 512;
 
-const zerosAsWords = (count) => count < HOLE ? "\0".repeat(count) : `\n[gpuq: ${bytes(count)} left out, by max_log_size or by the job]\n`;
+const zerosAsWords = (count) => count < HOLE ? "\0".repeat(count) : `\n[gpuq: ${bytes(count)} omitted, by max_log_size or by the job]\n`;
 
-// Of "\x1b[1;31m": the classes of the text that follows.
+// The classes for the text after a sequence such as "\x1b[1;31m".
 function styleAfter(style, codes) {
   const next = { ...style };
   for (let i = 0; i < codes.length; i++) {
@@ -31,17 +31,17 @@ function styleAfter(style, codes) {
 
 const classOf = (style) => [style.color, style.bold, style.dim].filter(Boolean).join(" ");
 
-// What a terminal would show of it: colors stay, cursor jumps go, a carriage return begins the line anew.
+// Shows output as a terminal would: keeps colors, drops cursor movements; a carriage return overwrites the line.
 class Lines {
   constructor() {
-    this.zeros = 0; // at the end of what came so far
-    this.cells = []; // of the line that is written: [character, classes]
+    this.zeros = 0; // number of zero bytes at the end of the input so far
+    this.cells = []; // the incomplete line: [character, classes]
     this.column = 0;
-    this.rest = ""; // an escape sequence that is not complete
+    this.rest = ""; // an incomplete escape sequence
     this.style = { color: "", bold: "", dim: "" };
   }
 
-  // Lines that are finished now, as pieces [text, classes]; each ends with its newline.
+  // Returns the lines that are complete now, as pieces [text, classes]; each ends with its newline.
   take(text) {
     const done = [];
     const plain = text.replace(/\0+$/, ""), zeros = text.length - plain.length;
@@ -69,7 +69,7 @@ class Lines {
     }
   }
 
-  // The line that is not finished.
+  // Returns the incomplete line.
   pieces() {
     const made = [];
     for (let i = 0; i < this.cells.length; i++) {
@@ -81,7 +81,7 @@ class Lines {
   }
 }
 
-// One element for many lines; plain text stays text. Neighbors of one class are one node.
+// One element for many lines. Plain text becomes a text node; adjacent pieces of the same class share a node.
 function showPieces(pieces) {
   const box = element("span");
   let text = "", classes = "";
@@ -122,7 +122,7 @@ function scrollToEnd() {
   if ($("log-follow").checked) box.scrollTop = box.scrollHeight;
 }
 
-// The finished lines are elements that never change; the line that is being written is the last one.
+// Complete lines are elements that never change; the last element is the incomplete line.
 function append(shown, data) {
   const done = shown.lines.take(shown.decoder.decode(data, { stream: true }));
   const pre = $("log");
@@ -142,7 +142,7 @@ function append(shown, data) {
 }
 
 function words(shown) {
-  setText($("log-words"), shown.size ? `${bytes(shown.size)}` : shown.size === 0 ? "nothing written yet" : "");
+  setText($("log-words"), shown.size ? `${bytes(shown.size)}` : shown.size === 0 ? "no output yet" : "");
   $("log-older").hidden = !shown.start || shown.trimmed;
 }
 
@@ -161,7 +161,7 @@ async function readMore(shown) {
       if (!piece.data.length) break;
     }
   } catch (error) {
-    if (log === shown) setText($("log-words"), error instanceof Refused ? error.message : "the log cannot be read now");
+    if (log === shown) setText($("log-words"), error instanceof Refused ? error.message : "cannot read the log");
   } finally {
     shown.busy = false;
   }
@@ -187,7 +187,7 @@ export function openLog(id, attempt) {
     chunks: [], numLines: 0 };
   $("log").replaceChildren(log.open);
   $("log-follow").checked = true;
-  setText($("log-words"), "nothing written yet");
+  setText($("log-words"), "no output yet");
   $("log-older").hidden = true;
 }
 
@@ -196,7 +196,7 @@ export function closeLog() {
   $("log").replaceChildren();
 }
 
-// The stream told how long the log is by now. A shorter one is another one.
+// The stream has reported the current length of the log. If it is shorter than before, it is another log.
 export function logGrew(told) {
   if (!log || told.id !== log.id) return;
   if (told.size < log.told || (log.shownAttempt && told.attempt !== log.shownAttempt)) openLog(log.id, log.attempt);
@@ -206,7 +206,7 @@ export function logGrew(told) {
   readMore(log);
 }
 
-// The whole log as a file, as it was written.
+// Downloads the whole log unchanged.
 async function download() {
   const shown = log;
   if (!shown) return;
@@ -216,7 +216,7 @@ async function download() {
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   } catch (error) {
-    setText($("log-words"), error instanceof Refused ? error.message : "the log cannot be read now");
+    setText($("log-words"), error instanceof Refused ? error.message : "cannot read the log");
   }
 }
 
@@ -226,6 +226,6 @@ export function startLog() {
   $("log-follow").addEventListener("change", scrollToEnd);
   $("log-wrap").addEventListener("change", () => $("log-box").classList.toggle("wrap", $("log-wrap").checked));
   $("log-box").classList.add("wrap");
-  // Who scrolls up wants to read; who scrolls to the end wants to follow.
+  // Scrolling up stops following the log; scrolling to the end starts it again.
   $("log-box").addEventListener("scroll", () => { if (log) $("log-follow").checked = atEnd($("log-box")); }, { passive: true });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The page: takes what the server tells and hands it to the parts; keys; the token.
+// The page: passes data from the server to the parts; handles keys and the token.
 import { $, STATES, about, count, element, jobNumber, plural, setClock, setText, setUtc } from "./format.js";
 import { newestSample, showGpus, tickGpus } from "./gpus.js";
 import { act, actOnAll, closeJob, describe, openAttempt, openedJob, openJob, openJobId, startJob, tickJob } from "./job.js";
@@ -9,12 +9,12 @@ import { showRuns } from "./runs.js";
 import { getToken, setToken, Stream } from "./stream.js";
 import { drawTimeline, setTimelineGpus, showTimeline, shownMinutes, startTimeline } from "./timeline.js";
 
-/* ---- Words for everybody ---- */
+/* ---- Messages ---- */
 
 let toastTimer = 0;
 function say(words) {
   const toast = $("toast");
-  // A dialog is above everything else: words belong into the one that is open.
+  // An open dialog covers the page, so the message is shown inside the dialog.
   (document.querySelector("dialog[open]") ?? document.body).append(toast);
   setText(toast, words);
   toast.classList.add("shown");
@@ -31,7 +31,7 @@ function showLink(state) {
 
 let lastSpoken = 0;
 function speakCounts(words) {
-  // Not more often than somebody can listen to.
+  // For screen readers: not more often than one can listen to.
   if (Date.now() - lastSpoken < 10000) return;
   lastSpoken = Date.now();
   setText($("counts-words"), words);
@@ -45,15 +45,15 @@ function showProgress(counts, jobs) {
     bar.children[i].hidden = !counts[state];
   });
   const over = counts.completed + counts.failed + counts.cancelled;
-  bar.setAttribute("aria-label", jobs ? `${Math.floor((over / jobs) * 100)} % of all jobs are over` : "no jobs");
+  bar.setAttribute("aria-label", jobs ? `${Math.floor((over / jobs) * 100)} % of all jobs have ended` : "no jobs");
 }
 
 function paceWords(state) {
   const waiting = state.counts.pending + state.counts.running, words = [];
   if (state.runner && state.rate > 0 && waiting) words.push(state.rate >= 1 ? `${state.rate.toFixed(1)} jobs per second` : `${(state.rate * 60).toFixed(state.rate < 0.17 ? 1 : 0)} jobs per minute`);
   if (state.runner && state.eta && waiting) words.push(`${about(state.eta)} to go`);
-  if (state.paused) words.push("the queue is paused: gpuq resume");
-  if (!state.runner) words.push(state.counts.pending ? "no runner is active: start one with gpuq run" : "no runner");
+  if (state.paused) words.push("the queue is paused; continue with gpuq resume");
+  if (!state.runner) words.push(state.counts.pending ? "no runner is active; start one with gpuq run" : "no runner");
   return words.join(" · ");
 }
 
@@ -64,7 +64,7 @@ function headline({ counts, jobs }) {
   return words.join(", ");
 }
 
-const queuesWords = (state) => `${plural(state.queues, "queue")}${state.unreadable_queues ? `, ${state.unreadable_queues} more unreadable` : ""}`;
+const queuesWords = (state) => `${plural(state.queues, "queue")}${state.unreadable_queues ? `, ${state.unreadable_queues} unreadable` : ""}`;
 
 function showState(state) {
   setClock(state.now);
@@ -99,7 +99,7 @@ function query() {
 }
 
 const handlers = { state: showState, rows: (told) => { showRows(told); markOpen(openJobId()); }, timeline: showTimeline, log: logGrew,
-  job: (told) => (told.there ? describe() : (say(`Job ${jobNumber(told.id)} is gone from the journal.`), closeJob())) };
+  job: (told) => (told.there ? describe() : (say(`Job ${jobNumber(told.id)} was removed from the journal.`), closeJob())) };
 
 const stream = new Stream({
   query,
@@ -121,11 +121,11 @@ function setFragment(changes) {
   history.replaceState(null, "", words.size ? `#${words}` : location.pathname);
 }
 
-// The token leaves the address at once: addresses are copied, shown on projectors and kept in histories. The tab keeps it
-// for when the page is loaded again; it is worthless once the server has ended.
+// Remove the token from the address immediately: addresses are copied, shown on projectors and kept in histories. The tab
+// stores the token for reloads; it is invalid once the server has ended.
 function keepToken(given) {
   setToken(given);
-  try { sessionStorage.setItem("token", given); } catch { /* forbidden here: a reload asks for it */ }
+  try { sessionStorage.setItem("token", given); } catch { /* storage is forbidden: a reload asks for the token */ }
 }
 
 function keptToken() {
@@ -139,7 +139,7 @@ function showPage(open) {
   if (open) return;
   closeJob();
   showLink("lost");
-  setText($("gate-wrong"), getToken() ? "That token is not the one." : "");
+  setText($("gate-wrong"), getToken() ? "Wrong token." : "");
   $("gate-token").focus();
 }
 
@@ -153,8 +153,8 @@ $("gate-form").addEventListener("submit", (event) => {
 
 /* ---- Keys ---- */
 
-const KEYS = [[["/"], "Search"], [["j", "k"], "Next and previous job"], [["Enter"], "Open the job"], [["Esc"], "Close it"], [["c"], "Cancel (asks)"], [["r"], "Retry"],
-  [["h"], "Hold, or release one that is held"], [["u"], "Make urgent"], [["l"], "Open its log"], [["w"], "Open its details"], [["Space"], "Select; the keys above then act on all selected jobs"], [["[", "]"], "Turn the page"], [["?"], "These keys"]];
+const KEYS = [[["/"], "Search"], [["j", "k"], "Next and previous job"], [["Enter"], "Open the job"], [["Esc"], "Close"], [["c"], "Cancel (asks first)"], [["r"], "Retry"],
+  [["h"], "Hold, or release a held job"], [["u"], "Make urgent"], [["l"], "Open its log"], [["w"], "Open its details"], [["Space"], "Select; the keys above then act on all selected jobs"], [["[", "]"], "Previous and next page"], [["?"], "Show these keys"]];
 const ACT_KEYS = { c: "cancel", r: "retry", h: "hold", u: "urgent" };
 
 function actByKey(key, target) {
@@ -195,7 +195,7 @@ function onKey(event) {
 
 document.addEventListener("keydown", onKey);
 $("help-open").addEventListener("click", showHelp);
-// Not links: the fragment of the address has the open job in it.
+// Buttons instead of links: the fragment of the address contains the open job.
 for (const button of document.querySelectorAll("[data-goto]"))
   button.addEventListener("click", () => { const target = $(button.dataset.goto); target.focus(); target.scrollIntoView({ block: "start" }); });
 startTimeline({ onOpen: openJob, onWindow: () => stream.restart() });
@@ -225,7 +225,7 @@ function tick() {
 setInterval(tick, 1000);
 setInterval(drawTimeline, 5000);
 
-// A tab that nobody sees needs no stream: browsers allow six connections to a server, and some people have many tabs.
+// A hidden tab closes its stream: browsers allow six connections to a server, and some people have many tabs.
 let hiding = 0;
 document.addEventListener("visibilitychange", () => {
   clearTimeout(hiding);

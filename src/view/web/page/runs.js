@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The launches and maps that run beside the queue: how far each is, and what its GPUs have done.
+// Running launches and maps: their progress, and the results of each GPU.
 import { $, about, count, element, setText, showState } from "./format.js";
 
 const cards = new Map(); // pid → parts
@@ -33,7 +33,7 @@ function stateOf(run) {
   return ["idle", run.watching ? "waiting for new files" : "starting"];
 }
 
-// A column of which nothing is known is left out.
+// A column without known values is left out.
 function fillTable(p, run) {
   const columns = [["GPU", (gpu) => String(gpu.id)], [run.kind === "map" ? "Items" : "Files", (gpu) => count(gpu.done)]];
   if (run.gpus.some((gpu) => gpu.failed)) columns.push(["Failed", (gpu) => count(gpu.failed)]);

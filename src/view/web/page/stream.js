@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the server is asked. The token goes as a header with each request, so the
-// event stream is read with fetch(): EventSource cannot send one.
+// Requests to the server. Each one sends the token as a header, so the
+// event stream is read with fetch(): EventSource cannot send headers.
 
 let token = "";
 export const setToken = (given) => { token = given; };
@@ -18,8 +18,8 @@ export class Refused extends Error {
 export async function ask(path, options = {}) {
   const answer = await fetch(path, { ...options, headers: { ...headers(), ...options.headers }, credentials: "omit", cache: "no-store" });
   if (!answer.ok) {
-    let words = `the server said ${answer.status}`;
-    try { words = (await answer.json()).error; } catch { /* not ours: the number must do */ }
+    let words = `the server answered ${answer.status}`;
+    try { words = (await answer.json()).error; } catch { /* not an answer of our server: show only the status code */ }
     throw new Refused(answer.status, words);
   }
   return answer;
@@ -27,7 +27,7 @@ export async function ask(path, options = {}) {
 
 export const askJson = async (path, options) => (await ask(path, options)).json();
 
-// Splits a stream of server-sent events. Returns what is left over.
+// Splits a stream into server-sent events. Returns the incomplete rest.
 function takeEvents(text, onEvent) {
   let end;
   while ((end = text.indexOf("\n\n")) >= 0) {
@@ -43,10 +43,10 @@ function takeEvents(text, onEvent) {
 }
 
 const FIRST_WAIT = 500, LONGEST_WAIT = 10000;
-// The server writes something every 15 seconds; silence for longer is a dead connection.
+// The server writes something every 15 seconds; if it is silent for longer, the connection is dead.
 const SILENCE = 40000;
 
-// One stream per tab. restart() asks anew with what query() says by then.
+// One stream per tab. restart() opens it again with the current result of query().
 export class Stream {
   constructor({ query, onEvent, onLink, onRefused }) {
     Object.assign(this, { query, onEvent, onLink, onRefused });

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// What ran where and when, and how many jobs ended: two pictures over the same time.
+// Two charts of the same period: which jobs ran on which GPU, and how many jobs ended.
 import { $, count, duration, element, jobNumber, now, plural, setText, zone } from "./format.js";
 
 const WINDOWS = [[5, "5 min"], [15, "15 min"], [60, "1 h"], [360, "6 h"], [1440, "24 h"], [10080, "7 d"]];
-const ENDS = ["completed", "failed", "cancelled"]; // as the server counts them
+const ENDS = ["completed", "failed", "cancelled"]; // in the order of the server
 const LANE = 18, GAP = 10, LABEL = 54, AXIS = 22;
 
 let minutes = 60;
-let fitted = false; // somebody chose, or the data did
+let fitted = false; // the period was chosen by the user or fitted to the data
 let searched = false;
 let data = null; // as the server sent it
 let gpuIds = [];
-let hits = []; // what the pointer may meet
+let hits = []; // areas that react to the pointer
 let onOpen = () => {};
 let onWindow = () => {};
 
@@ -19,7 +19,7 @@ export const shownMinutes = () => minutes;
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// A canvas with as many pixels as the screen has there.
+// Sizes a canvas to the physical pixels of the screen.
 function prepare(canvas, height) {
   const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth;
   canvas.style.height = `${height}px`;
@@ -54,7 +54,7 @@ function drawAxis(pen, width, height, from, to, x) {
   }
 }
 
-// Rows: each GPU has as many lanes as jobs ran on it at a time.
+// Rows: each GPU has one lane for each job that ran on it at the same time.
 function layOut() {
   const lanes = new Map(gpuIds.map((id) => [id, 1]));
   for (const [gpu, lane] of data.bars) lanes.set(gpu, Math.max(lanes.get(gpu) ?? 1, lane + 1));
@@ -94,7 +94,7 @@ function drawBars() {
     pen.roundRect(left, top, wide, LANE - 2, Math.min(3, wide / 2));
     pen.fill();
     if (n > 1 && failed) {
-      // Of many the share that failed, but never less than can be seen.
+      // The share of failed jobs, but always high enough to be visible.
       const high = Math.max(3, (LANE - 2) * failed / n);
       pen.fillStyle = colour("--failed");
       pen.fillRect(left, top + LANE - 2 - high, wide, high);
@@ -112,7 +112,7 @@ function drawBars() {
 function drawThroughput() {
   const { pen, width } = prepare($("throughput-canvas"), 64);
   const most = Math.max(1, ...data.bins.map((bin) => bin.reduce((sum, n) => sum + n)));
-  // Each bar at its own time: it moves to the left with the timeline above, and its height stays.
+  // Each bar stays at its own time: it moves to the left with the timeline above, and its height does not change.
   const to = now(), from = to - minutes * 60e3, base = 60;
   const x = (ms) => LABEL + ((ms - from) / (to - from)) * (width - LABEL);
   pen.clearRect(0, 0, width, 64);
@@ -149,11 +149,11 @@ export function drawTimeline() {
   drawThroughput();
 }
 
-// The smallest window that has all of what ran; before anybody chooses another.
+// The shortest period that contains all runs, unless the user has chosen one.
 function fit() {
   const first = Math.min(...data.bars.map(([, , start]) => start));
   if (!data.bars.length) {
-    // Nothing ran lately: look further back, once. What comes later is fitted when it comes.
+    // Nothing ran recently: look further back, once. Later runs are fitted when they arrive.
     if (searched) return;
     const wider = WINDOWS.find(([value]) => value > minutes);
     searched = !wider;
@@ -182,7 +182,7 @@ export function setTimelineGpus(ids) {
 function meet(event) {
   const box = $("timeline-canvas").getBoundingClientRect();
   const x = event.clientX - box.left, y = event.clientY - box.top;
-  // The last that was drawn lies on top.
+  // The area that was drawn last is on top.
   return hits.findLast((hit) => x >= hit.left && x <= hit.right && y >= hit.top && y < hit.bottom);
 }
 
