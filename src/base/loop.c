@@ -184,6 +184,13 @@ int loop_set_deadline(struct loop_source *timer, uint64_t deadline_ns)
 	return arm(timer, deadline_ns);
 }
 
+int loop_advance_deadline(struct loop_source *timer, uint64_t deadline_ns)
+{
+	if (timer->deadline_ns && timer->deadline_ns <= deadline_ns)
+		return 0;
+	return loop_set_deadline(timer, deadline_ns);
+}
+
 /* Whether the deadline has passed. */
 static bool take_deadline(struct loop_source *timer)
 {

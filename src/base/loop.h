@@ -34,6 +34,8 @@ void loop_defer(struct loop_source *s);
 int loop_add_timer(struct loop *l, loop_fn *fn, void *context, struct loop_source **ret);
 /* 0 removes the deadline. */
 int loop_set_deadline(struct loop_source *timer, uint64_t deadline_ns);
+/* Sets the deadline unless an earlier one is set: callers that repeat this do not postpone the call. */
+int loop_advance_deadline(struct loop_source *timer, uint64_t deadline_ns);
 
 /* Blocks these signals and calls fn when one is pending; fd: where to read struct signalfd_siginfo. */
 int loop_add_signals(struct loop *l, const int *signals, loop_fn *fn, void *context, int *ret_fd);

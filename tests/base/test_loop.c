@@ -68,6 +68,29 @@ static void test_removed_deadline_is_not_called_and_can_be_set_again(void **stat
 	loop_destroy(l);
 }
 
+static void test_advanced_deadline_is_never_postponed(void **state)
+{
+	(void)state;
+	struct loop *l = open_loop();
+	struct loop_source *timer;
+	uint64_t first = clock_now_ns() + 20 * NS_PER_MS, limit = clock_now_ns() + 60 * NS_PER_S;
+	assert_int_equal(loop_add_timer(l, count, NULL, &timer), 0);
+	assert_int_equal(loop_advance_deadline(timer, first), 0);
+	/* Each round asks for a later call, as a caller does that fails again and again. */
+	while (calls == 0) {
+		assert_int_equal(loop_advance_deadline(timer, clock_now_ns() + 1000 * NS_PER_MS), 0);
+		assert_int_equal(loop_round(l, 5), 0);
+		assert_true(clock_now_ns() < limit);
+	}
+	assert_true(clock_now_ns() >= first);
+	/* An earlier deadline replaces a later one. */
+	assert_int_equal(loop_set_deadline(timer, clock_now_ns() + 3600 * NS_PER_S), 0);
+	assert_int_equal(loop_advance_deadline(timer, clock_now_ns() + NS_PER_MS), 0);
+	while (calls == 1)
+		assert_int_equal(loop_round(l, -1), 0);
+	loop_destroy(l);
+}
+
 static void remove_other(void *context, uint32_t events)
 {
 	struct loop_source **other = context;
@@ -132,6 +155,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_deadline_that_moves_is_called_once_and_not_early),
 		cmocka_unit_test(test_removed_deadline_is_not_called_and_can_be_set_again),
+		cmocka_unit_test(test_advanced_deadline_is_never_postponed),
 		cmocka_unit_test(test_deferred_function_is_called_once_before_the_wait),
 		cmocka_unit_test(test_events_change),
 	};

@@ -45,7 +45,7 @@ static void back_off(struct runner *r, uint64_t id)
 	if (scheduler_refuse(s, id, until) < 0)
 		runner_enqueue_later(r, -ENOMEM);
 	r->deciding.pause_until_ns = until;
-	loop_set_deadline(r->tick, until + NS_PER_MS);
+	loop_advance_deadline(r->tick, until + NS_PER_MS);
 }
 
 /* The CPUs of the job, to which its first process restricts itself. */

@@ -29,7 +29,7 @@ void runner_pause_at(struct runner *r, enum runner_trouble trouble, const char *
 		runner_say(r, "gpuq: %s%s: %s; retrying\n", doing[trouble], where, error_words(code));
 	r->troubles |= 1u << trouble;
 	r->deciding.pause_until_ns = clock_now_ns() + PAUSE_MS * NS_PER_MS;
-	loop_set_deadline(r->tick, r->deciding.pause_until_ns + NS_PER_MS);
+	loop_advance_deadline(r->tick, r->deciding.pause_until_ns + NS_PER_MS);
 }
 
 void runner_works(struct runner *r, unsigned works)
