@@ -13,7 +13,7 @@
 #define AGENT_ADDRESS_FILE "slurm.address"
 
 struct agent_options {
-	const char *queue_dir; /* absolute: the directory beside the queue's journal */
+	const char *queue_dir; /* absolute: the folder next to the queue's journal */
 	uint64_t slurm_job;
 	const char *node;
 	const char *gpus;  /* specification; NULL: the GPUs that Slurm granted */

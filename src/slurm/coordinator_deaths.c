@@ -147,7 +147,7 @@ static void say_outbox(struct coordinator_core *c, const struct known_pilot *p, 
 		snprintf(q->words, sizeof(q->words), "pilots/%.40s.jsonl %s", p->name, words);
 }
 
-/* A file that is damaged stays damaged; a file server that restarts, or caches, does not show old data for so long. */
+/* A damaged file stays damaged; a file server that restarts or caches shows old data for a shorter time. */
 static bool must_wait_for_outbox(struct coordinator_core *c, struct known_pilot *p, int result)
 {
 	bool damaged = result == -EBADMSG || result == -ENODATA;

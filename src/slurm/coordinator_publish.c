@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Publishes what `gpuq why`, `status`, `top` and the web page need to know about a coordinator: the inputs of its
- * scheduler, as a runner publishes them (queue/runner/published.h), and the link `latest` beside the logs.
+ * scheduler, as a runner publishes them (queue/runner/published.h), and the link `latest` next to the logs.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -52,11 +52,11 @@ bool file_job_is_over(const struct file_job *j, char *words, size_t room)
 	if (job->state == JOB_HELD)
 		snprintf(words, room, "its job was lost several times together with its node");
 	else if (reason)
-		snprintf(words, room, "its job was %s: %s", job_state_name((enum job_state)job->state), reason);
+		snprintf(words, room, "its job ended (%s): %s", job_state_name((enum job_state)job->state), reason);
 	else if (a && a->exit_code > 0)
-		snprintf(words, room, "its job has %s with exit code %d", job_state_name((enum job_state)job->state),
-			a->exit_code);
+		snprintf(words, room, "its job ended (%s) with exit code %d",
+			job_state_name((enum job_state)job->state), a->exit_code);
 	else
-		snprintf(words, room, "its job has %s", job_state_name((enum job_state)job->state));
+		snprintf(words, room, "its job ended (%s)", job_state_name((enum job_state)job->state));
 	return true;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the journal of a launch's queue says about the job of one worker. */
+/* The state of one worker's job, read from the journal of a launch's queue. */
 #ifndef SLURM_FILE_JOB_H
 #define SLURM_FILE_JOB_H
 
@@ -14,11 +14,10 @@ struct file_job {
 	uint64_t id;
 };
 
-/* path: of the journal, which need not exist yet. */
 void file_job_init(struct file_job *j, uint64_t id);
 void file_job_finish(struct file_job *j);
 
-/* Reads the new lines. */
+/* Reads the new lines of the journal, which need not exist yet. */
 int file_job_update(struct file_job *j, const char *path, struct gd_error *err);
 
 /* Whether the journal proves that no process of this attempt is alive: its end is recorded, or a later attempt is. */

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* The struct up to its bytes, which follow. */
+/* The members before `bytes`; the bytes follow them. */
 #define HEAD_SIZE offsetof(struct file_message, bytes)
 
 void file_message_encode(struct text *t, const struct file_message *m)
@@ -23,7 +23,7 @@ int file_message_decode(const void *data, size_t size, struct file_message *ret)
 	if (m.kind < FILE_HELLO || m.kind > FILE_PONG || m.outcome > FILE_UNPROCESSED ||
 		!memchr(m.node, '\0', sizeof(m.node)))
 		return -EBADMSG;
-	/* A hello has the state of a file, an answer its end. */
+	/* Only a hello and an answer have an outcome; in an answer the file has ended. */
 	if (m.kind == FILE_ANSWER ? m.outcome < FILE_DONE : m.kind != FILE_HELLO && m.outcome != FILE_NONE)
 		return -EBADMSG;
 	m.bytes = (const char *)data + HEAD_SIZE;

@@ -24,7 +24,7 @@
 
 /* ---- Waiting for the thread --------------------------------------------------------------------- */
 
-/* Waits for a change, with the lock held. */
+/* Waits for a change, for ROUND_MS at most. The caller holds the lock. */
 static void wait_for_change(struct file_proxy *p)
 {
 	struct timespec until;
@@ -37,7 +37,7 @@ static void wait_for_change(struct file_proxy *p)
 	(void)pthread_cond_timedwait(&p->changed, &p->lock, &until);
 }
 
-/* Sends what gpuq-worker told the launcher. Releases the lock meanwhile: sending can wait. */
+/* Forwards messages of gpuq-worker to the launcher. Releases the lock meanwhile: sending can block. */
 static void pass_notes(struct file_proxy *p, struct gd_worker *w)
 {
 	struct text notes = p->notes;
@@ -77,7 +77,7 @@ static int prepare(struct file_proxy *p, struct gd_worker *w, const char *dir, s
 	if (p->dir_fd < 0)
 		return error_set(err, -errno, "cannot open '%s': %s", dir, error_words(errno));
 	if (getrandom(&p->number, sizeof(p->number), 0) != sizeof(p->number))
-		return error_set(err, -EIO, "no random numbers");
+		return error_set(err, -EIO, "cannot get random numbers");
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -118,14 +118,14 @@ static int setup(struct gd_worker *w, void **ret_state)
 {
 	struct gd_error err = {0};
 	struct file_proxy *p = calloc(1, sizeof(*p));
-	*ret_state = p; /* the process ends with it */
+	*ret_state = p; /* released when the process exits */
 	if (!p)
 		return -ENOMEM;
 	int r = prepare(p, w, gd_worker_context(w), &err);
 	return r < 0 ? gd_worker_fail(w, r, "%s", err.message) : wait_until_ready(p, w);
 }
 
-/* The answer, if any, does not count: the launcher gives the file to another worker. Ends the process. */
+/* The launcher gives the file to another worker; an answer that arrived does not count. Ends the process. */
 _Noreturn static void put_back(struct file_proxy *p, struct gd_worker *w)
 {
 	send_note(p, w, REMOTE_PUT_BACK);
@@ -145,12 +145,12 @@ static int encode_task(struct file_proxy *p, const struct gd_bytes *task)
 	return text_error(&p->task);
 }
 
-/* Waits for the answer. 1: there is one; 0: the file is put back; -ECANCELED: no answer can be expected. */
+/* Waits for the answer. 1: there is one; 0: put the file back; -ECANCELED: no answer can be expected. */
 static int wait_for_answer(struct file_proxy *p, struct gd_worker *w)
 {
 	uint64_t begun_ns = clock_now_ns();
 	while (!p->answered) {
-		/* A file that was sent stays with its attempt until that is proven dead. */
+		/* A file that was sent stays with its attempt until the attempt is proven dead. */
 		if (p->state != PROXY_BOUND || (!p->sent && clock_now_ns() > begun_ns + ABSENT_NS))
 			return 0;
 		if (gd_worker_cancelled(w, 0) && !p->connected)

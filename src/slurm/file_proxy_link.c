@@ -16,7 +16,7 @@
 #include "slurm/file_proxy_private.h"
 #include "slurm/file_worker.h"
 
-#define LOOK_NS NS_PER_S /* between two looks into the journal */
+#define LOOK_NS NS_PER_S /* between two reads of the journal */
 
 static void send_message(struct file_proxy *p, const struct file_message *m)
 {
@@ -36,7 +36,7 @@ static void send_request(struct file_proxy *p)
 	if (p->state != PROXY_BOUND || !p->connected)
 		return;
 	if (p->task.length && !p->sent && p->ready && !p->busy_before) {
-		/* Without memory it was not sent: the next message of the worker tries again. */
+		/* If out of memory, sending is retried after the worker's next message. */
 		p->sent = link_send_bytes(p->link, p->task.data, p->task.length) == 0;
 	}
 	if (p->cancel && p->sent)
@@ -55,7 +55,7 @@ static void lose(struct file_proxy *p)
 
 /*
  * The first hello binds the proxy. A later attempt of the job proves that the bound one is dead: the queue grants an
- * attempt only after the proof. An earlier attempt is dead itself: its connection is delayed.
+ * attempt only after the one before is proven dead. A hello of an earlier attempt was delayed: that attempt is dead.
  */
 static int take_hello(struct file_proxy *p, struct link *l, const struct file_message *m)
 {
@@ -77,7 +77,7 @@ static int take_hello(struct file_proxy *p, struct link *l, const struct file_me
 	p->hello.bytes = NULL;
 	p->hello.size = 0;
 	bool is_mine = m->proxy == p->number && m->number == p->file;
-	/* The message with the file was lost with the connection: the attempt reports another file. */
+	/* If the attempt reports another file, the message with ours was lost with the connection. */
 	p->sent = p->sent && is_mine;
 	p->busy_before = m->outcome == FILE_RUNNING && !is_mine;
 	if (p->busy_before)
@@ -183,7 +183,7 @@ static void on_wake(void *context, uint32_t events)
 static void look_at_journal(struct file_proxy *p)
 {
 	struct gd_error err = {0};
-	/* A journal that cannot be read proves nothing: the next look tries again. */
+	/* A journal that cannot be read proves nothing; the next timer tries again. */
 	if (file_job_update(&p->job, p->journal, &err) < 0)
 		return;
 	pthread_mutex_lock(&p->lock);
@@ -213,14 +213,14 @@ static void *serve(void *context)
 
 /* ---- Start ------------------------------------------------------------------------------------- */
 
-/* Listens at the address at which the coordinator listens, which is the one that is routed towards the nodes. */
+/* The proxy listens at the same address as the coordinator, which is routed towards the nodes. */
 static int find_host(const struct file_proxy *p, char host[256], struct gd_error *err)
 {
 	char text[300];
 	int r = file_read_small(p->dir_fd, FILE_JOURNAL_NAME ".d/" AGENT_ADDRESS_FILE, text, sizeof(text));
 	if (r >= 0 && sscanf(text, "%255s", host) != 1)
 		r = -EBADMSG;
-	return r < 0 ? error_set(err, r, "finding the address of the coordinator: %s", error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot find the address of the coordinator: %s", error_words(r)) : 0;
 }
 
 static int start_thread(struct file_proxy *p)
@@ -252,7 +252,7 @@ int file_proxy_link_start(struct file_proxy *p, struct gd_error *err)
 	if (r == 0)
 		r = loop_set_deadline(p->timer, clock_now_ns() + LOOK_NS);
 	if (r < 0)
-		return error_set(err, r, "making an event loop: %s", error_words(r));
+		return error_set(err, r, "cannot create an event loop: %s", error_words(r));
 	const struct listener_options options = {.loop = p->loop,
 		.dir_fd = p->dir_fd,
 		.file = name,
@@ -265,11 +265,11 @@ int file_proxy_link_start(struct file_proxy *p, struct gd_error *err)
 	if (r < 0)
 		return r;
 	r = start_thread(p);
-	return r < 0 ? error_set(err, r, "starting a thread: %s", error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot start a thread: %s", error_words(r)) : 0;
 }
 
 void file_proxy_link_wake(struct file_proxy *p)
 {
 	uint64_t one = 1;
-	(void)!write(p->wake_fd, &one, sizeof(one)); /* full: readable anyway */
+	(void)!write(p->wake_fd, &one, sizeof(one)); /* if the counter is full, the descriptor is readable anyway */
 }

@@ -56,7 +56,7 @@ struct file_proxy {
 	struct text bytes; /* of the answer */
 	struct text notes; /* messages of gpuq-worker for the launcher: a uint32_t size and the bytes of each */
 
-	/* Of the thread alone. */
+	/* Used only by the thread. */
 	struct loop *loop;
 	struct listener *listener;
 	struct link *link; /* of the last hello; NULL: none */

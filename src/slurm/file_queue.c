@@ -26,7 +26,7 @@ static int collect_open(struct journal *j, struct id_list *ret, struct gd_error 
 	/* A job whose record was lost may be alive, and a cancellation would not prove its end. */
 	if (f.jobs.damaged || f.jobs.counts[JOB_UNKNOWN])
 		r = error_set(err, -EBADMSG,
-			"journal '%s' of an earlier launch is damaged: make certain with 'squeue' that none of its Slurm jobs is alive, and remove the folder of the journal",
+			"journal '%s' of an earlier launch is damaged; check with 'squeue' that none of its Slurm jobs is running, then remove the folder that contains the journal",
 			j->path);
 	for (size_t i = 0; r == 0 && i < f.jobs.count; i++)
 		if (!job_is_final(f.jobs.by_id[i]) && id_list_add(ret, f.jobs.by_id[i]->id) < 0)

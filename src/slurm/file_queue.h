@@ -2,7 +2,7 @@
 /*
  * The queue of a launch on a cluster, in a directory of its own: its jobs are the workers of the launch.
  *
- * A launch begins with an empty queue. Before it empties the queue of an earlier launch, it makes certain that no
+ * A launch begins with an empty queue. Before it empties the queue of an earlier launch, it makes sure that no
  * worker of that launch is alive: it cancels the jobs, and a coordinator records their ends, as for every cancelled
  * job.
  */

@@ -20,9 +20,9 @@
 #include "slurm/link.h"
 #include "slurm/secret.h"
 
-#define FAILURE_NS (300 * NS_PER_MS) /* how long a failure waits for the signal that may have caused it */
-#define AGAIN_NS   (500 * NS_PER_MS) /* between two connections */
-/* Nothing listens at the address: the launcher is gone, unless a proxy is being replaced. Never longer than a lease. */
+#define FAILURE_NS (300 * NS_PER_MS) /* how long a failure is held back: the signal that caused it may follow */
+#define AGAIN_NS   (500 * NS_PER_MS) /* between two attempts to connect */
+/* How long to retry, at most a lease, if nothing listens: the launcher is gone, or a proxy is being replaced. */
 #define REFUSED_NS (60 * NS_PER_S)
 
 #define MOST_RESULT (TUNNEL_FRAME_MAX / 2)
@@ -46,14 +46,14 @@ struct file_worker {
 	struct link *link;
 	bool open;           /* the link has proven the secret */
 	bool ready;          /* the model is loaded */
-	bool refused;        /* the last connection was */
+	bool refused;        /* the last connection was refused */
 	uint64_t heard_ns;   /* the last message of this link; 0: none yet */
 	uint64_t reached_ns; /* the last message of any link, or the start */
 	uint64_t task_id;    /* of the running file, in the pool */
 	struct text answer;  /* the last one, encoded; empty: none */
-	uint32_t answered;   /* its outcome; that of the hello, too, once the answer is sent */
+	uint32_t answered;   /* its outcome, which the hello gets when the answer is sent */
 	struct text out;
-	bool signaled; /* by a signal that ends this job */
+	bool signaled; /* a signal that ends this job has arrived */
 	bool stuck;    /* the worker cannot be killed */
 	bool ending;
 	int exit_code;
@@ -73,7 +73,7 @@ static void drop_link(struct file_worker *w)
 	w->open = false;
 }
 
-/* What cannot be sent now, for lack of a connection or memory, is repeated after the next hello. */
+/* Sends nothing without a connection or memory: FILE_READY and the answer are repeated after the next hello. */
 static void send_text(struct file_worker *w, const struct text *t)
 {
 	if (w->open && t->length && link_send_bytes(w->link, t->data, t->length) < 0)
@@ -92,7 +92,7 @@ static void send_kind(struct file_worker *w, enum file_message_kind kind)
 	send_message(w, &(struct file_message){.kind = kind});
 }
 
-/* Prints to the job's log. */
+/* Makes the worker exit. The reason of the first call is printed to the job's log. */
 static void leave(struct file_worker *w, int code, const char *format, ...) GD_PRINTF(3, 4);
 static void leave(struct file_worker *w, int code, const char *format, ...)
 {
@@ -158,7 +158,7 @@ static void answer(
 	if (text_error(&w->answer))
 		leave(w, EXIT_FAILED, "out of memory");
 	w->answered = outcome;
-	/* The signal can reach the worker before it reaches this process. */
+	/* Hold a failure back: the signal can reach the worker before it reaches this process. */
 	if (outcome == FILE_FAILED && loop_set_deadline(w->failure_timer, clock_now_ns() + FAILURE_NS) == 0)
 		return;
 	send_answer(w);
@@ -240,7 +240,7 @@ static void begin_file(struct file_worker *w, const struct file_message *m)
 	if (r < 0) {
 		const char *words = error_words(r);
 		answer(w, &(struct gd_event){.size = sizeof(struct gd_event)}, FILE_UNPROCESSED, words, strlen(words));
-		leave(w, EXIT_FAILED, "taking a file: %s", words);
+		leave(w, EXIT_FAILED, "cannot submit a file to the worker: %s", words);
 	}
 }
 
@@ -326,7 +326,7 @@ static void on_timer(void *context, uint32_t events)
 		leave(w, EXIT_FAILED, "the launcher is gone, or cannot be reached");
 	uint64_t next = w->open ? ms_to_ns(w->brief.silence_ms) / 5 : AGAIN_NS;
 	if (loop_set_deadline(w->timer, now + next) < 0)
-		leave(w, EXIT_FAILED, "setting a timer failed");
+		leave(w, EXIT_FAILED, "cannot set a timer");
 }
 
 /* ---- Beginning and end ------------------------------------------------------------------------------- */
@@ -386,7 +386,7 @@ static int begin(struct file_worker *w, const char *dir, struct gd_error *err)
 	w->dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int r = w->dir_fd < 0 ? -errno : remote_brief_read(w->dir_fd, FILE_BRIEF_NAME, &w->brief);
 	if (r < 0)
-		return error_set(err, r, "reading '%s/" FILE_BRIEF_NAME "': %s", dir, error_words(r));
+		return error_set(err, r, "cannot read '%s/" FILE_BRIEF_NAME "': %s", dir, error_words(r));
 	r = secret_load(w->dir_fd, w->secret, err);
 	if (r < 0)
 		return r;
@@ -398,12 +398,12 @@ static int begin(struct file_worker *w, const char *dir, struct gd_error *err)
 	if (r == 0)
 		r = loop_add_timer(w->loop, on_failure_timer, w, &w->failure_timer);
 	if (r < 0)
-		return error_set(err, r, "making an event loop: %s", error_words(r));
+		return error_set(err, r, "cannot create an event loop: %s", error_words(r));
 	r = open_pool(w, err);
 	if (r < 0)
 		return r;
 	r = loop_add(w->loop, gd_pool_fd(w->pool), EPOLLIN, on_pool, w, &w->pool_source);
-	return r < 0 ? error_set(err, r, "watching the worker: %s", error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot watch the worker: %s", error_words(r)) : 0;
 }
 
 /* Ends the file first, so that its answer can be sent: the launcher then gives it to another worker at once. */
@@ -414,7 +414,7 @@ static void end(struct file_worker *w)
 		gd_pool_poll(w->pool, -1, 0) >= 0)
 		;
 	if (w->hello.outcome == FILE_RUNNING && w->answered != FILE_RUNNING)
-		send_answer(w); /* a failure that waited */
+		send_answer(w); /* a failure that was held back */
 	link_destroy(w->link);
 	struct gd_error err = {0};
 	if (gd_pool_close(w->pool, NULL, 0, &err) < 0)
@@ -429,7 +429,7 @@ int file_worker_main(const char *dir, size_t worker)
 	int r = begin(&w, dir, &err);
 	if (r < 0) {
 		printf("%s\n", err.message);
-		leave(&w, EXIT_FAILED, "the worker did not begin");
+		leave(&w, EXIT_FAILED, "the worker was not started");
 	} else {
 		on_timer(&w, 0);
 	}

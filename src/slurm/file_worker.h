@@ -4,8 +4,8 @@
  * command per file, a program or a plug-in) in a pool of its own, with the time limit and the retries of the launch,
  * takes files from its proxy on the login node, and answers. See file_message.h.
  *
- * It connects again after a lost connection, and continues its file meanwhile. If it cannot reach its proxy for the
- * time of a lease, or nothing listens at its address, it cancels its file and exits.
+ * It connects again after a lost connection, and keeps processing its file meanwhile. If it cannot reach its proxy for
+ * the duration of a lease, or nothing listens at the proxy's address for a minute, it cancels its file and exits.
  */
 #ifndef SLURM_FILE_WORKER_H
 #define SLURM_FILE_WORKER_H
@@ -18,7 +18,7 @@
 #define FILE_ADDRESS_ROOM 40           /* for file_address_name() */
 void file_address_name(size_t worker, char ret[FILE_ADDRESS_ROOM]);
 
-/* `gpuq-slurm launch-worker DIR`, executed as a job. Returns the exit code. */
+/* `gpuq-slurm launch-worker DIR N`, executed as a job. Returns the exit code. */
 int file_worker_main(const char *dir, size_t worker);
 
 #endif

@@ -92,7 +92,7 @@ static int take_frames(struct link *l)
 	int r = 0;
 	if (l->tunnel.stage == TUNNEL_OPEN && !l->told_open) {
 		l->told_open = true;
-		/* A pilot must greet within the same time; how long it waits for an answer is its own decision. */
+		/* The deadline stays for the pilot's hello; a pilot decides itself how long it waits for the answer. */
 		if (l->tunnel.role == TUNNEL_PILOT)
 			loop_set_deadline(l->timer, 0);
 		l->ops->opened(l->context, l);

@@ -194,7 +194,7 @@ int listener_open(const struct listener_options *options, struct listener **ret,
 	l->fd = a.fd;
 	l->port = a.port;
 	if (r == 0 && (r = write_address(l, a.host)) < 0)
-		error_set(err, r, "writing '%s': %s", l->options.file, error_words(r));
+		error_set(err, r, "cannot write '%s': %s", l->options.file, error_words(r));
 	if (r == 0 && (r = loop_add(options->loop, l->fd, EPOLLIN, on_connection, l, &l->source)) < 0)
 		error_set(err, r, "cannot listen for pilots: %s", error_words(r));
 	if (r < 0) {

@@ -55,7 +55,7 @@
 int node_check_main(const char *directory, const char *host, uint16_t port, const char *token);
 /*
  * The second job, on another node, while the first one waits: `lock` of its report is that of NODE_CHECK_NODE_LOCK,
- * own_lock that of NODE_CHECK_SECOND_LOCK, which the first node looks at. It reports by the file NODE_CHECK_SECOND.
+ * own_lock that of NODE_CHECK_SECOND_LOCK, which the first node looks at. It reports in the file NODE_CHECK_SECOND.
  */
 int node_check_second(const char *directory, const char *token);
 

@@ -42,7 +42,7 @@ struct node_job {
 	struct node_job *next;
 	struct attempt_id id;
 	struct node_keeper *keeper; /* NULL: it is gone */
-	uint64_t look_ns;           /* when to look whether it has started */
+	uint64_t look_ns;           /* when to check whether it has started */
 	bool started;               /* `start` was read */
 	bool over;                  /* `exited` contains the end that was read */
 	bool lost;                  /* its keeper was killed: the remaining processes are being killed */

@@ -125,7 +125,7 @@ void pilot_on_cancel(struct pilot_core *c, const struct frame_cancel *f)
 		}
 		return;
 	}
-	/* If its grant still arrives, it is too late. */
+	/* A grant that arrives later is rejected. */
 	struct attempt_entry *seen = attempt_table_add(&c->seen, f->id.job);
 	if (!seen)
 		c->error = -ENOMEM;

@@ -239,7 +239,7 @@ void pilot_supply_need(struct pilot_supply *s, const struct placement_need *need
 	struct supplied_kind *k = &s->kinds[i];
 	unsigned capacity = pilot_kind_capacity(&k->kind, need);
 	k->demand.waiting_jobs += num_jobs;
-	/* Before the first pilot has connected, submit one to learn its size. Jobs without a GPU run beside the others.
+	/* Until the first pilot connects, submit one to learn its size. Jobs without a GPU need no pilot of their own.
 	 */
 	if (need->num_gpus > 0 || capacity)
 		k->pilots += capacity ? (double)num_jobs / capacity : 0;

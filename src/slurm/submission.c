@@ -150,7 +150,7 @@ static size_t wanted(const struct submission *s)
 		return d->pilots;
 	if (jobs)
 		return (d->waiting_jobs + jobs - 1) / jobs;
-	/* Jobs without a GPU run beside the others. */
+	/* Jobs without a GPU need no pilot of their own. */
 	size_t by_gpus = s->settings.gpus ? (d->waiting_gpus + s->settings.gpus - 1) / s->settings.gpus : 1;
 	return by_gpus ? by_gpus : 1;
 }
