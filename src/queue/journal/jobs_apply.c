@@ -5,7 +5,7 @@
 #include "base/date.h"
 #include "queue/journal/jobs_private.h"
 
-/* Each loss is a power cut. */
+/* Only power cuts cause losses: a valid journal has few. */
 #define MAX_LOSSES 65536
 
 static void set_state(struct jobs *js, struct job *job, enum job_state state)
@@ -170,7 +170,7 @@ static int apply_end(struct jobs *js, const struct record *r)
 	return r->hook ? jobs_add_hook(js, job, a, r) : 0;
 }
 
-/* Whether the job is cancelled instead of pending again. An interrupted lease is, because its `gpuq exec` ended too. */
+/* Whether the job is cancelled, not pending again. An interrupted lease is cancelled: its `gpuq exec` has ended. */
 static bool is_over_uncounted(const struct job *job, const struct record *r)
 {
 	return job->cancel_requested || (job->lease && r->event == EVENT_INTERRUPTED);

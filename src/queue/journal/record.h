@@ -45,7 +45,7 @@ enum event {
 	EVENT_PAUSE,       /* with an id: a running job was paused or resumed; without: the queue was */
 	EVENT_GRANT,       /* a lease was given GPUs; does not change its state */
 	EVENT_COORDINATOR, /* a coordinator on a cluster took over the queue */
-	EVENT_PILOT,       /* a pilot on a node of a cluster has greeted its coordinator, or is gone */
+	EVENT_PILOT,       /* a pilot on a node of a cluster has connected to its coordinator, or is gone */
 	EVENT_LEGACY,      /* a line of the first gpu_dispatch, an object per job */
 };
 

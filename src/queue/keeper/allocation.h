@@ -13,9 +13,9 @@
 
 #define ALLOCATION_TEXT 64
 
-/* How long to hold back the end of a job: an exit this shortly before the end of the allocation may be caused by it… */
+/* How long to hold back the end of a job that has exited: the end of its allocation may turn out to be the cause. */
 #define ALLOCATION_EXIT_MS 150
-/* …and so may death by a signal that we did not send. */
+/* The same for a job that was killed by a signal that we did not send. */
 #define ALLOCATION_SIGNAL_MS 2000
 
 /* A job fails after its runner and its keeper were killed with their allocation this many times. */

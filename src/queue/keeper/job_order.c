@@ -23,7 +23,7 @@ int order_defaults_save(struct order_defaults *d, const struct journal *j, struc
 	if (r < 0)
 		return r;
 	d->cwd = strdup(j->parent_path);
-	return d->cwd ? 0 : error_set(err, -ENOMEM, "the directory of jobs: out of memory");
+	return d->cwd ? 0 : error_set(err, -ENOMEM, "cannot store the directory of jobs: out of memory");
 }
 
 void order_defaults_finish(struct order_defaults *d)

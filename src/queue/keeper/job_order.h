@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writes the order to run a job, KEEPER_ORDER_RUN (keeper_messages.h): the only place that combines the wishes of a job
- * with the defaults of its runner or coordinator.
+ * Writes the order to run a job, KEEPER_ORDER_RUN (keeper_messages.h): the only place that combines the options of a
+ * job with the defaults of its runner or coordinator.
  *
  *     job_order_write() → job_order_set_variable()… → job_order_set_gpus()
  *
@@ -37,7 +37,7 @@ struct order_defaults {
 	char *cwd;
 };
 
-/* Once: stores the environment of this process beside the journal; the directory is that of the journal. */
+/* Sets env and cwd, once: stores the environment of this process next to the journal, and uses its directory. */
 int order_defaults_save(struct order_defaults *d, const struct journal *j, struct gd_error *err);
 void order_defaults_finish(struct order_defaults *d);
 

@@ -88,8 +88,8 @@ void keeper_end_job(struct keeper *k, const char *reason, bool at_once);
 /* Does what is due: warnings, time limits, the next SIGKILL. */
 void keeper_on_time(struct keeper *k);
 /*
- * Until when an announced end of the allocation counts as the cause of the end of the job's first process. If the
- * process was not killed, the time after its end is at most the time that the job ran. 0: never.
+ * If the end of the allocation is announced before this time, it counts as the cause of the end of the job's first
+ * process. If it was not killed, the time allowed after its end is at most the job's duration. 0: never.
  */
 uint64_t keeper_explained_until_ns(const struct keeper *k);
 

@@ -2,7 +2,7 @@
 /*
  * Detects GPUs of a running job that have been idle for too long.
  *
- * A GPU is idle as long as each reading says that its utilization is known and about 0. An unknown
+ * A GPU is idle as long as its utilization is known and about 0 in each reading. An unknown
  * utilization, or too long a time between two readings, begins a new stretch, because the GPU may have
  * been busy. After `warn_ns` of idleness a GPU is *marked*, until it is busy or unknown. The idle time
  * of marked GPUs is added up, from the beginning of each stretch to its last idle reading.

@@ -2,17 +2,15 @@
 /*
  * Starts jobs on GPUs with enough free space, until no job is left.
  *
- * One per journal: it holds runner.lock. It writes very little itself, and all its state comes from the journal: if a
- * runner dies, nothing is lost except decisions that it has not executed.
+ * There is one runner per journal: it holds runner.lock. It writes very little itself, and all its state comes from the
+ * journal: if a runner dies, nothing is lost except decisions that it has not executed.
  *
- * Taking over: runner.lock → read all → under the append lock, raise the fence and read the rest → for
- * each running job of this machine, is its keeper's lock held? If so, the keeper is watched by pidfd;
- * if not, processes that the attempt left behind are killed, and the attempt is failed ("keeper lost",
- * or "machine restarted").
+ * Taking over: take runner.lock → read all → under the append lock, raise the fence and read the rest → check the
+ * keeper's lock of each running job of this machine. If the lock is held, the keeper is watched by pidfd; if not,
+ * processes that the attempt left behind are killed, and the attempt is failed ("keeper lost", or "machine restarted").
  *
- * Leaving: under the append lock, with all read and nothing left to do, runner.lock is given up. `add`
- * checks runner.lock after its append. So either the runner sees the job, or `add` sees that there is
- * no runner.
+ * Leaving: under the append lock, if all lines are read and nothing is left to do, the runner releases runner.lock.
+ * `add` checks runner.lock after its append. So either the runner sees the job, or `add` sees that there is no runner.
  */
 #ifndef QUEUE_RUNNER_RUNNER_H
 #define QUEUE_RUNNER_RUNNER_H

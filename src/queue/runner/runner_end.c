@@ -17,13 +17,13 @@
 #include "queue/runner/runner_say.h"
 #include "queue/schedule/scheduler.h"
 
-/* The end is near: ask every minute; otherwise every five minutes. */
+/* In the last ten minutes ask every minute, before that every five minutes. */
 #define NEAR_MS  (10 * 60 * 1000)
 #define NEAR_NS  (60 * NS_PER_S)
 #define OFTEN_NS (300 * NS_PER_S)
 /* An answer is fresh for this long. */
 #define FRESH_NS (2 * NS_PER_S)
-/* Slurm tells whole seconds. */
+/* A smaller difference is not a change of the limit: Slurm reports whole seconds. */
 #define SAME_MS 5000
 
 static void say_change(struct runner *r, const struct scheduler_settings *s, int64_t left_ms)
@@ -58,7 +58,7 @@ static void stop_asking(struct runner *r)
 	loop_remove(e->source);
 	e->source = NULL;
 	close_fd(&e->fd);
-	/* It has closed its output, so it is about to exit; others may have reaped it. */
+	/* It has closed its output, so it is about to exit, or has been reaped already. */
 	while (e->pid > 0 && waitpid(e->pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	e->pid = 0;

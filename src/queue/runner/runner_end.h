@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asks Slurm again when the runner's allocation ends: its time limit may have been changed. It asks only if the answer
- * matters, because a job does not fit into the known time or because the end is near, and not often. Slurm is asked in
- * a process of its own, and nothing waits for its answer except the exit of a runner that has only jobs that do not
- * fit.
+ * Asks Slurm again when the runner's allocation ends, because its time limit may have been changed. Asks only if a job
+ * does not fit into the known time or the end is near, and not often. A separate process asks Slurm; the runner waits
+ * for the answer only if it would otherwise exit because the remaining jobs do not fit.
  */
 #ifndef QUEUE_RUNNER_RUNNER_END_H
 #define QUEUE_RUNNER_RUNNER_END_H
@@ -27,7 +26,7 @@ struct runner_end {
 	uint64_t answered_ns; /* 0: never */
 };
 
-/* Asks if it is time to. */
+/* Queries Slurm, if the next query is due. */
 void runner_end_look(struct runner *r);
 /* The runner has nothing else to do. True: it must wait for an answer of Slurm first. */
 bool runner_end_must_wait(struct runner *r);

@@ -93,7 +93,7 @@ void runner_on_change(void *context, struct job *job, int old)
 		wait_again(r, job);
 		return;
 	}
-	/* An unknown job has a run if its `start` was lost before this runner had read it. */
+	/* An unknown job has a running entry if its `start` was lost before this runner had read it. */
 	bool ended = old == JOB_RUNNING ? job->state != JOB_RUNNING : old == JOB_UNKNOWN && job_is_final(job);
 	if (ended && job->running)
 		run_is_over(r, take_ptr(job->running));

@@ -28,7 +28,7 @@
 
 #define OPEN_TRIES 3
 
-/* So that the jobs' usage is not counted in addition to what was promised to them. */
+/* Otherwise the jobs' usage would be counted in addition to the memory that was promised to them. */
 static int attribute_processes(struct runner *r)
 {
 	size_t n = 0;
@@ -126,7 +126,7 @@ static bool is_full(const struct gd_gpu *g, uint64_t bytes)
 	return is_memory_known(g) && oom_is_full(g->memory_total_bytes, g->memory_free_bytes, bytes);
 }
 
-/* Processes and memory are queried one after the other: a job that ended in between has more memory than is in use. */
+/* Processes and memory are queried separately: a job that ended in between seems to use more than is in use. */
 static bool is_torn(const struct gd_gpu *g, uint64_t bytes)
 {
 	return is_memory_known(g) && g->memory_free_bytes <= g->memory_total_bytes &&

@@ -38,7 +38,7 @@ void verdicts_close(struct verdicts *v); /* NULL is allowed */
 int verdicts_add_jobs(struct scheduler *s, struct jobs *jobs, const char *host);
 
 /*
- * For `gpuq add`: appends why a job with these wishes can never start on the GPUs of the active
+ * For `gpuq add`: appends why a job with this spec can never start on the GPUs of the active
  * runner, and what would help; nothing if it can, or if that is not known. Reads only the published
  * inputs, not the journal. started: the caller has just started the runner, which exits again if it
  * has no job that it could start.

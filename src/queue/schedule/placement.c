@@ -391,7 +391,7 @@ uint64_t placement_beyond(
 		return 0; /* all jobs of this kind wait for the machine */
 	if (!r || !r->active)
 		return need->memory_bytes;
-	/* For a job with several GPUs of one vendor, even less may be too much; such jobs are checked then. */
+	/* For a job with several GPUs of one vendor, the true limit may be lower: jobs in between are checked. */
 	for (size_t g = 0; g < l->num_gpus; g++) {
 		uint64_t room = room_on(l, g, *need, r);
 		most = room > most ? room : most;

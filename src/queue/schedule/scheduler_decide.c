@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The placement pass. There is no other. */
+/* The placement pass: the only code that decides which job starts. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>

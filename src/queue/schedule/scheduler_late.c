@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Jobs that would not end before the runner's allocation does. They are set aside until similar jobs
- * turn out to be shorter than estimated: the remaining time only shrinks, so nothing else lets them
- * start in this allocation.
+ * turn out to be shorter than estimated, or the time limit of the allocation is changed: otherwise
+ * the remaining time only shrinks.
  */
 #include <stdlib.h>
 
