@@ -551,7 +551,7 @@ static int open_all(struct agent *a, struct gd_error *err)
 	if (r < 0)
 		return error_set(err, r, "cannot start the pilot: %s", error_words(r));
 	r = open_queue(a, err);
-	/* Before the variables of the allocation are removed: they name its GPUs. */
+	/* Must come before node_jobs_create() removes the variables of the allocation, which name its GPUs. */
 	if (r == 0)
 		r = find_gpus(a, err);
 	if (r == 0)

@@ -288,7 +288,7 @@ int guard_run(const struct guard_options *options, struct guard_result *ret, str
 	(void)!read(report[0], &byte, 1);
 	close(report[0]);
 	result.namespaced = byte == 'n';
-	/* As in the guard: code that must be read from a file system that hangs would come too late. */
+	/* Lock the memory, as in the guard: code that must be read from a hanging file system would come too late. */
 	(void)mlockall(MCL_CURRENT | MCL_FUTURE);
 	await_guard(guard, signal_fd, &status);
 	sweep();

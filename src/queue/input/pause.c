@@ -80,7 +80,7 @@ static int tell_keeper(const struct journal *j, const struct job *job, bool paus
 		     : 0;
 }
 
-/* Not under the lock: a keeper may wait for the lock before it answers. */
+/* Call it without the lock: a keeper may wait for the lock before it answers. */
 static int tell_keepers(struct journal *j, bool paused, const struct id_list *ids, const struct jobs *js,
 	control_refused_fn *refused, void *context, struct id_list *told)
 {

@@ -135,7 +135,7 @@ static int find_lost(struct jobs *js, const unsigned char *counts, size_t size)
 			e = number_set_add(&js->lost_ids, id, known - 1);
 		id = known + 1;
 	}
-	/* Only a file that is not a copy of an earlier one is certain to have had no `seen` and no `lost` lines. */
+	/* A restored file, or one that a prune or repair has written, may have had `seen` and `lost` lines. */
 	js->lines_lost = js->lines_lost || js->outdated || js->first_id != 1 || js->lost_ids.count > 0;
 	return e;
 }

@@ -424,8 +424,7 @@ _Noreturn static void become_job(
 		leave(page, ATTEMPT_NO_DIRECTORY, r);
 	enter_cpus(a);
 	raise_stack_limit(a->envp, a->script_fd >= 0 ? 0 : strlen(a->command));
-	/* Not earlier: a signal that ends this process in the middle of an allocation would damage the keeper's
-	 * memory. */
+	/* Unblocks signals only now: one that ends this process inside malloc() would damage the keeper's memory. */
 	execute(a);
 	leave(page, ATTEMPT_NO_EXEC, -errno);
 }

@@ -118,7 +118,7 @@ void keeper_wait_for_journal(struct keeper *k)
 		keeper_leave(k);
 }
 
-/* Until the line is written, this keeper's lock shows that it is still to come. */
+/* Until the line is written, this keeper's lock shows that the line is still to come. */
 void keeper_append(struct keeper *k, const struct text *line)
 {
 	bool told = false;

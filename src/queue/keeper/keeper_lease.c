@@ -83,7 +83,7 @@ void keeper_lease_started(struct keeper *k)
 	tell(k, LEASE_STARTED, k->pid, NULL);
 }
 
-/* Not if `gpuq pause` stopped it. Not while it is being ended: it is continued then, so that it gets the signal. */
+/* Ignores a stop by `gpuq pause`, and any stop while the command is being ended: it is continued to get the signal. */
 void keeper_lease_look_for_stop(struct keeper *k)
 {
 	siginfo_t info = {0};

@@ -202,7 +202,7 @@ bool oom_denied_by_log(const void *tail, size_t size)
 	return has_any(folded, length, host, COUNT(host));
 }
 
-/* Not by a signal that another process sent; a shell reports a command's signal as exit code 128 + number. */
+/* Whether no signal of another process ended it. A shell reports a command's signal as exit code 128 + number. */
 static bool ended_by_itself(int exit_code, int signal)
 {
 	static const int others[] = {SIGHUP, SIGINT, SIGQUIT, SIGKILL, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2};
