@@ -68,14 +68,13 @@
  * # Threads
  *
  * Callbacks are called one at a time, on the thread that called gd_dispatcher_run(),
- * gd_pool_poll(), gd_pool_wait(), gd_pool_wait_ready() or gd_pool_close(). The
- * generator runs in a thread of its own, unless the run sets `inline_generator`, so data
- * that generator and callbacks share needs a lock. Worker hooks run on the first
- * thread of the worker's process; gd_worker_*() functions may be called only there,
- * during a hook. The comment of a function states whether several threads or signal
- * handlers may call it.
+ * gd_pool_poll(), gd_pool_wait(), gd_pool_wait_ready() or gd_pool_close(). The generator
+ * runs in a thread of its own, unless the run sets `inline_generator`, so data that the
+ * generator and the callbacks share needs a lock. Worker hooks run on the first thread of
+ * the worker's process; gd_worker_*() functions may be called only there, during a hook.
+ * The comment of a function states whether several threads or signal handlers may call it.
  *
- * Inside a callback, you may submit tasks (which does not wait there), cancel, stop,
+ * Inside a callback, you may submit tasks (submitting does not wait there), cancel, stop,
  * interrupt and read statistics. Polling and closing fail with -EDEADLK.
  *
  * A child process that your program forks must not use pools or dispatchers of its
@@ -208,8 +207,8 @@ struct gd_gpu {
 	int reserved;
 	const struct gd_gpu_process *const *processes;
 	size_t num_processes;
-	/** Bit i: a direct link (NVLink, xGMI) to the card of the same vendor whose vendor_index is i; cards from 64 on
-	 * have no bit. */
+	/** Bit i: a direct link (NVLink, xGMI) to the card of the same vendor whose vendor_index
+	 *  is i; cards from 64 on have no bit. */
 	uint64_t links;
 	uint64_t energy_millijoules; /**< used since the driver was loaded; restarts at 0 when the driver is reloaded */
 };
@@ -259,13 +258,15 @@ GD_API int gd_gpu_count(const char *spec, struct gd_error *err);
 GD_API int gd_gpu_get(int index, struct gd_gpu_list **ret, struct gd_error *err);
 
 /**
- * Writes the indices that `spec` selects, in its order, into ids[0…max). Returns
+ * Writes the indices that `spec` selects, in the order of `spec`, into ids[0…max). Returns
  * their number, which may exceed max. A split card occurs once for each of its MIG
  * instances.
  */
 GD_API int gd_gpu_parse(const char *spec, int *ids, size_t max, struct gd_error *err);
 
-/** Checks that every id is a usable GPU; -ENODEV or -EINVAL; the message names the first unusable one and the reason.
+/**
+ * Checks that every id is a usable GPU. Otherwise returns -ENODEV or -EINVAL; the message
+ * names the first unusable GPU and the reason.
  */
 GD_API int gd_gpu_validate(const int *ids, size_t num_ids, struct gd_error *err);
 
@@ -294,7 +295,8 @@ GD_API int gd_gpu_bind(
 /** A worker as its hooks see it; exists only in the worker's process. */
 struct gd_worker;
 
-/* * Hooks that run inside a worker process. Set exactly one of process and process_batch;
+/**
+ * Hooks that run inside a worker process. Set exactly one of process and process_batch;
  * all other hooks are optional.
  *
  * A hook returns 0 or a negative errno value; gd_worker_fail() adds a message. A
@@ -308,8 +310,7 @@ struct gd_worker;
  */
 struct gd_worker_ops {
 	size_t size;   /**< sizeof(struct gd_worker_ops) */
-	void *context; /**< for gd_worker_context(); a forked worker sees its memory as it was when the pool was opened
-			*/
+	void *context; /**< for gd_worker_context(); forked workers see its memory as of gd_pool_open() */
 	/** Loads the model. Called once per process, after the GPU has been selected. */
 	int (*setup)(struct gd_worker *w, void **ret_state);
 	/** Processes one task. Its bytes are read-only and valid only during the call. */
@@ -340,10 +341,10 @@ struct gd_worker_ops {
 	/** Called last, before _exit(), also after a failed setup. Not called after a crash or a kill. */
 	void (*on_leave)(struct gd_worker *w);
 	/**
-	 * Interrupts setup() when the pool is ending or setup_timeout_ms has passed,
-	 * under the rules of on_cancel; gd_worker_cancel_reason() returns which.
-	 * setup() then has grace_ms to return, preferably -ECANCELED. If it is NULL, a
-	 * setup that is out of time is killed at once.
+	 * Interrupts setup() when the pool is ending or setup_timeout_ms has passed, under
+	 * the rules of on_cancel; gd_worker_cancel_reason() returns the reason. setup()
+	 * then has grace_ms to return, preferably -ECANCELED. If this hook is NULL, a setup
+	 * that is out of time is killed at once.
 	 */
 	void (*on_setup_cancel)(struct gd_worker *w);
 	/**
@@ -359,8 +360,10 @@ struct gd_worker_ops {
 GD_API void *gd_worker_context(const struct gd_worker *w);
 /** The GPU's number on this machine. */
 GD_API int gd_worker_gpu(const struct gd_worker *w);
-/** The number by which this process opens its GPU: 0, because it sees only this GPU. With GD_BIND_NONE: the GPU's
- * number. */
+/**
+ * The number by which this process opens its GPU: 0, because it sees only this GPU. With
+ * GD_BIND_NONE: the GPU's number.
+ */
 GD_API int gd_worker_device(const struct gd_worker *w);
 /** The number of this worker, 0…; two workers on one GPU have different slots. */
 GD_API int gd_worker_slot(const struct gd_worker *w);
@@ -559,8 +562,8 @@ struct gd_stats {
 	uint64_t start_ns; /**< CLOCK_MONOTONIC */
 	uint64_t end_ns;   /**< 0 while the pool is open */
 	double tasks_per_second;
-	/** Time from the beginning to the end of a task in the worker: upper bound of the histogram's bucket, within 7
-	 * %. */
+	/** Time from the beginning to the end of a task in the worker: upper bound of the
+	 *  histogram's bucket, within 7%. */
 	uint64_t duration_p50_ns;
 	uint64_t duration_p90_ns;
 	uint64_t duration_p99_ns;
@@ -571,8 +574,10 @@ typedef void gd_stats_callback(void *context, const struct gd_stats *stats);
 
 /* ---- Options ------------------------------------------------------------ */
 
-/** A named value for the workers, of any size: all workers map the same copy. If a key occurs twice, the first value
- * counts. */
+/**
+ * A named value for the workers, of any size: all workers map the same copy. If a key
+ * occurs twice, the first value counts.
+ */
 struct gd_setting {
 	const char *key;
 	const void *value;
@@ -599,9 +604,10 @@ struct gd_options {
 	size_t size; /**< sizeof(struct gd_options) */
 
 	/* The workers: one of these two. */
-	/** Hooks of this program, run in forked processes. These, including replacements, see
-	 *  its memory and its descriptors as they were when the pool was opened. Not for
-	 *  programs that have several threads (-EBUSY) or have initialized CUDA. */
+	/** Hooks of this program, run in forked processes. These processes, including
+	 *  replacements, see the program's memory and descriptors as they were when the
+	 *  pool was opened. Cannot be used by programs that have several threads (-EBUSY)
+	 *  or have initialized CUDA. */
 	const struct gd_worker_ops *worker;
 	/** A program that calls gd_worker_main(), and its arguments; NULL at the end.
 	 *  Searched in $PATH. Inherits the environment, and no descriptors except stdout
@@ -637,7 +643,7 @@ struct gd_options {
 	 *  worker's memory includes that of your program. Not checked before its first task. */
 	uint64_t max_worker_rss_bytes;
 
-	uint64_t total_tasks; /**< for progress; 0: unknown. A dispatcher uses its run's */
+	uint64_t total_tasks; /**< for progress; 0: unknown. A dispatcher uses gd_run.total_tasks */
 
 	/* Time limits in milliseconds. */
 	/** Default: none. Counts from the beginning of process() to its end, without the wait
@@ -647,7 +653,7 @@ struct gd_options {
 	int64_t grace_ms;           /**< from gd_worker_cancelled() to SIGKILL; default 1000 */
 	int64_t setup_timeout_ms;   /**< default: none */
 	int64_t cleanup_timeout_ms; /**< default 10000 */
-	int64_t kill_wait_ms; /**< after this, a killed process that does not end is abandoned with its slot; default
+	int64_t kill_wait_ms; /**< how long to wait for a killed process before it is abandoned with its slot; default
 				 5000 */
 
 	const char *output_dir; /**< for GD_OUTPUT_FILES; created if missing, its parent is not */
@@ -668,8 +674,8 @@ struct gd_callbacks {
 	gd_callback *on_success; /**< mandatory */
 	gd_callback *on_error;
 	gd_callback *on_timeout;
-	/** Cancelled tasks. If NULL, on_error gets them; a dispatcher then makes no callback
-	 *  for tasks that never began: set it if `tag` owns memory. */
+	/** Cancelled tasks. If NULL, on_error gets them; a dispatcher then makes no
+	 *  callback for tasks that never began: set on_cancelled if `tag` owns memory. */
 	gd_callback *on_cancelled;
 	gd_callback *on_task_start; /**< once per attempt, before its end; costs a record per task */
 	/** A message of gd_worker_send(): `result` holds the bytes, ended_ns the time. Messages
@@ -760,17 +766,19 @@ enum gd_poll_flags {
 };
 
 /**
- * Makes the callbacks that are due and waits up to timeout_ms (-1: without limit) for
- * the first one. Returns how many were made, counting all of struct gd_callbacks with
- * an event. Returns 0 at the timeout, after gd_pool_interrupt() or gd_pool_stop(), and
- * when no task is outstanding (unless GD_POLL_IDLE is set). When the callbacks of all
- * tasks have been made, returns -ECANCELED after a stop and -ENODEV when no worker is
- * left. `flags`: bits of enum gd_poll_flags.
+ * Makes the callbacks that are due and waits up to timeout_ms (-1: without limit) for the
+ * first one. Returns how many were made, counting all callbacks that take an event. Returns
+ * 0 at the timeout, after gd_pool_interrupt() or gd_pool_stop(), and when no task is
+ * outstanding (unless GD_POLL_IDLE is set). When the callbacks of all tasks have been made,
+ * returns -ECANCELED after a stop and -ENODEV when no worker is left. `flags`: bits of enum
+ * gd_poll_flags.
  */
 GD_API int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags);
 
-/* Neither signals nor gd_pool_interrupt() make the next two functions return; gd_pool_stop() does, when the tasks have
- * ended. */
+/*
+ * Neither signals nor gd_pool_interrupt() make the next two functions return;
+ * gd_pool_stop() does, when the tasks have ended.
+ */
 /** Polls until each worker is ready or lost. Returns how many are ready, or -ETIMEDOUT. */
 GD_API int gd_pool_wait_ready(struct gd_pool *p, int timeout_ms);
 /** Polls until no task is outstanding. 0, -ETIMEDOUT, -ENODEV when no worker is left, -ECANCELED after a stop. */
@@ -797,7 +805,7 @@ GD_API void gd_pool_expect_no_more(struct gd_pool *p);
 
 /** Returns the number of tasks that were submitted, or are being written, and whose callback has not been made. */
 GD_API size_t gd_pool_outstanding(const struct gd_pool *p);
-/** Returns how many tasks of the last one's size can be submitted now without waiting. */
+/** Returns how many tasks of the same size as the last one can be submitted now without waiting. */
 GD_API size_t gd_pool_room(const struct gd_pool *p);
 
 /** Fills *ret, a struct of `size` bytes: sizeof(*ret). */

@@ -84,15 +84,15 @@ enum gd_known {
  *             return &plugin;
  *     }
  *
- * Each task of its hooks is a file: gd_file_read(). The hooks read the settings
+ * Each task is a file, which the hooks read with gd_file_read(). They read the settings
  * --model-size, --language and --set with gd_worker_setting(w, "model_size", "base"). The
  * plug-in is loaded only in separate processes, which provide the gd_*() functions, so it
  * need not be linked with the library:
  *
  *     cc -shared -fPIC x.c -o x.so $(pkg-config --cflags gpu_dispatch)
  *
- * Before a run, it is loaded once in a process without a GPU, with a time limit of 30
- * seconds, to read its struct gd_plugin and to call its `check`.
+ * Before a run, the plug-in is loaded once in a process without a GPU, with a time limit of
+ * 30 seconds, to read its struct gd_plugin and to call its `check`.
  */
 struct gd_plugin {
 	size_t size;       /**< sizeof(struct gd_plugin) */
@@ -180,7 +180,7 @@ struct gd_find_options {
 	uint64_t recursive; /**< nonzero: also subfolders and links to folders, each once */
 };
 
-/** Finds files. Only names, sizes and times are read. -ENOENT, -ENOTDIR, -EACCES: refers to the folder itself. */
+/** Finds files. Only names, sizes and times are read. -ENOENT, -ENOTDIR and -EACCES refer to the folder itself. */
 GD_API int gd_files_find(
 	const char *folder, const struct gd_find_options *options, struct gd_files **ret, struct gd_error *err);
 GD_API void gd_files_free(struct gd_files *files);
@@ -287,7 +287,7 @@ struct gd_launch_gpu {
 	uint64_t failed;
 	double audio_seconds;
 	double processing_seconds;
-	double share;     /**< fraction of the finished work, 0…1: by audio seconds, or by files if one is unknown */
+	double share;     /**< fraction of the finished work, 0…1: by audio seconds, or by files if any are unknown */
 	const char *node; /**< node of a cluster that has the GPU; NULL: this machine */
 };
 
@@ -369,7 +369,7 @@ struct gd_launch_options {
 	size_t size; /**< sizeof(struct gd_launch_options) */
 
 	const char *input_dir;       /**< mandatory */
-	const char *output_dir;      /**< data/outputs; created when the run begins; see trust_output_dir */
+	const char *output_dir;      /**< default data/outputs; created when the run begins; see trust_output_dir */
 	const char *gpus;            /**< see gd_gpu_list() */
 	const char *const *patterns; /**< see struct gd_find_options */
 	size_t num_patterns;
@@ -379,8 +379,8 @@ struct gd_launch_options {
 	/* The worker: one of these; default: the installed speech recognizer, whisper or else pocketsphinx. */
 	const char *const *command; /**< run for each file, with {file} etc. replaced; NULL at the end */
 	const char *const *program; /**< persistent, speaks the protocol of docs/worker-protocol.md; NULL at the end */
-	/** Name of an installed plug-in ("pocketsphinx"), or path of a shared object (with a slash or ending in ".so").
-	 */
+	/** Name of an installed plug-in ("pocketsphinx"), or path of a shared object (with a
+	 *  slash or ending in ".so"). */
 	const char *plugin;
 	const struct gd_worker_ops
 		*worker;                /**< hooks of this program, forked: each task is a file, see gd_file_read() */

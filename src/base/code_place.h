@@ -8,10 +8,10 @@
  * script; no option that introduces code precedes it; and the command does not pass its arguments to a shell. Commands
  * also find each name in their environment.
  *
- * Many programs give a meaning to the first character of an argument: '-' is an option, '|' a command for sox, '@' a
- * file of options for gcc. Others give one to text before a colon: "msl:x" is a script for ImageMagick, "host:x" a
- * file of another machine for tar. A name begins an argument only if its own first character is a letter, a digit, '_'
- * or '.', and no colon is before its first '/'.
+ * Many programs give a meaning to the first character of an argument: '-' is an option, '|' is a command for sox, '@'
+ * is a file of options for gcc. Others give a meaning to text before a colon: "msl:x" is a script for ImageMagick,
+ * "host:x" a file of another machine for tar. A name begins an argument only if its own first character is a letter, a
+ * digit, '_' or '.', and no colon is before its first '/'.
  */
 #ifndef BASE_CODE_PLACE_H
 #define BASE_CODE_PLACE_H

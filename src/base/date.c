@@ -22,17 +22,17 @@ static void put_digits(char *end, int n)
 }
 
 /*
- * Days since 1970 of a date in the Gregorian calendar. Not with timegm() and gmtime_r(): they read /etc/localtime
+ * Days since 1970 of a date in the Gregorian calendar. timegm() and gmtime_r() would be slow: they read /etc/localtime
  * first, and a journal has a date in each line. Years begin in March here, so that the leap day is the last day of a
  * year; 400 years have 146,097 days, and 719,468 days lie between 0000-03-01 and 1970-01-01.
  */
 static int64_t days_of(int year, int month, int day)
 {
-	int y = year - (month <= 2) + 400, m = (month + 9) % 12; /* 400: also January of the year 0 is above 0 */
+	int y = year - (month <= 2) + 400, m = (month + 9) % 12; /* + 400: positive even in January of year 0 */
 	return (int64_t)y * 365 + y / 4 - y / 100 + y / 400 + (m * 153 + 2) / 5 + day - 1 - 719468 - 146097;
 }
 
-/* The inverse, for days since the year 0. */
+/* The inverse, for dates from the year 0 on. */
 static void date_of(int64_t days, int *ret_year, int *ret_month, int *ret_day)
 {
 	int64_t n = days + 719468, era = n / 146097, in_era = n % 146097;

@@ -16,8 +16,8 @@ void date_format(int64_t ms, char out[DATE_TEXT]);
 void date_format_local(int64_t ms, int64_t now_ms, char out[DATE_TEXT]);
 
 /*
- * What date_format() writes, and ISO 8601 as Python's isoformat() does: a space
- * for the T, fractions of any length or none, no zone (then local time) or ±hh:mm.
+ * Parses the output of date_format() and of Python's isoformat() (ISO 8601): with a space in place of the T, fractions
+ * of any length or none, no zone (then local time) or ±hh:mm.
  */
 int date_parse(const char *text, size_t size, int64_t *ret);
 

@@ -14,7 +14,7 @@
 int error_set(struct gd_error *err, int code, const char *format, ...) GD_PRINTF(3, 4);
 int error_vset(struct gd_error *err, int code, const char *format, va_list args) GD_PRINTF(3, 0);
 
-/* "No such file or directory" for -ENOENT; as strerror(), and safe in any thread. */
+/* "No such file or directory" for -ENOENT; like strerror(), but thread-safe. */
 const char *error_words(int code);
 
 #endif

@@ -132,7 +132,7 @@ struct kernel_dirent {
 	char name[];
 };
 
-/* Closes the descriptors that /proc lists. Not with opendir(), which allocates. */
+/* Closes the descriptors that /proc lists. Does not use opendir(), which allocates. */
 static bool close_listed(int first, int last)
 {
 	_Alignas(struct kernel_dirent) char buf[4096];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A 128-bit hash that identifies contents, written into files. Not for contents chosen by an attacker: see
+/* A 128-bit hash that identifies contents, written into files. Must not be used for contents chosen by an attacker; see
  * hash_seeded(). */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
@@ -14,8 +14,8 @@ struct hash {
 struct hash hash_bytes(const void *data, size_t size);
 
 /*
- * For tables whose keys other users may have chosen, such as file names. Without the seed, they cannot choose keys that
- * collide, which would cost a comparison with all others each.
+ * For tables whose keys other users may have chosen, such as file names. Users who do not know the seed cannot choose
+ * keys that collide, each of which would be compared with all others.
  */
 uint64_t hash_seeded(const void *data, size_t size, uint64_t seed);
 /* A random seed, not 0. One for each table. */

@@ -65,7 +65,7 @@ int helper_find(const char *name, const char *variable, char *ret, size_t size, 
 	if (join(GD_LIBEXECDIR, name, ret, size) == 0 && access(ret, X_OK) == 0)
 		return 0;
 	if (!refusal.code)
-		return error_set(err, -ENOPKG, "'%s' is not installed, neither beside this program nor in '%s'", name,
+		return error_set(err, -ENOPKG, "'%s' is not installed, neither next to this program nor in '%s'", name,
 			GD_LIBEXECDIR);
 	return error_set(err, refusal.code,
 		"refusing to execute '%s': %s; install gpu_dispatch, correct the permissions, or set %s to the program you trust",

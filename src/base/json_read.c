@@ -126,7 +126,7 @@ static int read_word(struct json_cursor *c, const char *word, enum json_type typ
 	return 0;
 }
 
-/* After an opening bracket: to the next member or item, 1, or past the closing bracket, 0. */
+/* Inside brackets: moves to the next member or item and returns 1, or past the closing bracket and returns 0. */
 static int next_in(struct json_cursor *c, char closing)
 {
 	skip_space(c);

@@ -44,7 +44,7 @@ int json_begin(struct json_cursor *c, const void *text, size_t size);
 /* Begins to walk a value of type array or object. */
 void json_enter(struct json_cursor *c, const struct json_value *v);
 
-/* 1 and the next member or item, 0 at the end, -EBADMSG. */
+/* Returns 1 and the next member or item, 0 at the end, or -EBADMSG. */
 int json_next_member(struct json_cursor *c, struct json_value *ret_key, struct json_value *ret_value);
 int json_next_item(struct json_cursor *c, struct json_value *ret_value);
 

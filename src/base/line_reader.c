@@ -16,7 +16,7 @@ void line_reader_finish(struct line_reader *r)
 	*r = (struct line_reader){.fd = -1, .at_end = true};
 }
 
-/* Reads more after the unread bytes, which are moved to the front and may fill the buffer. */
+/* Moves the unread bytes to the front of the buffer and reads more after them. Enlarges a full buffer. */
 static int read_more(struct line_reader *r)
 {
 	size_t have = r->end - r->begin;

@@ -26,7 +26,8 @@ int loop_add(struct loop *l, int fd, uint32_t events, loop_fn *fn, void *context
 int loop_change(struct loop_source *s, uint32_t events);
 /*
  * Calls the function of a descriptor, with events 0, before the next round waits: once, however often this was called.
- * For output that is collected during a round. The function must not change what the caller of loop_round() acts on.
+ * For output that is collected during a round. The function must not change state that the caller of loop_round() acts
+ * on.
  */
 void loop_defer(struct loop_source *s);
 
@@ -40,10 +41,10 @@ int loop_advance_deadline(struct loop_source *timer, uint64_t deadline_ns);
 /* Blocks these signals and calls fn when one is pending; fd: where to read struct signalfd_siginfo. */
 int loop_add_signals(struct loop *l, const int *signals, loop_fn *fn, void *context, int *ret_fd);
 
-/* NULL is fine. */
+/* NULL is allowed. */
 void loop_remove(struct loop_source *s);
 
-/* One round: waits up to timeout_ms (-1: forever) and calls the functions of what is ready. */
+/* One round: waits up to timeout_ms (-1: forever) and calls the functions of the sources that are ready. */
 int loop_round(struct loop *l, int timeout_ms);
 
 #endif

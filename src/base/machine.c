@@ -16,8 +16,8 @@ int machine_get(struct machine *ret)
 		return -errno;
 	char boot[64];
 	int r = file_read_small(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot, sizeof(boot));
-	/* Without /proc it is unknown to every process. Other errors are temporary: all processes must agree about the
-	 * boot. */
+	/* Without /proc, no process knows the boot id. Other errors are temporary, and all processes must use the same
+	 * id. */
 	if (r < 0 && r != -ENOENT && r != -ENOTDIR && r != -EACCES && r != -EPERM)
 		return r;
 	snprintf(m.boot, sizeof(m.boot), "%.36s", r < 0 ? "unknown" : boot);

@@ -29,6 +29,6 @@ void sized_write(void *ret, size_t size, const void *from, size_t from_size);
 /* For every public struct that begins with its size: the last member ends where the struct does. */
 #define SIZED_NO_TAIL(type, last)                                                                                      \
 	_Static_assert(offsetof(struct type, last) + sizeof(((struct type *)0)->last) == sizeof(struct type),          \
-		"struct " #type " has padding at its end, where a later field would be taken for garbage")
+		"struct " #type " has padding at its end; garbage there would be taken for a later field")
 
 #endif

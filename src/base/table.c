@@ -72,7 +72,7 @@ static void measure(const struct table *t, size_t width, size_t *widths)
 	widths[giving] = widths[giving] > over + MIN_WIDTH ? widths[giving] - over : MIN_WIDTH;
 }
 
-/* A cell in its column; the last one of a line is not filled up. */
+/* A cell in its column; the last cell of a line is not padded. */
 static void append_cell(struct text *out, const char *words, size_t width, bool right, bool last)
 {
 	size_t length = strlen(words);

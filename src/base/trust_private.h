@@ -6,10 +6,10 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-/* The limit that the kernel has. */
+/* The kernel's limit on symbolic links in a path. */
 #define TRUST_MAX_LINKS 40
 
-/* Whether it belongs to the effective user or root. */
+/* Whether the file belongs to the effective user or root. */
 bool trust_is_ours(const struct stat *st);
 
 #endif

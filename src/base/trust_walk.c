@@ -25,7 +25,7 @@ struct walk {
 	bool check_above;   /* each directory on the way must be trusted */
 	bool follow_others; /* links of other users are followed, and noted in `chooser` */
 	bool any_file;      /* the last component need not be a directory */
-	int fd;             /* what was reached last */
+	int fd;             /* the component that was opened last */
 	char *rest;         /* components that follow; each link adds its own */
 	int links, steps;
 	uid_t chooser;         /* see trust_open_any() */

@@ -65,7 +65,7 @@ static bool is_letter(char c)
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* A decimal number. Not strtod(): it accepts signs, "inf", hexadecimal and the locale's comma. */
+/* A decimal number. strtod() is not used, because it accepts signs, "inf", hexadecimal and the locale's comma. */
 struct number {
 	uint64_t whole;
 	uint64_t millionths;
@@ -253,7 +253,7 @@ const char *units_format_size(uint64_t bytes, char buf[UNITS_ROOM])
 	return buf;
 }
 
-/* The short ones without printf(): a list of 100,000 jobs has one on each line. */
+/* Short durations are formatted without printf(), which is slow: a list of 100,000 jobs has one on each line. */
 static const char *format_short(uint64_t ms, char buf[UNITS_ROOM])
 {
 	char *p = buf;

@@ -29,16 +29,19 @@ struct gpu_backend {
 	int (*open)(const struct gpu_spec *spec, struct gpu_set *warnings, void **ret_state, unsigned *ret_cards);
 
 	/*
-	 * Adds the card, then its MIG instances, and warnings ("has fallen off the bus":
-	 * the caller, who knows of other vendors, puts the number before it, and sets `index`). A card that cannot be
-	 * read is added with its health; fails only with -ENOMEM.
+	 * Adds the card, then its MIG instances, and warnings without a subject ("has fallen off the bus"). The caller,
+	 * which also knows the cards of other vendors, adds the card's number to the warnings and sets `index`. A card
+	 * that cannot be read is added with its health; fails only with -ENOMEM.
 	 */
 	int (*sample)(void *state, unsigned card, struct gpu_set *ret);
 
 	/* Subscribes to the events of a card that has been sampled; wait_event returns them. NULL: no events. */
 	int (*watch)(void *state, unsigned card);
 
-	/* Waits, up to a second or so, for the next event: 1 with one, 0 without. Called once a card is watched. */
+	/*
+	 * Waits, up to a second or so, for the next event. Returns 1 and the event, or 0. Called only after a card is
+	 * watched.
+	 */
 	int (*wait_event)(void *state, struct gpu_event *ret);
 
 	/* NULL: the state lives as long as its process. */

@@ -45,7 +45,7 @@ int gd_gpu_list(const char *spec, struct gd_gpu_list **ret, struct gd_error *err
 	return gpu_list_of_machine(spec, NULL, ret, err);
 }
 
-/* All GPUs of the machine: simulated ones if $GPUQ_GPUS names such. */
+/* All GPUs of the machine, or the simulated GPUs if $GPUQ_GPUS selects them. */
 static int survey(struct gpu_set *ret, struct gd_error *err)
 {
 	cleanup_(gpu_spec_finish) struct gpu_spec spec = {0};

@@ -6,8 +6,8 @@
 #include "gpu_dispatch.h"
 
 /*
- * The GPUs with these numbers, in this order, repeated as often as given;
- * a split card stands for all its instances. -ENODEV if one is missing or unusable; err says which.
+ * The GPUs with these numbers, in this order, repeated as often as given; a split card stands for all its instances.
+ * -ENODEV if a GPU is missing or unusable; err names it.
  */
 int gpu_list_ids(const int *ids, size_t num_ids, struct gd_gpu_list **ret, struct gd_error *err);
 

@@ -189,7 +189,7 @@ typedef int process_call(struct nvml_device *d, unsigned *count, void *infos);
  */
 static int read_processes_of(struct reading *r, process_call *call, bool v1, struct processes *all)
 {
-	cleanup_(freep) struct nvml_process *infos = NULL; /* of the older, smaller kind where v1 is set */
+	cleanup_(freep) struct nvml_process *infos = NULL; /* v1: of struct nvml_process_v1, which is smaller */
 	size_t capacity = 0;
 	unsigned count = 0, room = 32;
 	int result;

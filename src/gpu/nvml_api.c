@@ -16,7 +16,7 @@ static bool find(void *library, const char *symbol, void *ret_function)
 
 #define FIND(field, symbol) find(library, symbol, &api->field)
 
-/* The newest form first. */
+/* The newest version first. */
 static void find_versioned(void *library, struct nvml_api *api)
 {
 	if (!FIND(init, "nvmlInit_v2"))

@@ -55,7 +55,7 @@ struct nvml_temperature {
 	int celsius;
 };
 
-/* As of the functions _v2 and _v3; the first one's lacks the last two fields. */
+/* For versions _v2 and _v3 of the functions; the struct of the first version lacks the last two fields. */
 struct nvml_process {
 	unsigned pid;
 	unsigned long long used;
@@ -67,7 +67,7 @@ struct nvml_process_v1 {
 	unsigned long long used;
 };
 
-/* As of _v3; of earlier ones only the first 36 bytes are filled. */
+/* For version _v3 of the function; earlier versions fill only the first 36 bytes. */
 struct nvml_pci {
 	char bus_id_legacy[16];
 	unsigned domain, bus, device, device_id, subsystem_id;
@@ -82,7 +82,7 @@ struct nvml_event {
 
 struct nvml_event_set;
 
-/* Which of the forms of a function was found. */
+/* The functions of the library, each in the newest version that was found. */
 struct nvml_api {
 	int (*init)(void);
 	int (*count)(unsigned *ret);

@@ -321,7 +321,7 @@ int gpu_probe_read(struct gpu_probe *p, struct gpu_news *ret)
 	}
 }
 
-/* ---- What is there ------------------------------------------------------ */
+/* ---- The list of GPUs --------------------------------------------------- */
 
 /* Makes links symmetric: a link may have been queried when only one of the two cards had answered. */
 static void mirror_links(struct gpu_set *all)

@@ -24,7 +24,7 @@ struct gpu_probe;
 
 /* In every field zero means the default. */
 struct gpu_probe_options {
-	const char *spec;   /* of the GPUs that gpu_probe_list() selects; NULL: "auto" */
+	const char *spec;   /* the GPUs that gpu_probe_list() selects; NULL: "auto" */
 	unsigned period_ms; /* how often all cards are asked; 0: once, when the probe is opened */
 	unsigned answer_ms; /* how long a driver may take; 5000 */
 	bool events;        /* report Xids */
@@ -70,10 +70,10 @@ int gpu_probe_list(const struct gpu_probe *p, struct gd_gpu_list **ret, struct g
 /* Selects other GPUs of the same machine from now on; the probe continues. */
 int gpu_probe_select(struct gpu_probe *p, const char *spec, struct gd_error *err);
 
-/* Which machine's GPUs these are, as one word for gpu_probe_options. */
+/* The machine whose GPUs are queried, as one word for gpu_probe_options. */
 void gpu_probe_machine(const struct gpu_probe *p, char ret[GPU_MACHINE_SIZE]);
 
-/* The process behind it; 0 for simulated GPUs. */
+/* The PID of the probe process; 0 for simulated GPUs. */
 pid_t gpu_probe_pid(const struct gpu_probe *p);
 
 /* Kills and reaps the process, which takes at most a second. NULL is allowed. */

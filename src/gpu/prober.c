@@ -57,8 +57,8 @@ struct prober {
 	bool round_told; /* WIRE_ROUND was sent */
 	uint64_t met_ns; /* when a card answered for the first time */
 	uint64_t tick_ns;
-	bool lacks_driver;  /* one did not open in time */
-	uint64_t opened_ns; /* when the others had opened */
+	bool lacks_driver;  /* a driver did not open in time */
+	uint64_t opened_ns; /* when the other drivers had opened */
 };
 
 /* ---- Threads that call drivers ------------------------------------------ */

@@ -27,7 +27,7 @@ const char *gpu_grant_variable(void);
 /* Whether a GPU comes from gpu_grant(). */
 bool gpu_is_granted(const struct gd_gpu *gpu);
 
-/* What a specification selects, warnings included; see gd_gpu_list(). `there` is in the order of the survey. */
+/* The GPUs that a specification selects, and warnings; see gd_gpu_list(). `there` is in the order of the survey. */
 int gpu_select(const struct gpu_set *there, const struct gpu_spec *spec, struct gpu_set *ret, struct gd_error *err);
 
 /*
@@ -36,7 +36,7 @@ int gpu_select(const struct gpu_set *there, const struct gpu_spec *spec, struct 
  */
 int gpu_pick(const struct gpu_set *there, const int *ids, size_t num_ids, struct gpu_set *ret, struct gd_error *err);
 
-/* Why no work can be placed on it: "it has fallen off the bus"; NULL if it is usable. */
+/* Why no work can be placed on the GPU: "it has fallen off the bus"; NULL if it is usable. */
 const char *gpu_unusable_reason(const struct gd_gpu *gpu);
 
 #endif

@@ -19,13 +19,16 @@ struct gpu_set {
 
 void gpu_set_finish(struct gpu_set *s);
 
-/* A copy of the GPU and its processes at the end; 0 or -ENOMEM. */
+/* Appends a copy of the GPU and its processes; 0 or -ENOMEM. */
 int gpu_set_add(struct gpu_set *s, const struct gd_gpu *gpu);
 
-/* The same for a GPU whose processes are a plain array; the GPU's own fields for them are used in between. */
+/*
+ * The same for a GPU whose processes are a plain array; the fields of *gpu for processes are overwritten during the
+ * call.
+ */
 int gpu_set_add_with(struct gpu_set *s, struct gd_gpu *gpu, const struct gd_gpu_process *processes, size_t count);
 
-/* One line for people; 0 or -ENOMEM. */
+/* Appends a warning of one line; 0 or -ENOMEM. */
 int gpu_set_warn(struct gpu_set *s, const char *format, ...) GD_PRINTF(2, 3);
 
 void gpu_set_swap_warnings(struct gpu_set *a, struct gpu_set *b);

@@ -46,7 +46,7 @@ struct gpu_spec {
 
 /*
  * NULL and "auto" mean $GPUQ_GPUS; if that is unset or empty, every usable GPU. -EINVAL if the text or the variable is
- * wrong; the error names the one that is.
+ * wrong; the error names the wrong one.
  *
  * `machine`: NULL, or what gpu_spec_machine() returned in another process. It is used in place of $GPUQ_GPUS.
  */

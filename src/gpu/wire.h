@@ -22,7 +22,7 @@ enum wire_kind {
 
 struct wire_record {
 	uint32_t kind;
-	uint32_t size; /* of what follows */
+	uint32_t size; /* bytes after the record */
 	uint32_t card;
 	uint32_t value;
 };
