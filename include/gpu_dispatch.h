@@ -653,8 +653,7 @@ struct gd_options {
 	int64_t grace_ms;           /**< from gd_worker_cancelled() to SIGKILL; default 1000 */
 	int64_t setup_timeout_ms;   /**< default: none */
 	int64_t cleanup_timeout_ms; /**< default 10000 */
-	int64_t kill_wait_ms; /**< how long to wait for a killed process before it is abandoned with its slot; default
-				 5000 */
+	int64_t kill_wait_ms; /**< how long to wait for a killed process before its slot is given up; default 5000 */
 
 	const char *output_dir; /**< for GD_OUTPUT_FILES; created if missing, its parent is not */
 	enum gd_output output;

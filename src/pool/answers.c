@@ -352,7 +352,7 @@ static void act(struct gd_pool *p, struct slot *s, const struct batch *b)
 	}
 }
 
-/* The space of records that were called back is free again, on both sides. */
+/* Frees the space of records whose callbacks were made, on both sides. */
 static void release(struct gd_pool *p, struct slot *s, size_t count)
 {
 	pthread_mutex_lock(&p->lock);

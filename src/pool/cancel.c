@@ -108,7 +108,7 @@ void pool_cancel_turn(struct gd_pool *p)
 	for (size_t i = 0; i < p->num_slots; i++)
 		if (p->slots[i].recall)
 			recall(p, &p->slots[i]);
-	/* Callbacks may cancel more: those are for the next turn. */
+	/* Callbacks may cancel more tasks; the next turn handles those. */
 	for (size_t due = backlog_live(&p->cancelled); due > 0; due--) {
 		struct task t = *backlog_front(&p->cancelled);
 		backlog_pop(&p->cancelled);

@@ -48,10 +48,10 @@ struct inbox {
 struct outbox {
 	_Alignas(RING_LINE) _Atomic uint64_t head;  /* records published */
 	_Alignas(RING_LINE) _Atomic uint64_t begun; /* tasks begun */
-	_Atomic uint64_t begun_ns;                  /* when the last of them was, for better timeouts */
+	_Atomic uint64_t begun_ns;                  /* when the last of them began, for exact timeouts */
 	_Atomic uint64_t ended;                     /* tasks whose record is published */
 	_Atomic uint64_t wanted;            /* bytes of arena that it waits for, plus one; 0: it does not wait */
-	_Atomic uint32_t interruptible;     /* CHANNEL_INTERRUPT…: the hooks that SIGURG is for */
+	_Atomic uint32_t interruptible;     /* CHANNEL_INTERRUPT…: the hooks that SIGURG can interrupt */
 	_Atomic uint32_t setup_interrupted; /* on_setup_cancel was called */
 	_Atomic uint64_t interrupted;       /* tasks before this one have had their on_cancel */
 	_Alignas(RING_LINE) _Atomic uint32_t sleeping; /* 0, or the number of this sleep */

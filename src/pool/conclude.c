@@ -68,7 +68,7 @@ static gd_callback *callback_of_cancelled(const struct gd_pool *p, const struct 
 	return p->on_gone && event->attempt == 0 ? NULL : p->callbacks.on_error;
 }
 
-/* The one callback. */
+/* Makes the one callback of a task. */
 static void call_back(struct gd_pool *p, const struct gd_event *event)
 {
 	if (event->failure == GD_FAILURE_NONE) {

@@ -39,7 +39,7 @@ void dispatcher_wait(struct gd_dispatcher *d, struct gd_pool *p)
 		event_counter_lower(d->nudge_fd);
 }
 
-/* ---- Making and ending -------------------------------------------------- */
+/* ---- Creating and destroying -------------------------------------------- */
 
 int gd_dispatcher_create(const struct gd_options *options, struct gd_dispatcher **ret, struct gd_error *err)
 {

@@ -34,7 +34,7 @@ struct gd_dispatcher {
 	const struct gd_run *run; /* of the current run */
 	atomic_bool source_over;
 	int source_error;
-	int source_returned; /* what it returned in place of 1, 0 or an error */
+	int source_returned; /* what the generator returned without emitting a task */
 
 	atomic_int stops;                         /* requested from the dispatcher */
 	atomic_int passed;                        /* of these, passed on to the pool */
@@ -50,14 +50,14 @@ struct gd_dispatcher {
 
 /* dispatcher.c */
 void dispatcher_nudge(struct gd_dispatcher *d);
-void dispatcher_wait(struct gd_dispatcher *d, struct gd_pool *p); /* for the pool or a nudge */
+void dispatcher_wait(struct gd_dispatcher *d, struct gd_pool *p); /* until the pool needs a poll, or for a nudge */
 
 /* feed.c: the generator's side */
 void *feed_run(void *feed); /* the feeder thread: calls the generator until its end or a stop */
 void feed_inline(struct gd_feed *f);
 void feed_end(struct gd_feed *f, int r); /* the generator is not called again; r: its error, or 0 */
 
-/* dispatcher_stats.c: the pool is about to be closed; from now on its figures are the dispatcher's */
+/* dispatcher_stats.c: the pool is about to be closed; saves its statistics for the dispatcher */
 void dispatcher_remember(struct gd_dispatcher *d, struct gd_pool *p);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <unistd.h>
 
-/* Makes it readable. By any thread and by signal handlers. */
+/* Makes it readable. Safe in any thread and in signal handlers. */
 static inline void event_counter_raise(int fd)
 {
 	int saved = errno;

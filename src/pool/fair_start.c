@@ -2,10 +2,9 @@
 /*
  * The option fair_start: each worker gets a task before another gets its second one.
  *
- * `fair` is set until every worker had its first task, was lost, or took too long; while
- * it is set, all new tasks go through the backlog. A slot is *new* while it is in its first
- * life and was given no task. One task of the backlog is kept for each new slot whose
- * setup runs. The first worker that is ready limits how long: for as long as its own setup took.
+ * `fair` is set until every worker has had its first task, is lost, or took too long; while it is set, all new tasks go
+ * through the backlog. A slot is *new* while it is in its first life and was given no task. One task of the backlog is
+ * kept for each new slot whose setup runs. It is kept no longer than the setup of the first ready worker took.
  */
 #include "base/clock.h"
 #include "pool/pool_private.h"

@@ -39,7 +39,7 @@ bool pool_has_gpu(const struct gd_pool *p, int gpu)
 	return false;
 }
 
-/* Whether a task that failed in one slot has another to go to, now or soon. */
+/* Whether another slot can take a task that failed in this one, now or soon. */
 static bool somebody_else(const struct gd_pool *p, const struct slot *than, int on_gpu)
 {
 	uint64_t now = clock_now_ns();

@@ -12,7 +12,7 @@
 struct held_result {
 	bool here;
 	struct gd_event event;
-	void *bytes; /* task, result and message, one after the other; a large result is event.internal's */
+	void *bytes; /* task, result and message, one after the other; a large result belongs to event.internal */
 };
 
 int held_results_init(struct held_results *h, size_t room)

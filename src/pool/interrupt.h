@@ -16,10 +16,10 @@
 /* Installs the handler if the ops have one of the two hooks. */
 int interrupt_install(struct gd_worker *w);
 
-/* For what was noted in a gd_*() function. */
+/* Calls the hook for a signal that arrived inside a gd_*() function. */
 void interrupt_deferred(struct gd_worker *w);
 
-/* Around the hook. */
+/* Called before and after the hook. */
 static inline void interrupt_allow(struct gd_worker *w, enum interrupt_hook hook)
 {
 	atomic_store_explicit(&w->interrupt.called, 0, memory_order_relaxed);
@@ -34,7 +34,7 @@ static inline void interrupt_forbid(struct gd_worker *w)
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* Around the body of a gd_*() function. Functions that only read need neither. */
+/* Called at the beginning and the end of a gd_*() function, except in functions that only read. */
 static inline void interrupt_defer(struct gd_worker *w)
 {
 	w->interrupt.calls++;

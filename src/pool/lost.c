@@ -8,8 +8,8 @@
 
 #define WORDS_MAX 512
 
-/* Puts a task back that may not have caused the failure: it is processed again, alone, in the same attempt. Not after a
- * stop. */
+/* Puts a task back that may not have caused the failure: it is processed again, alone, in the same attempt. Returns
+ * false after a stop. */
 static bool repeat(struct gd_pool *p, struct task *t)
 {
 	if (t->doomed || p->closing || atomic_load(&p->stop) > 0)

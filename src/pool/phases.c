@@ -11,7 +11,7 @@
 
 /*
  * The record of a finished setup is available, but the owner may be busy in a callback. The setup's time ends only when
- * the owner has read the record, because this may be reverted.
+ * the owner has read the record, because a broken worker may withdraw it before.
  */
 static bool says_ready(const struct ward *ward)
 {

@@ -134,7 +134,7 @@ static void set_timer(struct gd_pool *p)
 	pthread_mutex_unlock(&p->lock);
 	uint64_t wait_ns = soon ? NS_PER_MS : patient ? PATIENT_NS : 0;
 	if (fair_ns > 0 && (wait_ns == 0 || fair_ns < wait_ns))
-		wait_ns = fair_ns < PATIENT_NS ? fair_ns : PATIENT_NS; /* below a second, and then once more */
+		wait_ns = fair_ns < PATIENT_NS ? fair_ns : PATIENT_NS; /* then the timer is set again */
 	if (!soon && p->restart_at) {
 		uint64_t now = clock_now_ns();
 		wait_ns = p->restart_at > now ? p->restart_at - now : 1;
@@ -235,8 +235,7 @@ int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 	pthread_mutex_unlock(&p->lock);
 	p->made = 0;
 	if (has_few(p))
-		note_wait(
-			p); /* also if the answers are there already: a worker that is asked one by one does not nap */
+		note_wait(p); /* even if answers are available: a worker that gets one task at a time must not nap */
 	uint64_t deadline = timeout_ms < 0 ? UINT64_MAX : 0;
 	if (timeout_ms > 0)
 		deadline = clock_now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
@@ -254,7 +253,7 @@ int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 		if (p->made > 0)
 			break;
 		bool interrupted = atomic_exchange(&p->interrupted, false);
-		result = nothing_left(p, flags); /* also when interrupted: a stop does that */
+		result = nothing_left(p, flags); /* also when interrupted, because a stop interrupts, too */
 		outstanding = result > 0 && !waits_idle(p, flags);
 		if (result <= 0)
 			break;

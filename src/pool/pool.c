@@ -27,7 +27,7 @@
 #define TASK_EXITING 0x4u /* the kernel's PF_EXITING */
 
 /*
- * A joined thread is listed for a moment longer, including our own of the last run: a thread that is exiting does not
+ * A joined thread, such as our own of the last run, is still listed for a moment: threads that are exiting do not
  * count.
  */
 static bool is_exiting(int tasks_fd, const char *tid)

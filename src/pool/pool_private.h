@@ -61,16 +61,16 @@ struct gd_pool {
 	bool in_callback;
 	bool closing;          /* gd_pool_close() */
 	uint64_t timer_at;     /* when timer_fd expires; 0: it is not set */
-	bool timer_soon;       /* … in a millisecond, for pool_balance() */
-	uint64_t restart_at;   /* when to look at starts that failed; 0: there are none */
+	bool timer_soon;       /* it expires within a millisecond, for pool_balance() */
+	uint64_t restart_at;   /* when to retry starts that failed; 0: there are none */
 	size_t setups_running; /* see setups.c */
 	size_t setups_waiting;
 	uint64_t setups_asked;
 	size_t setups_spared;
 	bool signalled;       /* event_fd is readable */
-	bool woken_by_signal; /* the last wait ended for a signal */
+	bool woken_by_signal; /* the last wait was ended by a signal */
 	unsigned turns;
-	unsigned looks; /* how long to look before the next sleep: see channel_look() */
+	unsigned looks; /* how long to spin before the next sleep: see channel_look() */
 	uint64_t progress_at;
 	uint64_t progress_seen;
 	struct held_results held;
@@ -81,12 +81,12 @@ struct gd_pool {
 	/* Used by any thread. */
 	atomic_int stop; /* number of stops requested */
 	atomic_bool interrupted;
-	_Atomic uint64_t ended; /* tasks called back; only the polling thread counts */
+	_Atomic uint64_t ended; /* tasks whose callback was made; only the polling thread counts */
 	atomic_size_t large;    /* payloads in transit */
-	struct tally tally;     /* likewise */
+	struct tally tally;     /* only the polling thread counts */
 	atomic_uint waiting;    /* threads in gd_pool_submit() or gd_pool_reserve() */
-	atomic_bool room_told;  /* … were woken since they began to wait */
-	atomic_bool no_more;    /* tasks are expected: see gd_pool_expect_no_more() */
+	atomic_bool room_told;  /* these threads were woken since they began to wait */
+	atomic_bool no_more;    /* no more tasks are expected: see gd_pool_expect_no_more() */
 	atomic_bool cancelling; /* pool_cancel_turn() has something to do */
 
 	pthread_mutex_t lock;
@@ -118,7 +118,9 @@ struct gd_pool {
 	struct histogram durations;
 };
 
-/* Places taken and not yet called back. Counted in two halves, so that neither needs a locked instruction. */
+/*
+ * Places of tasks whose callback has not been made. Counted in two halves, so that neither needs a locked instruction.
+ */
 static inline size_t pool_outstanding(const struct gd_pool *p)
 {
 	uint64_t ended = atomic_load_explicit(&p->ended, memory_order_acquire);

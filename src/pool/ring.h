@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One direction of a worker's channel: descriptors in a ring, payloads in an arena beside them, one producer, one
+ * One direction of a worker's channel: descriptors in a ring, payloads in an arena next to them, one producer, one
  * consumer, in memory that both map.
  *
  * Only the producer writes descriptors, arena and head. The consumer's position is returned through the memory of the
@@ -25,8 +25,8 @@ enum ring_kind {
 	RING_TASK = 1,
 	RING_READY,        /* setup is done; attempt: how many tasks it takes at once */
 	RING_STARTED,      /* a task begins; only if asked for */
-	RING_DONE,         /* a task ended; code says how, the payload is its result or the failure's */
-	RING_SETUP_FAILED, /* the payload is the failure's */
+	RING_DONE,         /* a task ended; code: how; the payload is its result or belongs to the failure */
+	RING_SETUP_FAILED, /* the payload belongs to the failure */
 	RING_CLEANUP_FAILED,
 	RING_CLEANED, /* cleanup is over: the worker leaves by itself */
 	RING_MESSAGE, /* of gd_worker_send(); id: the task that is being processed, or RING_NO_TASK */
@@ -168,9 +168,9 @@ struct ring_words {
 uint64_t ring_take_back(const struct ring *r, uint64_t lowest, struct ring_words words);
 
 /*
- * The consumer's half: says that it has begun the records before `until`. False if
- * some were taken back since it read round_seen; then it must withdraw `begun`. What the consumer stored before is
- * visible to a producer that does not see its `begun`.
+ * The consumer's half: announces that it has begun the records before `until`. False if some were taken back since it
+ * read round_seen; then it must withdraw `begun`. What the consumer stored before is visible to a producer that does
+ * not see its `begun`.
  */
 static inline bool ring_begin(
 	_Atomic uint64_t *begun, uint64_t until, const _Atomic uint64_t *round, uint64_t round_seen)

@@ -18,8 +18,8 @@ size_t setting_size(const struct gd_setting *s);
 int settings_pack(const struct gd_setting *settings, size_t num_settings, int *ret_fd);
 
 /*
- * Maps what settings_pack() made, for the rest of the process; the descriptor may be
- * closed then. -EPROTO if it is not sealed or inconsistent.
+ * Maps the memfd of settings_pack() until the process ends; the descriptor may be closed afterwards. -EPROTO if it is
+ * not sealed or inconsistent.
  */
 int settings_map(int fd, const struct settings **ret);
 

@@ -52,14 +52,14 @@ struct slot {
 	bool recall;        /* tasks that it has not begun were cancelled: see pool_cancel_turn() */
 	uint64_t completed;
 	uint64_t consumed; /* records of the outbox */
-	size_t batch;      /* tasks that it may take at once, as it said when it was ready */
+	size_t batch;      /* tasks that it may take at once, as it reported when it was ready */
 	bool drafting;     /* a thread is writing into the inbox's next record */
 	bool setup_over;   /* it has reported how its setup ended */
 	bool cleaned;
 	bool ending;        /* its setup was asked to end */
 	bool recycled;      /* asked to leave, to be replaced */
 	const char *broken; /* how it violated the protocol; it is being killed */
-	bool lost_parcel;   /* … which is a parcel: what it belongs to has failed for that */
+	bool lost_parcel;   /* … by an invalid parcel: the record of the parcel has already failed */
 
 	uint64_t average_ns;    /* recent average of a task's duration; 0: unknown */
 	uint64_t last_end_ns;   /* of its last task */

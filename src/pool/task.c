@@ -141,8 +141,8 @@ static void close_holes(struct backlog *b, struct task *to, size_t room)
 }
 
 /*
- * Keeps space for `limit` tasks beside the holes. With twice that room, holes are
- * closed only after as many removals as there may be tasks.
+ * Keeps space for `limit` tasks in addition to the holes. With twice that space, holes are closed only after as many
+ * removals as there may be tasks.
  */
 static void keep_room(struct backlog *b)
 {

@@ -17,11 +17,11 @@
 #include "gpu_dispatch.h"
 
 enum warden_order_kind {
-	WARDEN_ORDER_START = 1, /* a worker in this slot; comes with inbox, outbox, socket */
+	WARDEN_ORDER_START = 1, /* start a worker in this slot; comes with inbox, outbox, socket */
 	WARDEN_ORDER_END_SETUP, /* kill it after the grace period, if its setup is not over then */
 	WARDEN_ORDER_CLOSE,     /* the worker was asked to clean up, or leaves: its time runs from now */
 	WARDEN_ORDER_KILL,      /* kill it now */
-	WARDEN_ORDER_END,       /* kill what is left, report, leave */
+	WARDEN_ORDER_END,       /* kill all remaining workers, report, exit */
 };
 
 struct warden_order {
@@ -44,8 +44,8 @@ enum warden_end {
 	WARDEN_END_CLEANUP_TIMEOUT = 1 << 2,
 	WARDEN_END_CANCELLED = 1 << 3,
 	WARDEN_END_ORDERED = 1 << 4,
-	WARDEN_END_OUT_OF_MEMORY = 1 << 5, /* … or by the kernel, which has counted one */
-	WARDEN_END_STUCK = 1 << 6,         /* not ended at all: SIGKILL did nothing */
+	WARDEN_END_OUT_OF_MEMORY = 1 << 5, /* … or by the kernel, whose count of OOM kills has increased */
+	WARDEN_END_STUCK = 1 << 6,         /* not ended: SIGKILL had no effect */
 	WARDEN_END_NOT_EXECUTED = 1 << 7,  /* exec failed: error says why */
 };
 
@@ -54,12 +54,12 @@ struct warden_report {
 	uint32_t slot;
 	uint64_t life;
 	int32_t pid;
-	int32_t status; /* as wait() has it */
+	int32_t status; /* as returned by wait() */
 	int32_t error;
 	uint32_t flags;
 };
 
-/* What the warden needs to know from the beginning; inherited by the fork, so it stays unchanged after it. */
+/* Data that the warden needs from the beginning; inherited by the fork and unchanged after it. */
 struct warden_plan {
 	size_t num_slots;
 	const struct gd_worker_ops *ops;                /* forked workers … */
@@ -76,7 +76,7 @@ struct warden_plan {
 	uint64_t max_rss_bytes; /* workers that need more are noted: warden_says_large(); 0: no limit */
 };
 
-struct warden_shared; /* a page that both see */
+struct warden_shared; /* memory shared by owner and warden */
 struct ward;
 
 /* The owner's handle. */
@@ -105,7 +105,7 @@ void warden_wake(struct warden *w);
 /* Whether this life of the slot's worker was seen to need more than max_rss_bytes. */
 bool warden_says_large(const struct warden *w, size_t slot, uint64_t life);
 
-/* Waits for its end (it was told WARDEN_ORDER_END, or is dead), kills it at the deadline, releases the handle. */
+/* Waits for its end (it was sent WARDEN_ORDER_END, or is dead), kills it at the deadline, releases the handle. */
 void warden_finish(struct warden *w, uint64_t deadline_ns);
 
 #endif

@@ -21,9 +21,9 @@
 
 #define RUNNABLE_NS (NS_PER_S / 10) /* until the next check of a killed process that lacks CPU time */
 
-/* ---- What the kernel counts --------------------------------------------- */
+/* ---- The kernel's count of OOM kills ------------------------------------ */
 
-/* How many processes were killed for memory since boot; 0 if the kernel does not report it. */
+/* How many processes were killed since boot because memory ran out; 0 if the kernel does not report it. */
 static uint64_t oom_kills(void)
 {
 	char buf[16384];
@@ -90,7 +90,7 @@ void ward_kill(struct warden_process *w, struct ward *ward, unsigned reason, uin
 
 void ward_interrupt(const struct ward *ward)
 {
-	syscall(SYS_tgkill, ward->pid, ward->pid, SIGURG); /* the first thread's number is the process's */
+	syscall(SYS_tgkill, ward->pid, ward->pid, SIGURG); /* the id of the first thread is the PID */
 }
 
 static void start(struct warden_process *w, struct ward *ward, uint64_t life, const int fds[WARDEN_ORDER_FDS])

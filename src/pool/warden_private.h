@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the two sides of the warden share: see warden.h. */
+/* Data shared by the two sides of the warden: see warden.h. */
 #ifndef POOL_WARDEN_PRIVATE_H
 #define POOL_WARDEN_PRIVATE_H
 
@@ -8,7 +8,7 @@
 #include "pool/warden.h"
 
 struct warden_shared {
-	_Atomic uint32_t asleep; /* the warden is to be woken for tasks with a time limit */
+	_Atomic uint32_t asleep; /* wake the warden for tasks with a time limit */
 	struct {
 		_Atomic int32_t exec_error; /* written between fork and exec */
 		_Atomic uint64_t large;     /* the last life that has grown too large */
@@ -25,7 +25,7 @@ struct ward {
 	uint64_t phase_deadline; /* of setup or cleanup; 0: none */
 	uint64_t setup_end;      /* deadline of a setup that was asked to end; 0: not asked */
 	uint64_t kill_deadline;  /* when to give up after SIGKILL; 0: not sent */
-	uint64_t oom_kills;      /* the kernel's count when it began */
+	uint64_t oom_kills;      /* the kernel's count when the worker began */
 
 	bool watching;       /* the worker is processing task `watched` */
 	uint64_t watched;    /* sequence number */
@@ -33,7 +33,7 @@ struct ward {
 	uint64_t limit_ns;   /* its time limit; 0: none */
 	uint64_t since;      /* when it began, as observed */
 	uint64_t looked;     /* time of the last check */
-	uint64_t seen_head;  /* of the inbox, then */
+	uint64_t seen_head;  /* head of the inbox at that time */
 	uint64_t grace_end;  /* deadline of cancelled tasks; 0: there are none */
 	uint64_t grace_last; /* the last of these tasks */
 
@@ -54,7 +54,7 @@ struct warden_process {
 	pid_t pid;
 	bool ending;
 	uint64_t end_deadline;
-	uint64_t sample_at; /* when to look at the workers' memory */
+	uint64_t sample_at; /* when to check the workers' memory */
 };
 
 _Noreturn void warden_main(struct warden_process *w);

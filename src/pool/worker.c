@@ -24,7 +24,7 @@ static void flush_output(void)
 	fflush(stderr);
 }
 
-/* ---- What a hook may ask ------------------------------------------------ */
+/* ---- Queries by hooks --------------------------------------------------- */
 
 void *gd_worker_context(const struct gd_worker *w)
 {
@@ -160,8 +160,7 @@ static size_t begin(struct gd_worker *w)
 		if (w->head <= w->next) {
 			w->round = atomic_load_explicit(&in->round, memory_order_acquire);
 			w->head = atomic_load_explicit(&in->head, memory_order_acquire);
-			/* Not the end of the last task: these may have come much later, if this process did not run.
-			 */
+			/* Not the end of the last task: if this process did not run, tasks may have come much later. */
 			w->now_ns = clock_recent_ns(&w->clock);
 		}
 		if (w->head <= w->next) {
@@ -182,15 +181,14 @@ static size_t begin(struct gd_worker *w)
 		if (ours)
 			return n;
 		atomic_store(&out->begun, w->next);
-		w->head = w->next; /* look again */
+		w->head = w->next; /* check again */
 	}
 }
 
 /* Takes the i-th task: a copy of its record, and its bytes in place. -ECANCELED: it must not begin. */
 static int take(struct gd_worker *w, size_t i)
 {
-	/* After the fence in ring_begin(): the owner, who looks at `begun` after it has set the mark, relies on that.
-	 */
+	/* After the fence in ring_begin(): the owner relies on this, because it sets the mark, then reads `begun`. */
 	bool cancelled = inbox_mark(w->channel.in, w->next + i) & RING_MARK_CANCELLED;
 	if (cancelled && i > 0)
 		return -ECANCELED;

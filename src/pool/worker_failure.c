@@ -10,7 +10,7 @@
 #include "pool/interrupt.h"
 #include "pool/worker_private.h"
 
-#define ERRNO_MAX 4095 /* the kernel's */
+#define ERRNO_MAX 4095 /* the kernel's limit */
 
 static void GD_PRINTF(2, 0) set_words(struct failure *f, const char *format, va_list args)
 {

@@ -69,7 +69,7 @@ struct interrupt {
 
 struct gd_worker {
 	const struct gd_worker_ops *ops;
-	void *state; /* setup's */
+	void *state; /* returned by setup */
 	struct worker_fds fds;
 	struct channel channel;
 	const struct brief *brief;
@@ -80,9 +80,9 @@ struct gd_worker {
 
 	uint64_t next;         /* sequence number of the first task in hand, else of the next one */
 	uint64_t head;         /* head of the inbox at the last check */
-	uint64_t round;        /* that it belongs to */
+	uint64_t round;        /* the round that `head` belongs to */
 	uint64_t waited_at;    /* `next` when the inbox was found empty last */
-	uint64_t waited_waits; /* and what the owner's `waits` was then */
+	uint64_t waited_waits; /* the owner's `waits` at that time */
 	long nap_ns;           /* the length of the next nap */
 	bool cleaning;         /* cleanup has begun */
 	size_t in_hand;
@@ -160,14 +160,14 @@ void failure_free(struct failure *f);
 /* Discards the failure. */
 void failure_clear(struct failure *f);
 
-/* Its bytes, `size` of them, could not be kept or sent: the message says so instead. */
+/* Its bytes, `size` of them, could not be kept or sent: the message states this instead. */
 void failure_lose_bytes(struct failure *f, size_t size, int error);
 
 /*
- * The code of a hook that returned something else than 0: a negative errno value. If
- * it returned a positive value and gave no message, the message explains that.
+ * The code of a hook that returned a value other than 0: a negative errno value. If it returned a positive value and
+ * gave no message, the message explains that.
  */
-/* The failure of a task that was cancelled and about which its hook said nothing. */
+/* The failure of a cancelled task whose hook gave no answer. */
 struct failure *failure_cancelled(struct failure *f);
 int failure_of_hook(struct failure *f, const char *hook, int returned);
 
