@@ -69,7 +69,8 @@ static int choose_device(struct gd_worker *w, cl_device_id *ret)
 	if (count == 0)
 		count = list_devices(CL_DEVICE_TYPE_ALL, devices);
 	if (count == 0)
-		return gd_worker_fail(w, -ENODEV, "no OpenCL device; on Debian, pocl-opencl-icd makes one of the CPU");
+		return gd_worker_fail(
+			w, -ENODEV, "no OpenCL device; on Debian, install pocl-opencl-icd to use the CPU as a device");
 	*ret = devices[(size_t)gd_worker_slot(w) % count];
 	return 0;
 }

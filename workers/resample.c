@@ -7,12 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CROSSINGS 16    /* zero crossings of the sinc on each side */
-#define ROLLOFF   0.945 /* fraction of the band that is kept; the filter falls off in the rest */
-#define BETA      8.0   /* of the Kaiser window: about 80 dB */
-#define MAX_TAPS                                                                                                       \
-	((size_t)8                                                                                                     \
-		<< 20) /* of all filters: rates without a common divisor need this many, and no recording has those */
+#define CROSSINGS 16                /* zero crossings of the sinc on each side */
+#define ROLLOFF   0.945             /* fraction of the band that is kept; the filter falls off in the rest */
+#define BETA      8.0               /* of the Kaiser window: about 80 dB */
+#define MAX_TAPS  ((size_t)8 << 20) /* of all filters; only unrealistic rates without a common divisor need more */
 
 /*
  * Output n is at n * step / phases in the input. The last `taps` input samples are kept in `line`, twice, so that they

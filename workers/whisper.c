@@ -132,7 +132,7 @@ static int read_all(struct gd_worker *w, struct audio *a, float **ret, size_t *r
 	while ((n = audio_read(a, &block)) > 0 && !gd_worker_cancelled(w, 0)) {
 		size_t need = count + (size_t)n;
 		if (need > INT_MAX || array_reserve(samples, &capacity, need) < 0)
-			return gd_worker_fail(w, -ENOMEM, "the recording is too long: no memory for it");
+			return gd_worker_fail(w, -ENOMEM, "the recording is too long: not enough memory");
 		memcpy(samples + count, block, (size_t)n * sizeof(float));
 		count += (size_t)n;
 	}

@@ -50,7 +50,7 @@ def compose(job: dict, event: str) -> email.message.EmailMessage:
 
 def main() -> None:
     if not os.environ.get("MAIL_TO"):
-        sys.exit("mail.py: set MAIL_TO to the address that is to get the mail")
+        sys.exit("mail.py: set MAIL_TO to the address of the recipient")
     message = compose(json.load(sys.stdin), os.environ.get("GPUQ_HOOK_EVENT", "finish"))
     host, port = os.environ.get("SMTP_HOST", "localhost"), int(os.environ.get("SMTP_PORT", "25"))
     with smtplib.SMTP(host, port, timeout=30) as server:

@@ -45,9 +45,9 @@ async def serve(gpus: str, port: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Answers lines of text with the GPUs' workers.")
+    parser = argparse.ArgumentParser(description="Answer lines of text with one worker per GPU.")
     parser.add_argument("--gpus", default="sim:2", help="auto, 0,1,2 or sim:2")
-    parser.add_argument("--port", type=int, default=8765, help="0: any free one")
+    parser.add_argument("--port", type=int, default=8765, help="port to listen on; 0: any free port")
     options = parser.parse_args()
     try:
         asyncio.run(serve(options.gpus, options.port))

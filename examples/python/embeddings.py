@@ -49,7 +49,7 @@ class Encoder(BaseWorker):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Prints for each line of standard input the line nearest in meaning.")
+    parser = argparse.ArgumentParser(description="Print, for each line of standard input, the line nearest in meaning.")
     parser.add_argument("--gpus", default="auto", help="auto, 0,1,2 or, without GPUs, sim:4")
     options = parser.parse_args()
     sentences = [line.strip() for line in sys.stdin if line.strip()]

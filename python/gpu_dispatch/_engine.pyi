@@ -19,7 +19,7 @@ class Failure(tuple[Any, ...]):
         "not carried" (the library's names), or "undecodable": the result could not be unpickled."""
     @property
     def message(self) -> str:
-        """One line for people."""
+        """A human-readable line."""
     @property
     def payload(self) -> Any:
         """(pickled exception or None, traceback) of an exception in the worker; None if there was none.
@@ -98,14 +98,14 @@ class Pool:
 
         Waits for room while another thread polls. Raises BlockingIOError if there is no room and
         nowait is true or this is the polling thread; PoolClosed after stop(); NoWorkers when no
-        worker is left; and what pickling raises. Then there is no task.
+        worker is left; and the exceptions of pickling. After an exception there is no task.
         """
     def feed(self, iterator: Iterator[Any], limit: int = 0, wait: bool = False) -> bool:
-        """Submits what the iterator yields. True: it has ended.
+        """Submits the items of the iterator. True: it has ended.
 
         Returns False when there is no room (unless `wait` is true) or after `limit` items. An item
-        that found no room is kept for the next call. One that cannot be pickled becomes a task
-        that fails. Raises PoolClosed, NoWorkers, and what the iterator raises.
+        that found no room is kept for the next call. An item that cannot be pickled becomes a task
+        that fails. Raises PoolClosed, NoWorkers, and the exceptions of the iterator.
         """
     def poll(self, timeout_ms: int = -1, idle: bool = False) -> int:
         """Makes the callbacks that are due, after waiting up to timeout_ms for the first (-1: no limit).
@@ -114,7 +114,7 @@ class Pool:
         task is outstanding (unless `idle`: then it waits for tasks of other threads). Returns -1
         at once if another thread polls.
         Raises PoolClosed when every task has ended after a stop(), NoWorkers when no worker is
-        left, and what Python's signal handlers raise (KeyboardInterrupt). An exception of a
+        left, and exceptions of Python's signal handlers (KeyboardInterrupt). An exception of a
         callback is raised after all callbacks that were due; further ones are reported as
         unraisable.
         """
@@ -127,9 +127,9 @@ class Pool:
         """False if the task has ended. Its callback is made by a later poll."""
     def stop(self) -> None:
         """First call: running tasks are finished, waiting ones cancelled. Second: running tasks are
-        cancelled. Third: workers are killed. Nothing happens after close()."""
+        cancelled. Third: workers are killed. Does nothing after close()."""
     def interrupt(self) -> None:
-        """Makes a waiting poll() return. Nothing happens after close()."""
+        """Makes a waiting poll() return. Does nothing after close()."""
     def fileno(self) -> int:
         """Readable when poll() has something to do."""
     def expect_no_more(self) -> None:
@@ -147,12 +147,12 @@ class Pool:
     def worker_stats(self) -> list[dict[str, Any]]:
         """For each slot the fields of struct gd_worker_stats; task_id is None without a task."""
     def close(self, interrupts: int = 2) -> dict[str, Any]:
-        """Cancels what is left, lets the workers clean up and ends them; returns the last stats().
+        """Cancels the remaining tasks, lets the workers clean up and ends them; returns the last stats().
 
         The GIL is released while it waits, and callbacks are made. Other threads that are in
         submit(), feed() or poll() are made to return first. On the main thread the
         `interrupts`-th Ctrl-C meanwhile kills the workers at once; KeyboardInterrupt is raised
-        at the end. Closing twice is fine.
+        at the end. Closing twice is allowed.
         """
     @property
     def closed(self) -> bool: ...
@@ -172,7 +172,7 @@ class Hooks(Protocol):
         """Looked up once, after setup()."""
     @property
     def process_batch(self) -> Callable[[list[Any]], Sequence[Any]]:
-        """Returns as many results as there were items; one that is an exception is that item's error."""
+        """Returns as many results as there were items; a result that is an exception is that item's error."""
     def cleanup(self) -> None: ...
     def leave(self) -> None:
         """Called last, before the process ends."""
@@ -187,7 +187,7 @@ def worker_main(hooks: Hooks) -> int:
 def continue_worker() -> NoReturn:
     """For a load() that must not return: does everything that follows, and ends the process.
 
-    All threads stay where they are; if another one than the main thread calls it, it blocks.
+    All threads stay where they are; a thread other than the main thread that calls it blocks.
     """
 
 def setting(key: str) -> memoryview | None:
@@ -222,6 +222,6 @@ def gpu_list(spec: str | None = None) -> tuple[list[dict[str, Any]], list[str]]:
 def gpu_survey() -> tuple[list[dict[str, Any]], list[str]]: ...
 def gpu_parse(spec: str | None = None) -> list[int]: ...
 def gpu_validate(ids: Sequence[int]) -> str | None:
-    """None if each is a usable GPU; otherwise the first that is not, and why."""
+    """None if each is a usable GPU; otherwise a message that names the first unusable GPU and the reason."""
 
 def cuda_available() -> bool: ...

@@ -152,7 +152,7 @@ def explain(error: BaseException) -> BaseException:
     if "__main__" not in text and "__mp_main__" not in text:
         return error
     better = AttributeError(
-        f"{text}: workers run the program only up to the line where it makes its first Pool or calls run(). "
+        f"{text}: workers run the program only up to the line where it creates its first Pool or calls run(). "
         "Define what workers need above that line, or put that line and all that follows it under "
         "`if __name__ == \"__main__\":`"
     )

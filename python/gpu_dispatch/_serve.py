@@ -165,7 +165,7 @@ class _Channel:
         self._write(b"\n")
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        # Not `for line in file`, which reads ahead and could not be continued.
+        # `for line in file` would read ahead and could not be continued.
         while line := self._lines.readline():
             if line.strip():
                 message = _parse(line)

@@ -54,7 +54,8 @@ class Dispatcher:
         and pickled.
     gpu_ids: the numbers of the GPUs. They need not exist: a number is only passed to setup(),
         which uses `cuda:{gpu_id}`. A number that occurs twice means two workers.
-    queue_size: the most items that wait for a worker. If it is reached, the generator waits, too.
+    queue_size: maximum number of items that wait for a worker. When it is reached, the generator
+        waits, too.
     suppress_worker_output: drop the output of workers.
     bind_gpu: each worker sees only its own GPU (CUDA_VISIBLE_DEVICES), as device 0.
 
@@ -140,8 +141,8 @@ class Dispatcher:
     def shutdown(self) -> None:
         """Ends the run: running items are finished, no others are begun, and run() returns.
 
-        A second call interrupts the running items, a third one kills the workers. For other threads
-        and for callbacks. Does nothing without a run.
+        A second call interrupts the running items, a third one kills the workers. May be called
+        by other threads and by callbacks. Does nothing if there is no run.
         """
         run = self._run
         if run is not None:

@@ -33,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--input-dir", metavar="DIR", required=True, help="the folder with the files"
+        "--input-dir", metavar="DIR", required=True, help="folder with the recordings"
     )
     parser.add_argument(
         "--output-dir",
@@ -48,12 +48,12 @@ def _parser() -> argparse.ArgumentParser:
         help="auto, all, 0,1,2 or 0-3 (default: %(default)s)",
     )
     parser.add_argument(
-        "--model-size", metavar="SIZE", default="base", help="for the worker (default: %(default)s)"
+        "--model-size", metavar="SIZE", default="base", help="model size for the worker (default: %(default)s)"
     )
     parser.add_argument(
         "--language",
         metavar="LANG",
-        help="for the worker; by default it detects the language if it can",
+        help="language for the worker; by default it detects the language if it can",
     )
     parser.add_argument(
         "--pattern", metavar="GLOB", default="*.wav", help="pattern of file names (default: %(default)s)"

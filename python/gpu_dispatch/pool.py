@@ -85,7 +85,7 @@ class Pool:
             process(), and the worker continues with the next task.
         :param retries: How often a task that failed, timed out or lost its worker is retried.
         :param max_tasks_per_worker: Replace a worker after this many tasks.
-        :param max_batch: The most items that process_batch() gets at once; 32 by default.
+        :param max_batch: Maximum number of items that process_batch() gets at once; 32 by default.
         :param bind_gpu: Let each worker see only its own GPU, as device 0.
         :param queue_size: How many tasks may wait for a worker; submit() waits for space.
         :param zero_copy: Arrays in results are read-only views of shared memory.

@@ -34,7 +34,7 @@ static size_t stream_offset(size_t num_buffers)
 	return sizeof(struct pickled_head) + num_buffers * sizeof(uint64_t);
 }
 
-/* ---- Making ------------------------------------------------------------- */
+/* ---- Creating ----------------------------------------------------------- */
 
 static PyObject *call_dumps(PyObject *dumps, PyObject *object, PyObject *append)
 {

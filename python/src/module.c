@@ -97,8 +97,8 @@ static PyObject *uses_codec(PyObject *self, PyObject *object)
 
 static PyMethodDef codec_methods[] = {
 	{"encode", encode, METH_O, "The bytes that are sent between the processes."},
-	{"decode", decode, METH_O, "The object of such bytes."},
-	{"uses_codec", uses_codec, METH_O, "Whether the object needs no pickle."},
+	{"decode", decode, METH_O, "The object that was encoded in these bytes."},
+	{"uses_codec", uses_codec, METH_O, "Whether the object can be sent without pickle."},
 	{0},
 };
 

@@ -211,12 +211,12 @@ static PyObject *pypool_get_closed(PyObject *object, void *unused)
 
 static PyMethodDef methods[] = {
 	{"submit", KEYWORDS(pypool_submit), METH_FASTCALL | METH_KEYWORDS, "Adds a task and returns its id."},
-	{"feed", KEYWORDS(pypool_feed), METH_VARARGS | METH_KEYWORDS, "Submits what an iterator yields."},
+	{"feed", KEYWORDS(pypool_feed), METH_VARARGS | METH_KEYWORDS, "Submits the items of an iterator."},
 	{"poll", KEYWORDS(pypool_poll), METH_VARARGS | METH_KEYWORDS, "Makes the callbacks that are due."},
 	{"wait_ready", KEYWORDS(pypool_wait_ready), METH_VARARGS | METH_KEYWORDS, "Polls until the workers are ready."},
 	{"close", KEYWORDS(pypool_close), METH_VARARGS | METH_KEYWORDS, "Ends the workers."},
 	{"cancel", pypool_cancel, METH_O, "Cancels a task; False if it has ended."},
-	{"stop", pypool_stop, METH_NOARGS, "Ends the work: finish, cancel, kill."},
+	{"stop", pypool_stop, METH_NOARGS, "Ends the work in steps: finish, cancel, kill."},
 	{"interrupt", pypool_interrupt, METH_NOARGS, "Makes poll() return."},
 	{"expect_no_more", pypool_expect_no_more, METH_NOARGS, "No more tasks will come."},
 	{"hurry", pypool_hurry, METH_NOARGS, "Limits the time of callbacks."},

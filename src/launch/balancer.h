@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls of the launcher to its balancer, beyond the public ones. */
+/* Functions of the balancer for the launcher, in addition to the public ones. */
 #ifndef LAUNCH_BALANCER_H
 #define LAUNCH_BALANCER_H
 

@@ -14,7 +14,7 @@ struct durations;
  * folder must outlive the reader. Only paths are read. */
 int durations_start(const char *folder, const struct gd_found *const *files, const size_t *order, size_t count,
 	gd_seconds_reader *reader, void *context, struct durations **ret);
-/* Ends the thread after its current file, and frees d. NULL is fine. */
+/* Ends the thread after its current file, and frees d. NULL is allowed. */
 void durations_stop(struct durations *d);
 
 /* How many files have been read so far. */
@@ -24,7 +24,7 @@ bool durations_is_over(const struct durations *d);
 size_t durations_file(const struct durations *d, size_t k);
 /* Seconds of a file; -1: unknown; -2: not read yet. */
 double durations_get(const struct durations *d, size_t file);
-/* The duration is known from elsewhere: it need not be read. */
+/* Reports a duration that is already known, so that it is not read. */
 void durations_known(struct durations *d, size_t file, double seconds);
 
 #endif

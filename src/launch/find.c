@@ -180,7 +180,7 @@ static void note_other(struct finder *f, const char *prefix, size_t prefix_lengt
 	files->other = path;
 }
 
-/* Examines a name. 1: nothing that is wanted; warns if the reason is not obvious. */
+/* Examines a name. Returns 1 if the entry is not usable, and warns if the reason is not obvious. */
 static int examine(struct finder *f, int fd, const struct dirent *d, const char *prefix, bool wanted, struct stat *ret)
 {
 	cleanup_(closep) int entry = -1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finding files: internal calls beyond gd_files_find(). */
+/* Finding files: internal functions in addition to gd_files_find(). */
 #ifndef LAUNCH_FIND_H
 #define LAUNCH_FIND_H
 

@@ -26,7 +26,7 @@ int find_patterns_init(struct find_patterns *p, const char *const *texts, size_t
 	p->count = count ? count : 1;
 	p->list = calloc(p->count, sizeof(*p->list));
 	if (!p->list)
-		return error_set(err, -ENOMEM, "no memory for %zu patterns", p->count);
+		return error_set(err, -ENOMEM, "not enough memory for %zu patterns", p->count);
 	for (size_t i = 0; i < p->count; i++) {
 		const char *text = from[i];
 		int r = find_check_pattern(text, err);

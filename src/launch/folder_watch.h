@@ -15,10 +15,10 @@
 
 struct folder_watch;
 
-/* A new watch is stale. recursive: include folders in the first one. -EMFILE: the limit of inotify instances is
+/* A new watch is stale. recursive: events of subfolders count, too. -EMFILE: the limit of inotify instances is
  * reached. */
 int folder_watch_open(bool recursive, struct folder_watch **ret);
-/* NULL is fine. */
+/* NULL is allowed. */
 void folder_watch_close(struct folder_watch *w);
 /* Readable when there are events. */
 int folder_watch_fd(const struct folder_watch *w);

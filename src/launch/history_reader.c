@@ -106,7 +106,7 @@ static int look_at_size(int fd, bool checked, uint64_t *ret_max)
 	return (uint64_t)st.st_size > *ret_max ? -E2BIG : 0;
 }
 
-/* A report could otherwise publish what a link of another user leads to. */
+/* Links of other users are not followed: a report would publish the file that they lead to. */
 static int open_file(const struct history_reader *r, const char *path)
 {
 	cleanup_(freep) char *name = NULL;

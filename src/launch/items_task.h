@@ -46,7 +46,7 @@ struct items_answer {
 	size_t size;
 };
 
-/* Takes the next answer off `bytes`: 1; 0 at the end; -EBADMSG. */
+/* Removes the next answer from `bytes`. Returns 1, 0 at the end, or -EBADMSG. */
 int items_answer_next(struct gd_bytes *bytes, struct items_answer *ret);
 
 #endif

@@ -249,6 +249,6 @@ const struct gd_worker_ops items_worker_ops = {
 	.size = sizeof(struct gd_worker_ops),
 	.setup = setup,
 	.process_batch = process,
-	.max_batch = 1, /* as many as launch_worker.in_flight says */
+	.max_batch = 1, /* the number is launch_worker.in_flight */
 	.cleanup = cleanup,
 };

@@ -219,7 +219,7 @@ int gd_launch(const struct gd_launch_options *options, struct gd_launch_summary 
 		gd_launcher_summary(l, &summary, sizeof(summary));
 		*ret = copy_summary(&summary);
 		if (!*ret)
-			r = error_set(err, -ENOMEM, "no memory for the summary");
+			r = error_set(err, -ENOMEM, "not enough memory for the summary");
 	}
 	gd_launcher_destroy(l);
 	return r;

@@ -218,7 +218,7 @@ static void check_settings(struct gd_launcher *l, struct mistakes *m)
 	if (m->count > before || count == 0)
 		return;
 	if (settings_copy(given, count, &l->settings, &o->num_settings) < 0)
-		mistake(m, -ENOMEM, "no memory for %zu settings", count);
+		mistake(m, -ENOMEM, "not enough memory for %zu settings", count);
 	o->settings = l->settings;
 }
 

@@ -126,7 +126,7 @@ void launcher_warn(struct gd_launcher *l, const char *format, ...) GD_PRINTF(2, 
  */
 int launcher_check(const struct gd_launch_options *options, void (*mistake)(void *context, const struct gd_error *err),
 	void *context, struct gd_launcher *l);
-/* Frees that, also after mistakes. */
+/* Frees everything that launcher_check() stored, even after mistakes. */
 void launcher_drop_options(struct gd_launcher *l);
 
 /* ---- launcher_plan.c ---- */

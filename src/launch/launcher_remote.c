@@ -9,7 +9,7 @@
 
 /* A cancelled file is ended on its node, which takes the grace period there and a message each way. */
 #define GRACE_MS 15000
-/* A file that was put back so often may need more time than a node has. */
+/* A file that was put back this often may need more time than the time limit of a node. */
 #define MANY_PUT_BACKS 3
 
 void launcher_set_remote(struct gd_launcher *l, const struct launch_remote *remote)
@@ -37,7 +37,7 @@ int launcher_remote_start(struct gd_launcher *l, const char *log_dir, struct gd_
 	l->remote_numbers = calloc(count, sizeof(*l->remote_numbers));
 	l->put_backs = calloc(l->num_todo + 1, sizeof(*l->put_backs));
 	if (!l->remote_slots || !l->remote_numbers || !l->put_backs)
-		return error_set(err, -ENOMEM, "no memory for %zu workers", count);
+		return error_set(err, -ENOMEM, "not enough memory for %zu workers", count);
 	for (size_t i = 0; i < count; i++) {
 		l->remote_slots[i].put_back = GD_NO_TASK;
 		l->remote_numbers[i] = (int)i;
@@ -89,9 +89,11 @@ bool launcher_remote_put_back(struct gd_launcher *l, const struct gd_event *e)
 		return true;
 	size_t i = (size_t)(uintptr_t)e->tag;
 	if (launch_queue_put_back(&l->queue, i) < 0)
-		launcher_warn(l, "no memory to process '%s' again; the next run does", l->todo[i]->path);
+		launcher_warn(
+			l, "not enough memory to process '%s' again; the next run will process it", l->todo[i]->path);
 	if (l->put_backs[i] < MANY_PUT_BACKS && ++l->put_backs[i] == MANY_PUT_BACKS)
-		launcher_warn(l, "'%s' has lost its worker %d times; does the time limit of a node suffice for it?",
+		launcher_warn(l,
+			"'%s' has lost its worker %d times; it may need more time than the time limit of a node",
 			l->todo[i]->path, MANY_PUT_BACKS);
 	return true;
 }

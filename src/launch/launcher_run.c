@@ -228,7 +228,7 @@ static int make_balancer(struct gd_launcher *l, struct gd_error *err)
 	for (size_t i = 0; gpus && i < count; i++)
 		gpus[i] = l->gpus->gpus[i]->index;
 	if (!gpus || gd_balancer_create(gpus, count, &l->balancer) < 0)
-		return error_set(err, -ENOMEM, "no memory for the results");
+		return error_set(err, -ENOMEM, "not enough memory for the results");
 	gd_balancer_expect(l->balancer, l->files->count, l->num_skipped);
 	return 0;
 }
@@ -305,7 +305,7 @@ static int watch_workers(struct gd_launcher *l, struct gd_error *err)
 	l->last_end_ns = calloc(l->num_workers + 1, sizeof(*l->last_end_ns));
 	l->reloading_ns = calloc(l->num_workers + 1, sizeof(*l->reloading_ns));
 	if (!l->worker_states || !l->worker_list || !l->last_end_ns || !l->reloading_ns)
-		return error_set(err, -ENOMEM, "no memory for %zu workers", l->num_workers);
+		return error_set(err, -ENOMEM, "not enough memory for %zu workers", l->num_workers);
 	for (size_t i = 0; i < l->num_workers; i++) {
 		struct launcher_worker *w = &l->worker_states[i];
 		w->public = (struct gd_launch_worker){.size = sizeof(w->public), .stats = &w->stats};

@@ -78,8 +78,8 @@ int map_record_flush(struct map_record *r, struct gd_error *err);
 int map_record_sync(struct map_record *r, struct gd_error *err);
 
 /*
- * Removes the lines of failed items from the files, so that the items are processed again. Not for a record in order:
- * with --ordered there would be no place for their results.
+ * Removes the lines of failed items from the files, so that the items are processed again. Must not be used with
+ * --ordered: there would be no place for their results.
  */
 int map_record_retry_failed(struct map_record *r, struct gd_error *err);
 

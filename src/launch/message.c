@@ -106,7 +106,7 @@ static int read_members(const char *line, size_t size, struct members *ret)
 int message_copy_error(const struct json_value *v, char *to, size_t room)
 {
 	if (v->type != JSON_STRING) {
-		/* An object or null, as some libraries send: better than nothing. */
+		/* Some libraries send an object or null: show it as it is. */
 		utf8_copy_line(to, room, v->type ? v->data : "", v->type ? v->size : 0);
 		return 0;
 	}

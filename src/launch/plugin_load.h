@@ -5,7 +5,7 @@
 
 #include "gpu_dispatch_launch.h"
 
-/* The hooks, which stay loaded; and the plug-in itself in *ret_plugin, which may be NULL. */
+/* Returns the hooks, which stay loaded, and the plug-in itself in *ret_plugin; ret_plugin may be NULL. */
 int plugin_load(const char *path, struct gd_worker_ops *ret, struct gd_plugin *ret_plugin, struct gd_error *err);
 
 /* Loads a plug-in and sends a struct plugin_report to the process that called plugin_inspect(). */

@@ -213,7 +213,7 @@ static int fail_unknown(const struct found *f, const char *name, struct gd_error
 	cleanup_(freep) const char **names = calloc(f->count + 1, sizeof(*names));
 	cleanup_(text_finish) struct text list = {0};
 	if (!names)
-		return error_set(err, -ENOMEM, "no memory");
+		return error_set(err, -ENOMEM, "out of memory");
 	size_t count = 0;
 	for (size_t i = 0; i < f->count; i++) {
 		if (f->plugins[i].refusal)

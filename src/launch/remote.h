@@ -13,7 +13,7 @@
 #include "gpu_dispatch_launch.h"
 #include "launch/worker.h"
 
-/* What is to be started. */
+/* The workers to start. */
 struct launch_remote_plan {
 	const char *output_root; /* absolute */
 	int output_fd;           /* the same folder, O_PATH */

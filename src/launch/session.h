@@ -21,13 +21,14 @@ struct session {
 
 /*
  * For the setup hook: starts the program of the worker's context, a struct launch_worker, and waits until it is ready.
- * A line of the program has at most line_max bytes. 0, or a negative value whose message gd_worker_fail() has.
+ * A line of the program has at most line_max bytes. 0, or a negative errno value, with a message from gd_worker_fail()
+ * if the program failed.
  */
 int session_open(struct gd_worker *w, size_t line_max, struct session **ret);
 /* For the cleanup hook: ends the input, waits for the program and releases the session. */
 int session_close(struct gd_worker *w, struct session *s);
 
-/* Starts the program again after it has ended. A negative value with the reason in `words`. */
+/* Starts the program again after it has ended. 0, or a negative value with the reason in `words`. */
 int session_begin(struct gd_worker *w, struct session *s, char words[SESSION_WORDS_MAX]);
 
 /*

@@ -100,7 +100,7 @@ static int fail_unknown(
 	cleanup_(freep) const char **known = calloc(NUM_WORDS + num_settings, sizeof(*known));
 	cleanup_(text_finish) struct text list = {0};
 	if (!word || !known)
-		return error_set(err, -ENOMEM, "no memory");
+		return error_set(err, -ENOMEM, "out of memory");
 	if (strcmp(word, "model_size") == 0)
 		return error_set(
 			err, -EINVAL, "the command contains {model_size}; set a value for the setting model_size");

@@ -141,7 +141,7 @@ int launch_worker_argv(const struct launch_worker *worker, char ***ret, struct g
 	put_all(&measured, worker, helper);
 	char **argv = malloc((measured.count + 1) * sizeof(*argv) + measured.size);
 	if (!argv)
-		return error_set(err, -ENOMEM, "no memory for the worker's command line");
+		return error_set(err, -ENOMEM, "not enough memory for the worker's command line");
 	struct line written = {.argv = argv, .text = (char *)(argv + measured.count + 1)};
 	put_all(&written, worker, helper);
 	argv[written.count] = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What processes a file: a command per file, a persistent program, or a plug-in.
+ * The worker that processes files: a command per file, a persistent program, or a plug-in.
  *
  * All three run in gpuq-worker, a helper program that the pool executes: the
  * launching program may have threads, and never loads a plug-in, whose constructors

@@ -7,7 +7,7 @@
 #include "view/model/model.h"
 
 enum view_gpu_status worker_status(enum gd_worker_state state);
-/* The row's strings are those of `w`. */
+/* The strings of the row belong to `w`. */
 struct view_gpu worker_row(const struct gd_worker_stats *w);
 
 #endif

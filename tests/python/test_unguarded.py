@@ -163,7 +163,7 @@ def test_what_is_defined_below_the_first_run_is_missing_and_the_error_says_so(
     done = python(script(tmp_path, WORKER, show, RUN, BELOW, last), directory=tmp_path)
     assert done.stdout.startswith(EXPECTED) and done.returncode == 0
     assert "Can't get attribute" in done.stdout
-    assert "workers run the program only up to the line where it makes its first Pool" in done.stdout
+    assert "workers run the program only up to the line where it creates its first Pool" in done.stdout
     assert "__name__ ==" in done.stdout
 
 

@@ -75,7 +75,7 @@ class Launch:
         A signal handler may call this.
         """
         with self._lock:
-            # Not SIGINT twice: two pending signals of the same kind can merge.
+            # A second SIGINT could merge with a pending one, so send another signal.
             self._signal(signal.SIGTERM if self._signals else signal.SIGINT)
 
     def terminate(self) -> None:

@@ -100,7 +100,7 @@ class ResourceAllocator:
 def _matching(folder: Path, pattern: str) -> set[Path]:
     """The matching files below ``folder``.
 
-    Not ``Path.glob()``: it raises for a link to an overlong name, an inaccessible folder or a
+    ``Path.glob()`` would raise for a link to an overlong name, an inaccessible folder or a
     thousand nested folders.
     """
     parts = PurePath(pattern).parts

@@ -150,7 +150,7 @@ class LauncherOrchestrator:
 class _Interrupts:
     """Handles Ctrl-C as a request, not as an exception, which could corrupt a message in a queue.
 
-    Only if Ctrl-C would raise KeyboardInterrupt here. The third Ctrl-C does.
+    Has no effect if Ctrl-C would not raise KeyboardInterrupt here. The third Ctrl-C raises it.
     """
 
     def __init__(self, spawner: ProcessSpawner) -> None:
@@ -176,7 +176,7 @@ class _Interrupts:
             raise KeyboardInterrupt
         self._spawner.stop()
         if self.count == 1:
-            words = b"interrupted: running files are finished; Ctrl-C again cancels them\n"
+            words = b"interrupted: finishing the running files; press Ctrl-C again to cancel them\n"
             os.write(2, words)  # the signal may have interrupted print()
 
 

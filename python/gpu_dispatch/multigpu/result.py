@@ -23,7 +23,7 @@ class Result(TypedDict):
     """Seconds that the worker needed."""
     error: str | None
     output_dir: str | None
-    """The folder with what the worker wrote."""
+    """The folder with the worker's output files."""
     skipped: bool
     """An earlier run has done this file; its results are still there."""
 
