@@ -235,12 +235,12 @@ struct gd_gpu_list {
  *   instances;
  * - "sim:4" or "sim:4x16G": simulated GPUs.
  *
- * If $GPUQ_GPUS names simulated GPUs, they are the GPUs of the machine for every
- * function here. An inherited CUDA_VISIBLE_DEVICES (AMD: ROCR_VISIBLE_DEVICES) limits
- * what exists; if no NVIDIA driver can be queried, it lists the GPUs that exist, and
- * nothing else is known about them. A machine without GPUs is not an error for "auto"
- * and "all": the list is empty. A GPU that does not exist is -ENODEV, and the error
- * lists the existing ones.
+ * If $GPUQ_GPUS names simulated GPUs, they are the GPUs of the machine for every function
+ * here. An inherited CUDA_VISIBLE_DEVICES (AMD: ROCR_VISIBLE_DEVICES) hides all other GPUs;
+ * if no NVIDIA driver can be queried, the GPUs in this variable are assumed to exist, and
+ * nothing else is known about them. A machine without GPUs is not an error for "auto" and
+ * "all": the list is empty. A GPU that does not exist is -ENODEV, and the error lists the
+ * existing ones.
  *
  * The driver is called in a separate process: this process never loads it, and a
  * hanging driver delays the call by five seconds.
@@ -462,9 +462,9 @@ GD_API const char *gd_failure_name(enum gd_failure failure);
 #define GD_NO_TASK UINT64_MAX
 
 /**
- * Times are CLOCK_MONOTONIC nanoseconds; 0: did not happen. A message that was sent
- * in process() has its task's id, tag and bytes. Events of setup and cleanup, and
- * messages from other hooks, have no task: their id is GD_NO_TASK.
+ * An event, as passed to a callback. Times are CLOCK_MONOTONIC nanoseconds; 0: did not
+ * happen. A message that was sent in process() has its task's id, tag and bytes. Events of
+ * setup and cleanup, and messages from other hooks, have no task: their id is GD_NO_TASK.
  */
 struct gd_event {
 	size_t size;
@@ -676,7 +676,7 @@ struct gd_callbacks {
 	/** Cancelled tasks. If NULL, on_error gets them; a dispatcher then makes no
 	 *  callback for tasks that never began: set on_cancelled if `tag` owns memory. */
 	gd_callback *on_cancelled;
-	gd_callback *on_task_start; /**< once per attempt, before its end; costs a record per task */
+	gd_callback *on_task_start; /**< once per attempt, before its end; costs a message per task */
 	/** A message of gd_worker_send(): `result` holds the bytes, ended_ns the time. Messages
 	 *  are not delayed in ordered pools, and are dropped if this is NULL. `failure` is
 	 *  GD_FAILURE_NOT_CARRIED if the bytes could not be received. */

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from . import _engine
 
 BUSY = -1
-"""What ``engine.poll()`` returns if another thread is in it."""
+"""The return value of ``engine.poll()`` if another thread is in it."""
 
 TICK_SECONDS = 0.002
 

@@ -217,7 +217,7 @@ PyMethodDef gpus_methods[] = {
 	{"gpu_list", gpu_list, METH_VARARGS, "The GPUs that a specification selects, and warnings."},
 	{"gpu_survey", gpu_survey, METH_NOARGS, "All GPUs, and warnings."},
 	{"gpu_parse", gpu_parse, METH_VARARGS, "The numbers of the GPUs that a specification selects."},
-	{"gpu_validate", gpu_validate, METH_O, "None, or what is wrong with these numbers of GPUs."},
+	{"gpu_validate", gpu_validate, METH_O, "None, or a message about the first of these GPUs that is unusable."},
 	{"cuda_available", cuda_available, METH_NOARGS, "Whether there is a usable NVIDIA GPU."},
 	{0},
 };

@@ -37,7 +37,7 @@ struct gd_draft {
 };
 
 struct gd_pool {
-	struct gd_options options; /* what they point to is the caller's, and only used by gd_pool_open() */
+	struct gd_options options; /* their pointers belong to the caller and are used only by gd_pool_open() */
 	struct gd_worker_ops ops;
 	struct gd_callbacks callbacks;
 	void (*on_gone)(void *context); /* see pool_serve_run(); NULL: the pool does not belong to a run */
@@ -283,8 +283,8 @@ static inline void pool_need_timer(struct gd_pool *p)
 }
 
 /*
- * With the lock held: the slot was given a task, in whichever way. Behind others it may have to be taken back, see
- * pool_balance(); and the warden watches its time limit.
+ * With the lock held, after a slot was given a task. A task behind others may have to be taken back, see
+ * pool_balance(); the warden watches its time limit.
  */
 static inline void pool_given(struct gd_pool *p, const struct slot *s, int64_t timeout_ms)
 {
@@ -297,7 +297,7 @@ static inline void pool_given(struct gd_pool *p, const struct slot *s, int64_t t
 /* stop.c: carries out requested stops */
 void pool_stop_turn(struct gd_pool *p);
 
-/* plan.c: what the warden needs to know about each slot */
+/* plan.c: data for the warden about each slot */
 int plan_fill(struct gd_pool *p, struct bindings *bindings, struct gd_error *err); /* takes the environments */
 void plan_free(struct gd_pool *p);
 

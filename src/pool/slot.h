@@ -121,7 +121,7 @@ static inline bool slot_accepts(const struct slot *s)
  * publish; the next answer that is read does, because each publication transfers a cache line in both directions.
  */
 void slot_publish(struct slot *s);
-/* The same without waking it: returns what channel_claim_wake() does. */
+/* The same without waking it: returns the result of channel_claim_wake(). */
 const _Atomic uint32_t *slot_show(struct slot *s);
 
 /*
@@ -137,8 +137,8 @@ void slot_give_written(struct slot *s, struct task *t);
 #define SLOT_PLENTY 64
 
 /*
- * Writes the record of t, the next task in the table, and publishes it, now or soon. Returns what
- * channel_claim_wake() does.
+ * Writes the record of t, the next task in the table, and publishes it, now or soon. Returns the result of
+ * channel_claim_wake().
  */
 static inline const _Atomic uint32_t *slot_push(struct slot *s, const struct task *t, const void *data)
 {

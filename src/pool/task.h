@@ -83,7 +83,7 @@ void backlog_push_front(struct backlog *b, const struct task *t);
 struct task *backlog_front(struct backlog *b); /* NULL if there is none */
 void backlog_pop(struct backlog *b);
 
-/* Whether the task is there, whatever the order. */
+/* Whether the task is in the backlog; searches unsorted entries, too. */
 bool backlog_has(struct backlog *b, uint64_t id);
 /* Removes the task with this id, wherever it is, into *ret. False if it is not there. */
 bool backlog_remove(struct backlog *b, uint64_t id, struct task *ret);

@@ -92,7 +92,7 @@ static const char *title_of(const struct shown *s)
 	return s->show.title ? s->show.title : program_invocation_short_name;
 }
 
-/* What the next Ctrl-C does. */
+/* Describes the effect of the next Ctrl-C. */
 static const char *note_of(const struct shown *s)
 {
 	static const char *const notes[INTERRUPTS_PASSED] = {
