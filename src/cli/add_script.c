@@ -49,7 +49,7 @@ static int take_options(struct add *a)
 }
 
 /*
- * A file without arguments is a script. With arguments, it counts as one if it has job options or could not be run
+ * A file without arguments is a script. With arguments, it is a script only if it has job options or could not be run
  * otherwise: programs such as ./train.py may depend on their own location.
  */
 static bool counts(const struct add *a)

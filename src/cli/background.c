@@ -89,7 +89,7 @@ void background_tell(int fd, const struct gd_error *err)
 	close(fd);
 }
 
-/* The pipe carries one message and the end, or only the end. */
+/* The pipe carries at most one message, then end of file. */
 static int wait_until_ready(int fd, int timeout_ms, const char *log, struct gd_error *err)
 {
 	char message[sizeof(err->message) + 16];

@@ -3,7 +3,7 @@
 #include "cli/control_command.h"
 
 static const struct argp_option options[] = {
-	{"all", CONTROL_COMMAND_ALL, 0, 0, "All jobs that have not ended", 1},
+	{"all", CONTROL_COMMAND_ALL, 0, 0, "Cancel all jobs that have not ended", 1},
 	{0},
 };
 

@@ -3,7 +3,7 @@
 #include "cli/control_command.h"
 
 static const struct argp_option options[] = {
-	{"all", CONTROL_COMMAND_ALL, 0, 0, "All pending jobs", 1},
+	{"all", CONTROL_COMMAND_ALL, 0, 0, "Hold all pending jobs", 1},
 	{0},
 };
 

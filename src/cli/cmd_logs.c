@@ -60,7 +60,7 @@ struct logs {
 
 static const struct argp_option options[] = {
 	{"follow", 'f', 0, 0, "Follow the output until the jobs have ended", 1},
-	{"lines", 'n', "N", 0, "Only the last N lines; with -f, also all new ones", 1},
+	{"lines", 'n', "N", 0, "Print only the last N lines; with -f, also all new ones", 1},
 	{"attempt", OPTION_ATTEMPT, "N", 0, "Show the Nth attempt (default: the last one)", 1},
 	{"raw", OPTION_RAW, 0, 0, "Print all bytes unchanged, even control sequences on a terminal", 1},
 	{0},
@@ -234,8 +234,9 @@ static void say_of_lease(struct log *log, const struct job *job)
 }
 
 /*
- * A user who can write the log folder can put a link to a file of this user there, and the output may be shown to
- * others. A link to a file of the link's own owner is fine: that is how other users keep their logs elsewhere.
+ * Another user who can write the log folder could put a link to a private file of this user there, and the output may
+ * be shown to others. A link to a file of the link's own owner is fine: that is how other users keep their logs
+ * elsewhere.
  */
 static int open_no_foreign_link(const char *path)
 {
@@ -259,7 +260,7 @@ static int open_no_foreign_link(const char *path)
 	return st.st_dev == seen.st_dev && st.st_ino == seen.st_ino ? take_fd(&fd) : -EPERM;
 }
 
-/* Others can have written the journal: it must not choose which file of this account is printed. */
+/* Others may have written the journal: it must not choose which file of this account is printed. */
 static int open_foreign_log(struct logs *l, struct log *log, const char *path, const struct follow *f)
 {
 	cleanup_(freep) char *log_dir = log_dir_find(&l->queue.config, f->path);
@@ -309,7 +310,7 @@ static int open_log(struct logs *l, struct log *log, const struct job_attempt *a
 	return 0;
 }
 
-/* Otherwise an empty log could not be told from a waiting job. */
+/* Otherwise an empty log would look like a waiting job. */
 static void say_if_waiting(const struct logs *l, struct log *log, const struct job *job, const struct job_attempt *a)
 {
 	if (!l->follow || log->waiting || !job || job_is_final(job) || job->state == JOB_RUNNING || (a && l->attempt))

@@ -30,12 +30,12 @@ struct pause_command {
 };
 
 static const struct argp_option pause_options[] = {
-	{"all", OPTION_ALL, 0, 0, "The queue, and all running jobs", 1},
+	{"all", OPTION_ALL, 0, 0, "Pause the queue, and suspend all running jobs", 1},
 	{0},
 };
 
 static const struct argp_option resume_options[] = {
-	{"all", OPTION_ALL, 0, 0, "The queue, and all suspended jobs", 1},
+	{"all", OPTION_ALL, 0, 0, "Resume the queue, and all suspended jobs", 1},
 	{0},
 };
 

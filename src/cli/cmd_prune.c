@@ -35,7 +35,7 @@ struct prune_command {
 };
 
 static const struct argp_option options[] = {
-	{"older", 'o', "AGE", 0, "Only jobs that ended at least this long ago: 30d, 12h (all finished jobs)", 1},
+	{"older", 'o', "AGE", 0, "Prune only jobs that ended at least this long ago: 30d, 12h (all finished jobs)", 1},
 	{"yes", 'y', 0, 0, "Do not ask for confirmation (without a terminal, gpuq does not ask)", 1},
 	{"dry-run", OPTION_DRY_RUN, 0, 0, "Show what would be pruned, and prune nothing", 1},
 	{"json", OPTION_JSON, 0, 0, "Print a JSON object: pruned, kept, ids, archive", 1},

@@ -44,7 +44,7 @@ struct report_command {
 
 static const struct argp_option options[] = {
 	{"output", 'o', "FILE", 0, "Where to write it (" DEFAULT_NAME "); - is standard output", 1},
-	{"since", OPTION_SINCE, "AGE", 0, "Only jobs that ran or were added in the last 2h, 1d…", 1},
+	{"since", OPTION_SINCE, "AGE", 0, "Include only jobs that ran or were added in the last 2h, 1d…", 1},
 	{"launch", OPTION_LAUNCH, "FOLDER", 0, "Report on a launch with this output folder, instead of a queue", 1},
 	{0},
 };
@@ -200,7 +200,7 @@ static int put_sample(void *context, const struct sample *s)
 	return r;
 }
 
-/* A journal without a folder, or a folder without samples, is fine. A link is not the folder: gpuq makes none. */
+/* A journal without a folder, or a folder without samples, is fine. A symbolic link is ignored: gpuq creates none. */
 static int read_samples(struct report_command *c, struct view_model *m)
 {
 	cleanup_(freep) char *folder = NULL;

@@ -3,9 +3,9 @@
 #include "cli/control_command.h"
 
 static const struct argp_option options[] = {
-	{"failed", CONTROL_COMMAND_FAILED, 0, 0, "All failed jobs; with ids: only the failed ones of these", 1},
-	{"cancelled", CONTROL_COMMAND_CANCELLED, 0, 0, "All cancelled jobs; with ids: only the cancelled ones of these",
-		1},
+	{"failed", CONTROL_COMMAND_FAILED, 0, 0, "Retry all failed jobs; with ids, only those of them that failed", 1},
+	{"cancelled", CONTROL_COMMAND_CANCELLED, 0, 0,
+		"Retry all cancelled jobs; with ids, only those of them that were cancelled", 1},
 	{0},
 };
 

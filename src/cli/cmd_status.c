@@ -21,13 +21,14 @@
 enum { OPTION_JSON = 0x200, OPTION_WATCH, OPTION_STATE, OPTION_NAME, OPTION_SINCE, OPTION_ALL };
 
 static const struct argp_option options[] = {
-	{"all", OPTION_ALL, 0, 0, "All your queues on this machine ('gpuq queues' lists them)", 1},
+	{"all", OPTION_ALL, 0, 0, "Show all your queues on this machine ('gpuq queues' lists them)", 1},
 	{"json", OPTION_JSON, 0, 0, "Print a JSON array of objects", 1},
 	{"watch", OPTION_WATCH, 0, 0, "Refresh the list whenever it changes", 1},
 	{"state", OPTION_STATE, "STATE[,STATE...]", 0,
-		"Only pending, running, completed, failed, cancelled, held, unknown", 1},
-	{"name", OPTION_NAME, "NAME", 0, "Only jobs with this name", 1},
-	{"since", OPTION_SINCE, "AGE", 0, "Only jobs added or ended in the last 2h, 1d…", 1},
+		"List only jobs in these states: pending, running, completed, failed, cancelled, held, unknown", 1},
+	{"name", OPTION_NAME, "NAME", 0, "List only jobs with this name", 1},
+	{"since", OPTION_SINCE, "AGE", 0,
+		"List only jobs that have not ended, or were added or ended in the last 2h, 1d…", 1},
 	{0},
 };
 

@@ -150,7 +150,7 @@ static void check_locks(struct doctor *d, int fd)
 	}
 	pid_t pid = fork();
 	if (pid == 0) {
-		/* Not by its name: others may have replaced the file. */
+		/* Open the same file through its descriptor: others may have replaced the path. */
 		char path[32];
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 		int other = open(path, O_RDWR | O_CLOEXEC);

@@ -196,7 +196,7 @@ int exec_attend(struct exec *e, const struct lease_message *first)
 {
 	if (first->kind != LEASE_STARTED)
 		return on_ended(e, first);
-	/* Not earlier: a runner that was started while we waited must not become our child. */
+	/* Not before the command has started: a runner that we started while waiting must not become our child. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	cleanup_(closep) int signal_fd = open_signals();
 	cleanup_(closep) int tty = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);

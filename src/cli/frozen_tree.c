@@ -138,7 +138,7 @@ static bool is_open_to_others(const struct freezing *f, const char *dir)
 	return false;
 }
 
-/* Others can replace a tracked file that they can rename by anything, and git copies it. */
+/* Limits tracked files that others can rename: they can replace such a file with any other, and git would copy it. */
 static int check_tracked(struct freezing *f, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text files = {0};
@@ -175,7 +175,7 @@ static int list_index(struct freezing *f, struct text *ret, struct gd_error *err
 	return git_run(text_string(&f->top), text_string(&f->index), GIT("ls-files", "-s", "-z"), ret, err);
 }
 
-/* Submodules, and repositories inside the tree, which git add treats as submodules. */
+/* Refuses submodules, and repositories inside the tree, which git add treats as submodules. */
 static int check_submodules(struct freezing *f, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text files = {0};
@@ -265,8 +265,8 @@ static int make_commit(struct freezing *f, bool trust, struct text *commit, stru
 	}
 	r = git_run(top, NULL,
 		born ? GIT("commit-tree", text_string(&tree), "-p", text_string(&head), "-m",
-			       "gpuq: the tree as it was")
-		     : GIT("commit-tree", text_string(&tree), "-m", "gpuq: the tree as it was"),
+			       "gpuq: snapshot of the working tree")
+		     : GIT("commit-tree", text_string(&tree), "-m", "gpuq: snapshot of the working tree"),
 		commit, err);
 	cut_newline(commit);
 	return r;

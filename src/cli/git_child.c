@@ -16,10 +16,10 @@
 #include "base/file.h"
 #include "base/process.h"
 
-/* More than git, a filter and the filter's children. */
+/* Enough for git, a filter and the filter's children. */
 #define MAX_DEPTH 8
 
-/* In clock ticks, including children that have ended. */
+/* CPU time in clock ticks, including children that have ended. */
 static uint64_t process_cpu(pid_t pid)
 {
 	char path[64], text[1024];

@@ -36,7 +36,7 @@ int git_quarantine_open(struct git_quarantine *q, const char *top, struct gd_err
 		return error_set(err, -errno, "cannot create a folder in '%s': %s", objects, error_words(-errno));
 	text_append_string(&q->path, text_string(&path));
 	text_appendf(&q->variables[0], "GIT_OBJECT_DIRECTORY=%s", text_string(&path));
-	/* In quotes, because a colon would separate two paths. */
+	/* Quoted, because a colon in the path would separate two paths. */
 	text_append_string(&q->variables[1], "GIT_ALTERNATE_OBJECT_DIRECTORIES=\"");
 	for (const char *p = objects; *p; p++) {
 		if (*p == '"' || *p == '\\')
@@ -55,7 +55,7 @@ int git_quarantine_run(const struct git_quarantine *q, const char *top, const ch
 	text_appendf(&variable, "GIT_INDEX_FILE=%s", index);
 	if (text_error(&variable))
 		return error_set(err, -ENOMEM, "out of memory");
-	/* Filters such as git-lfs have their own store of contents. */
+	/* Filters such as git-lfs store contents in folders of their own: keep these files private, too. */
 	mode_t before = umask(077);
 	int r = git_run_with(top,
 		(const char *const[]){
@@ -99,8 +99,8 @@ int git_quarantine_check(const char *top, const struct text *before, const struc
 		if (!is_known && is_open_to_others(top, path_of(p)))
 			return error_set(err, -EPERM,
 				"'%s' is new or changed, in a directory that other users can write: they could "
-				"replace it with a link to a private file while git copies it; commit it, add it to "
-				".gitignore, remove their write permission, or use --trust",
+				"replace it with a link to a private file of yours while git copies it; commit it, add "
+				"it to .gitignore, remove their write permission, or use --trust",
 				path_of(p));
 	}
 	return 0;
@@ -126,7 +126,7 @@ static bool is_name(const char *name)
 	return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-/* Calls visit() for the files of a folder. indexes: those of packs, or all others. Git uses a pack if it has one. */
+/* Calls visit() for the index files of packs, or for all other files. Git uses a pack once it has an index. */
 static int visit_files(int from, int to, bool indexes, visitor visit, mode_t mode)
 {
 	int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
@@ -182,7 +182,7 @@ int git_quarantine_accept(struct git_quarantine *q, struct gd_error *err)
 	struct stat st;
 	int r = to < 0 || fstat(to, &st) < 0 ? -errno : 0;
 	if (r == 0) {
-		/* As git does it: a repository of a group ignores the umask. */
+		/* As git does: a repository that a group shares ignores the umask. */
 		mode_t before = umask(0), mode = st.st_mode & 07777;
 		r = visit_all(q, to, move, mode & S_ISGID ? mode : mode & ~before);
 		umask(before);

@@ -3,8 +3,8 @@
  * A private folder for the objects that `git add` creates, until it is certain that they contain no file that another
  * user has chosen.
  *
- * Git looks at a file and then opens it by its path, and follows links. A user who can write the directory can replace
- * the file with a link to a private file of this user in between. Everybody who can read the repository could then
+ * Git checks a file, then opens it by its path and follows links. In between, another user who can write the directory
+ * can replace the file with a link to a private file of this user. Everybody who can read the repository could then
  * read that file.
  */
 #ifndef CLI_GIT_QUARANTINE_H
@@ -14,12 +14,12 @@
 #include "gpu_dispatch.h"
 
 struct git_quarantine {
-	struct text objects;      /* the folder of the repository */
+	struct text objects;      /* the repository's folder for objects */
 	struct text path;         /* the private folder in it */
-	struct text variables[2]; /* that make git use it */
+	struct text variables[2]; /* environment that makes git use the private folder */
 };
 
-/* Creates the folder. top: of the working tree. In any case, call git_quarantine_finish() at the end. */
+/* Creates the folder. top: the top of the working tree. Always call git_quarantine_finish() at the end. */
 int git_quarantine_open(struct git_quarantine *q, const char *top, struct gd_error *err);
 
 /*
@@ -37,7 +37,7 @@ int git_quarantine_check(const char *top, const struct text *before, const struc
 /* Moves the objects to the repository. */
 int git_quarantine_accept(struct git_quarantine *q, struct gd_error *err);
 
-/* Removes the folder with all that is still in it. */
+/* Removes the folder and everything that is still in it. */
 void git_quarantine_finish(struct git_quarantine *q);
 
 #endif

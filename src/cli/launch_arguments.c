@@ -58,7 +58,7 @@ static error_t parse_slurm(int key, char *value, struct argp_state *state)
 	}
 }
 
-/* What a cluster decides in place of these options, or cannot do. */
+/* Checks which options can be combined with --slurm, or need it. */
 static void check_slurm(struct launch_arguments *a, struct argp_state *state)
 {
 	const struct {
@@ -147,7 +147,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 		state->next = state->argc;
 		return 0;
 	case ARGP_KEY_END:
-		/* A command with {language} needs a value there; recognizers know "auto". */
+		/* {language} in a command needs a value; recognizers accept "auto". */
 		if (o->command && !pool_arguments_has(&a->pool, "language"))
 			pool_arguments_set(&a->pool, "language", "auto", state);
 		if (!o->input_dir && !a->list_workers)

@@ -29,7 +29,7 @@ static struct {
 	int (*close)(void *file);
 } sndfile;
 
-/* POSIX has dlsym() return functions as objects; only memcpy converts without a warning. */
+/* dlsym() returns a function as an object pointer; only memcpy() converts it without a warning. */
 static bool find(void *library, const char *symbol, void *ret_function)
 {
 	void *address = dlsym(library, symbol);

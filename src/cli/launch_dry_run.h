@@ -7,8 +7,8 @@
 
 #include "gpu_dispatch_launch.h"
 
-/* Prints the files found, their distribution over the GPUs, and the estimated time. gpu_name: of all GPUs; NULL: their
- * own. */
+/* Prints the files found, their distribution over the GPUs, and the estimated time. gpu_name: shown for every GPU;
+ * NULL: each GPU's own name. */
 int launch_dry_run(
 	struct gd_launcher *l, const struct gd_launch_options *o, const char *gpu_name, bool (*stopped)(void));
 

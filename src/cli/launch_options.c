@@ -23,7 +23,7 @@ const struct argp_option launch_options[] = {
 	{"list-workers", LAUNCH_OPTION_LIST_WORKERS, NULL, 0, "List the installed plug-ins", 0},
 	{"model-size", LAUNCH_OPTION_MODEL_SIZE, "SIZE", 0, "The worker's setting 'model_size' (default: base)", 0},
 	{"language", LAUNCH_OPTION_LANGUAGE, "LANG", 0,
-		"Setting 'language' of the worker (default: none; recognizers detect the language)", 0},
+		"The worker's setting 'language' (default: none; recognizers detect the language)", 0},
 	POOL_ROW_SET,
 
 	{0, 0, NULL, 0, "Output and GPUs:", 3},
@@ -41,7 +41,8 @@ const struct argp_option launch_options[] = {
 
 	{0, 0, NULL, 0, "Slurm:", 4},
 	{"slurm", LAUNCH_OPTION_SLURM, "OPTIONS", 0,
-		"Use the GPUs of a Slurm cluster; options for sbatch, such as '--gres=gpu:4'; can be given several times",
+		"Use the GPUs of a Slurm cluster, with these options for sbatch, such as '--gres=gpu:4'; "
+		"can be given several times",
 		0},
 	{"max-nodes", LAUNCH_OPTION_MAX_NODES, "N", 0, "Maximum number of nodes at a time, with --slurm (default: 1)",
 		0},

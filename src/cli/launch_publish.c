@@ -8,7 +8,7 @@ static double rtf_of(const struct gd_launch_gpu *g)
 	return g->audio_seconds > 0 ? g->processing_seconds / g->audio_seconds : -1;
 }
 
-/* The same number can occur on several nodes: GPUs of nodes are counted. */
+/* GPU numbers repeat across nodes, so GPUs of nodes are numbered consecutively. */
 static struct view_run_gpu row_of(const struct gd_launch_summary *s, size_t i)
 {
 	const struct gd_launch_gpu *g = s->gpus[i];

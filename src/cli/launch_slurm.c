@@ -34,7 +34,7 @@
 #define MOST_WORKERS  4096
 #define MOST_RESTARTS 5
 #define ALONE_NS      (30 * NS_PER_S)
-/* The coordinator gets a stop signal at these times after the end: no new jobs; end running ones; kill them; leave. */
+/* When to send the coordinator each stop signal, after the run: start no jobs; end running jobs; kill them; exit. */
 static const unsigned stop_after_ms[] = {0, 1000, 20000, 40000};
 
 /* ---- Options ----------------------------------------------------------------------------------- */
@@ -79,15 +79,15 @@ int launch_slurm_check(struct launch_slurm_options *o, struct gd_error *err)
 		return r;
 	o->workers = (size_t)gpus * o->max_nodes;
 	if (o->workers > MOST_WORKERS)
-		return error_set(err, -EINVAL, "--max-nodes %u with %u GPUs each: at most %d GPUs", o->max_nodes, gpus,
-			MOST_WORKERS);
+		return error_set(err, -EINVAL, "--max-nodes %u with %u GPUs each: at most %d GPUs are supported",
+			o->max_nodes, gpus, MOST_WORKERS);
 	snprintf(o->gpus, sizeof(o->gpus), "sim:%zu", o->workers);
 	return 0;
 }
 
 /* ---- Start ------------------------------------------------------------------------------------- */
 
-/* Ends the workers of a launch that was killed, and waits for the proof that they are dead. */
+/* Ends the workers of a launch that was killed, and waits until it is certain that they are dead. */
 static int end_earlier(struct launch_slurm *s, struct gd_error *err)
 {
 	bool told = false;
@@ -126,7 +126,7 @@ static int write_brief(
 		.lease_ms = (int64_t)s->options->lease_ms,
 		.silence_ms = (int64_t)s->options->silence_ms};
 	r = remote_brief_write(dir_fd, FILE_BRIEF_NAME, &brief);
-	return r < 0 ? error_set(err, r, "writing '%s/" FILE_BRIEF_NAME "': %s", s->dir, error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot write '%s/" FILE_BRIEF_NAME "': %s", s->dir, error_words(r)) : 0;
 }
 
 /* Job N of the queue is worker N-1. */
@@ -142,7 +142,7 @@ static int write_commands(const struct launch_slurm *s, const char *path, size_t
 	}
 	cleanup_(closep) int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	int r = text_error(&t) ? -ENOMEM : fd < 0 ? -errno : file_write_all(fd, t.data, t.length);
-	return r < 0 ? error_set(err, r, "writing '%s': %s", path, error_words(r)) : 0;
+	return r < 0 ? error_set(err, r, "cannot write '%s': %s", path, error_words(r)) : 0;
 }
 
 static int make_paths(struct launch_slurm *s, const struct launch_remote_plan *plan, struct gd_error *err)
@@ -159,8 +159,8 @@ static int make_paths(struct launch_slurm *s, const struct launch_remote_plan *p
 }
 
 /*
- * On this machine: workers of a launch on a cluster that was killed may still work on the same files. Its coordinator,
- * if that is alive, ends them when they are cancelled.
+ * For a launch on this machine: workers of a killed launch on a cluster may still process the same files.
+ * launch_slurm_prepare() cancels them, and their coordinator, if it is alive, ends them.
  */
 static int check_alone(struct launch_slurm *s, const struct launch_remote_plan *plan, struct gd_error *err)
 {
@@ -175,7 +175,7 @@ static int check_alone(struct launch_slurm *s, const struct launch_remote_plan *
 	}
 	return r == -EBUSY
 		       ? error_set(err, r,
-				 "workers of a launch on a cluster may still process files of this folder; run the same command with its --slurm options, which ends them")
+				 "workers of an earlier launch on a cluster may still process files of this folder; to end them, run the same command with the --slurm options of that launch")
 		       : r;
 }
 
@@ -220,7 +220,7 @@ void launch_slurm_init(struct launch_slurm *s, const struct launch_slurm_options
 
 /* ---- During the run, and its end ---------------------------------------------------------------- */
 
-/* The coordinator's own name for itself is ours, too. */
+/* Removes the coordinator's prefix "gpuq: ": say() adds the same one. */
 static void say_line(const struct text *line)
 {
 	static const char name[] = "gpuq: ";
@@ -245,24 +245,24 @@ void launch_slurm_say(struct launch_slurm *s)
 		}
 }
 
-/* The coordinator has ended although the run has not. */
+/* Called if the coordinator has ended during the run. */
 static void replace_coordinator(struct launch_slurm *s)
 {
 	struct gd_error err = {0};
 	cleanup_(text_finish) struct text commands = {0};
 	if (s->refused) {
-		s->exit_code = EXIT_USAGE; /* the coordinator has said why */
+		s->exit_code = EXIT_USAGE; /* the coordinator has printed the reason */
 		return;
 	}
 	if (s->restarts++ == MOST_RESTARTS) {
-		say("the coordinator has ended %d times; '%s' has its messages", MOST_RESTARTS + 1, s->dir);
+		say("the coordinator has ended %d times; see coordinator.log in '%s'", MOST_RESTARTS + 1, s->dir);
 		s->exit_code = EXIT_WORK_FAILED;
 		return;
 	}
 	say("the coordinator has ended; starting it again");
 	text_appendf(&commands, "%s/" COMMANDS_NAME, s->dir);
 	if (text_error(&commands))
-		say("starting the coordinator again: out of memory");
+		say("cannot start the coordinator again: out of memory");
 	else if (launch_slurm_start(s, text_string(&commands), &err) < 0)
 		say("%s", err.message);
 }
@@ -277,7 +277,7 @@ bool launch_slurm_look(struct launch_slurm *s)
 	return s->exit_code != 0;
 }
 
-/* Each Ctrl-C of the user makes the next signal due. */
+/* Each Ctrl-C of the user sends the next stop signal at once. */
 void launch_slurm_end(struct launch_slurm *s)
 {
 	uint64_t begun_ns = clock_now_ns();

@@ -2,7 +2,7 @@
 /*
  * `gpuq launch --slurm`: a launch on the GPUs of a cluster.
  *
- * The launch has a queue of its own in OUTPUT/launch.slurm, with one job per worker, which a coordinator runs as
+ * The launch has its own queue in OUTPUT/launch.slurm, with one job per worker. A coordinator runs this queue, as
  * `gpuq run --slurm` does. The workers of the launcher's pool are proxies of these jobs (slurm/file_proxy.h).
  */
 #ifndef CLI_LAUNCH_SLURM_H
@@ -23,10 +23,10 @@ struct launch_slurm_options {
 	size_t num_kinds;                      /* 0: no cluster */
 	unsigned max_nodes;                    /* 0: not given */
 	const char *silence, *lease, *address; /* or NULL */
-	/* Of launch_slurm_check(): */
+	/* Set by launch_slurm_check(): */
 	uint64_t silence_ms, lease_ms;
-	size_t workers; /* at most: one for each GPU */
-	char gpus[24];  /* as many simulated GPUs, for a dry run */
+	size_t workers; /* maximum number: one for each GPU */
+	char gpus[24];  /* the same number of simulated GPUs, for a dry run */
 };
 
 /* Checks the options before anything starts, except those of sbatch, which the coordinator checks. */
@@ -44,27 +44,28 @@ struct launch_slurm {
 	struct text line;  /* an incomplete line of it */
 	int restarts;
 	bool refused;  /* the coordinator ended because Slurm refuses the options */
-	int exit_code; /* of a run that cannot continue; 0: it can */
+	int exit_code; /* exit code if the run cannot continue; otherwise 0 */
 };
 
 void launch_slurm_init(struct launch_slurm *s, const struct launch_slurm_options *options);
 /*
- * Call from time to time: prints the messages of the coordinator, and starts it again if it was killed. True: no worker
- * will come anymore, and the user was told why; stop the run.
+ * Call periodically: prints new messages of the coordinator, and starts it again if it has ended. True: stop the run,
+ * because no more workers can start; the reason has been printed.
  */
 bool launch_slurm_look(struct launch_slurm *s);
-/* Ends the workers that are left, and waits for the coordinator. */
+/* Ends the remaining workers, and waits for the coordinator. */
 void launch_slurm_end(struct launch_slurm *s);
 
 /* ---- launch_slurm_process.c ---- */
 
 /* launch_slurm.c: prints the new lines of the coordinator. */
 void launch_slurm_say(struct launch_slurm *s);
-/* Starts a coordinator of the queue. commands: the file with new jobs; NULL: only ends the jobs that are there. */
+/* Starts a coordinator of the queue. commands: the file with new jobs; NULL: it runs until the existing jobs have
+ * ended. */
 int launch_slurm_start(struct launch_slurm *s, const char *commands, struct gd_error *err);
-/* Waits up to `ms` for the coordinator to end. True: there is none anymore. */
+/* Waits up to `ms` for the coordinator to end. True: no coordinator is left. */
 bool launch_slurm_wait(struct launch_slurm *s, int ms);
-/* Makes the queue empty, once no worker of an earlier launch is alive. -EBUSY: one may be. */
+/* Cancels the workers of an earlier launch, and empties the queue. -EBUSY: such a worker may be alive; try again. */
 int launch_slurm_prepare(const struct launch_slurm *s, struct gd_error *err);
 
 #endif

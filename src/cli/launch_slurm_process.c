@@ -46,14 +46,14 @@ static void add(struct words *w, const char *option, const char *value)
 	w->list[w->count++] = value;
 }
 
-/* A configuration of its own, without settings: that of the user is about other jobs. */
+/* Uses an empty configuration file: the user's settings are for other jobs. */
 static void make_words(struct words *w, const struct launch_slurm *s, const char *commands)
 {
 	const struct launch_slurm_options *o = s->options;
 	snprintf(w->number, sizeof(w->number), "%u", o->max_nodes);
 	text_appendf(&w->journal, "%s/" FILE_JOURNAL_NAME, s->dir);
 	text_appendf(&w->config, "%s/" CONFIG_NAME, s->dir);
-	w->list[w->count++] = "gpuq run"; /* by this name gpuq-slurm is a coordinator with all options of `gpuq run` */
+	w->list[w->count++] = "gpuq run"; /* under this name, gpuq-slurm is a coordinator */
 	w->list[w->count++] = "--quiet";
 	w->list[w->count++] = "--no-panel";
 	add(w, "--ready-fd", READY_FD_TEXT);
@@ -65,7 +65,7 @@ static void make_words(struct words *w, const struct launch_slurm *s, const char
 	add(w, "--slurm-silence", o->silence);
 	add(w, "--slurm-lease", o->lease);
 	add(w, "--slurm-address", o->address);
-	/* Without commands: until the jobs that are there have ended. */
+	/* Without commands, the coordinator runs until the existing jobs have ended. */
 	add(w, commands ? "--commands-file" : "--linger", commands ? commands : "1ms");
 }
 
@@ -74,7 +74,7 @@ static void make_words(struct words *w, const struct launch_slurm *s, const char
 _Noreturn static void become(const struct launch_slurm *s, const struct words *w, int log, int ready)
 {
 	sigset_t none;
-	/* Ctrl-C in the terminal is for the launcher, and the coordinator survives it if it is killed. */
+	/* In its own session: Ctrl-C reaches only the launcher, and the coordinator survives a killed launcher. */
 	setsid();
 	signals_reset();
 	sigemptyset(&none);
@@ -104,7 +104,7 @@ static int open_log(struct launch_slurm *s, int *ret_fd)
 	return s->log_fd < 0 ? -errno : 0;
 }
 
-/* The pipe has "CODE MESSAGE" when the coordinator is ready (0) or has failed; see background_tell(). */
+/* The pipe carries "CODE MESSAGE" when the coordinator is ready (0) or has failed; see background_tell(). */
 static int wait_until_ready(struct launch_slurm *s, int fd, struct gd_error *err)
 {
 	char message[1200];
@@ -212,13 +212,13 @@ int launch_slurm_prepare(const struct launch_slurm *s, struct gd_error *err)
 		_exit(127);
 	}
 	if (pid < 0)
-		return error_set(err, -errno, "starting '%s': %s", s->program, error_words(errno));
+		return error_set(err, -errno, "cannot start '%s': %s", s->program, error_words(errno));
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
-			return error_set(err, -errno, "waiting for '%s': %s", s->program, error_words(errno));
+			return error_set(err, -errno, "cannot wait for '%s': %s", s->program, error_words(errno));
 	if (WIFEXITED(status) && WEXITSTATUS(status) == SLURM_LAUNCH_BUSY)
 		return -EBUSY;
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != EXIT_DONE)
-		return error_set(err, -EIO, "preparing the queue '%s' failed", s->dir);
+		return error_set(err, -EIO, "cannot prepare queue '%s'", s->dir);
 	return 0;
 }

@@ -382,7 +382,7 @@ int queue_view_read_gpus(struct queue_view *v)
 			error = put_samples(v, news.kind == GPU_NEWS_CARD ? news.index : -1);
 	}
 	if (r < 0)
-		queue_view_close_gpus(v); /* a driver crashed it: the timer starts another */
+		queue_view_close_gpus(v); /* a driver crashed the probe: the timer starts another */
 	if (error < 0 || !heard || !v->probe)
 		return error;
 	return queue_view_put_gpus(v);

@@ -131,7 +131,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The nodes of running jobs, sorted; NULL without any, or without memory. */
+/* The nodes of running jobs, sorted; NULL if there are none, or if out of memory. */
 static const char **list_busy(const struct queue_view *v, size_t *ret_count)
 {
 	const char **names = v->running.count ? calloc(v->running.count, sizeof(*names)) : NULL;
@@ -148,8 +148,8 @@ static const char **list_busy(const struct queue_view *v, size_t *ret_count)
 }
 
 /*
- * The node at each position, NULL if it should not be shown; NULL without memory. A node that is gone keeps its
- * position until another takes it.
+ * The node at each position; an entry is NULL if the node should not be shown. Returns NULL if out of memory. A node
+ * that is gone keeps its position until another node takes it.
  */
 static const struct ledger_node **list_shown(const struct queue_view *v, size_t count)
 {

@@ -33,8 +33,8 @@ struct gpu_row {
 
 /* One of several queues. */
 struct queue_part {
-	struct queue_choice choice; /* with its own journal_path; all other settings are those of the whole */
-	struct queue_view *view;    /* writes into the model of the whole; NULL: cannot be read */
+	struct queue_choice choice; /* with its own journal_path; all other settings are those of `whole` */
+	struct queue_view *view;    /* writes into the model of `whole`; NULL: cannot be read */
 	bool failed;                /* the failure was reported */
 };
 
@@ -43,14 +43,15 @@ struct queue_view {
 	struct queue_view_options options;
 	struct view_model *model;
 	struct view_actions actions;
-	/* With options.all: a view for each queue. The whole has the model, the launches and the GPUs. */
+	/* With options.all: a view for each queue. This view is then their `whole`: it has the model, launches and
+	 * GPUs. */
 	struct queue_part *parts; /* sorted by path */
 	size_t num_parts, parts_capacity;
 	unsigned last_queue;       /* number of the newest queue */
 	uint64_t find_ns;          /* when to check for queues again */
 	uint64_t jobs_version;     /* of the model, when work and GPUs were last updated */
 	struct gd_error complaint; /* returned by the next update */
-	/* In a view of one of several queues; otherwise NULL, 0, NULL. */
+	/* In a view of one of several queues, the view of all queues; otherwise NULL, 0, NULL. */
 	struct queue_view *whole;
 	unsigned queue;   /* its number in the model */
 	char *queue_name; /* printable */
@@ -144,7 +145,7 @@ int queue_view_put_row(struct queue_view *v, const struct gd_gpu *gpu, const str
 
 /* ---- queue_view_nodes.c ----------------------------------------------------------- */
 
-/* Reads the published state of the coordinator, or of those of all queues. True: a queue is on a cluster. */
+/* Reads the published state of the coordinator, or of the coordinators of all queues. True: a queue is on a cluster. */
 bool queue_view_read_nodes(struct queue_view *v);
 /* Removes all GPUs from the model if other nodes than last time are shown, or if the id of the first one has changed.
  */

@@ -27,7 +27,7 @@ struct check_job {
 struct slurm_check {
 	struct doctor doctor; /* the queue, the settings and the findings */
 	uint64_t wait_ms;     /* how long to wait until the job runs */
-	char dir[PATH_MAX];   /* directory of this check, beside the journal; "": none */
+	char dir[PATH_MAX];   /* directory of this check, next to the journal; "": none */
 	int parent_fd;        /* the directory of the journal */
 	int dir_fd, lock_fd;
 	struct listener_address address; /* fd -1: not listening */
@@ -55,8 +55,9 @@ void slurm_check_longest(struct slurm_check *c, int64_t left_ms);
 bool slurm_check_submit(struct slurm_check *c);
 void slurm_check_wait(struct slurm_check *c);
 /*
- * A job with the options of pilots and one more option, or NULL. script: a file of node_check.h; argument: the last one
- * of node-check, or "". Returns 0 or a negative errno value, with Slurm's message.
+ * Submits a job with the options of pilots and one more option (NULL: none). script: the name of its script, one of
+ * node_check.h; argument: the last argument of node-check, or "". Returns 0, or a negative errno value with Slurm's
+ * message in `words`.
  */
 int slurm_check_sbatch(const struct slurm_check *c, const char *option, const char *script, const char *argument,
 	uint64_t *ret_job, char words[256]);
@@ -68,7 +69,7 @@ void slurm_check_end(struct slurm_check *c);
 
 /* slurm_check_node.c: evaluates the report. True: the node has seen the directory and its locks. */
 bool slurm_check_report(struct slurm_check *c);
-/* A line of a report; "" and false: missing. */
+/* Finds the value of a key in a report. False, and *ret is "": it is missing. */
 bool slurm_check_find(const char *report, const char *key, char *ret, size_t size);
 const char *slurm_check_lock_advice(void);
 

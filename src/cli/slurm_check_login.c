@@ -97,7 +97,7 @@ bool slurm_check_controller(struct slurm_check *c)
 
 /* ---- Limits of the account -------------------------------------------------------------- */
 
-/* The smallest positive number in column `column` (from 0) of lines separated by '|'; -1: none. */
+/* The smallest number, 0 or more, in column `column` (from 0) of lines whose columns are separated by '|'; -1: none. */
 static int64_t smallest(const char *text, int column)
 {
 	int64_t least = -1;

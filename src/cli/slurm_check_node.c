@@ -13,7 +13,7 @@
 #include "base/units.h"
 #include "cli/slurm_check.h"
 
-/* Users compare records of different hosts, and programs compare file times. */
+/* A larger difference confuses users who compare logs of different hosts, and programs that compare file times. */
 #define MOST_SKEW_MS 2000
 
 bool slurm_check_find(const char *report, const char *key, char *ret, size_t size)
@@ -101,7 +101,7 @@ static void check_clock(struct slurm_check *c)
 	int64_t time;
 	if (!find_number(c, "time", &time))
 		return;
-	/* A report through a file arrives later; only then a late arrival gets some slack. */
+	/* A report through a file takes some time to arrive: allow for this delay. */
 	int64_t late = c->received_ms - time, slack = c->by_tcp ? 0 : 2000, off = late < 0 ? -late : late - slack;
 	char words[UNITS_ROOM];
 	units_format_duration(off > 0 ? (uint64_t)off : 0, words);
@@ -129,7 +129,7 @@ static bool check_locks(struct slurm_check *c)
 	(void)slurm_check_find(c->report, "host", host, sizeof(host));
 	bool told = find_number(c, "lock", &seen) && find_number(c, "own_lock", &own);
 	int r = own == 0 ? lock_holder_at(c->dir_fd, NODE_CHECK_NODE_LOCK, &holder) : 0;
-	const char *wrong = !told         ? "were not tested"
+	const char *wrong = !told         ? "the node has not tested them"
 			    : seen < 0    ? error_words((int)seen)
 			    : own < 0     ? error_words((int)own)
 			    : r < 0       ? error_words(r)

@@ -33,7 +33,7 @@ static void not_tested(struct slurm_check *c, const char *format, ...)
 		"locks between two nodes were not tested: run the check again when two nodes are free", "%s", words);
 }
 
-/* Another --exclude would replace the one of the user. */
+/* A second --exclude would replace the user's own. */
 static bool options_name_nodes(const struct slurm_check *c)
 {
 	static const char *const names[] = {"--exclude", "-x", "--nodelist", "-w", "--nodefile", "-F"};
@@ -49,7 +49,7 @@ static bool options_name_nodes(const struct slurm_check *c)
 	return false;
 }
 
-/* Waits for a file of the directory; false: it did not come. */
+/* Waits for a file in the directory of the check; false: it did not appear. */
 static bool await(struct slurm_check *c, const char *name, uint64_t ms, char *ret, size_t size)
 {
 	uint64_t deadline = clock_now_ns() + ms * NS_PER_MS, next_ask = 0;
@@ -98,7 +98,7 @@ void slurm_check_second(struct slurm_check *c)
 {
 	char node[80], option[96], words[256], report[NODE_CHECK_ROOM];
 	(void)slurm_check_find(c->report, "node", node, sizeof(node));
-	/* It becomes a list of nodes. */
+	/* In --exclude, other characters would make the name a list of nodes. */
 	if (!*node || strspn(node, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != strlen(node))
 		return;
 	if (options_name_nodes(c)) {

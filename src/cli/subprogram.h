@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Commands that are separate programs, because they link more than gpuq does: `gpuq web`
- * replaces itself by gpuq-web, which is installed in libexec or next to gpuq.
+ * replaces itself with gpuq-web, which is installed in libexec or next to gpuq.
  */
 #ifndef CLI_SUBPROGRAM_H
 #define CLI_SUBPROGRAM_H
@@ -14,7 +14,7 @@
 #define SUBPROGRAM_MARK "GPUQ_EXECUTED_BY"
 
 /*
- * Replaces this process by the program, with the same arguments. Returns only on failure:
+ * Replaces this process with the program, with the same arguments. Returns only on failure:
  * the exit code, after printing the reason. package: the build dependency of the program,
  * for that message.
  */
