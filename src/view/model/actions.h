@@ -54,7 +54,7 @@ struct view_actions {
 		struct gd_error *err);
 	/* What the job waits for or how it ended, in lines, each with its newline. */
 	int (*why)(void *context, uint64_t id, struct text *t, struct gd_error *err);
-	/* Its environment: entries, each ended by a NUL, in memory to be freed. -ENOENT: none was kept. */
+	/* The job's environment: entries, each ended by a NUL. Release it with free(). -ENOENT: it was not stored. */
 	int (*environment)(void *context, uint64_t id, char **ret, size_t *ret_size, struct gd_error *err);
 	/*
 	 * Opens the log of an attempt (1…; 0: the last) for reading: always a regular file, the job's own and in a log

@@ -118,8 +118,8 @@ struct view_attempt {
 	int64_t duration_ms;
 	int64_t peak_mem_mb;
 	int64_t energy_j; /* used by its GPUs, if it did not share them; -1: unknown */
-	/* GPUs that were idle under it for long enough for a warning: their total idle time up to idle_at_ms, and how
-	 * many of them were still idle then. */
+	/* GPUs that were idle for long enough for a warning while it ran: their total idle time up to idle_at_ms, and
+	 * how many of them were still idle then. */
 	int64_t idle_ms, idle_at_ms;
 	int64_t idle_since_ms; /* of the first GPU that was still idle; 0: none */
 	size_t idle_gpus;
@@ -212,7 +212,7 @@ struct view_run {
 
 struct view_model;
 
-/* `history`: samples kept per GPU (0: 600). NULL: no memory. */
+/* `history`: samples kept per GPU (0: 600). NULL: out of memory. */
 struct view_model *view_model_create(size_t history);
 void view_model_destroy(struct view_model *m);
 
@@ -235,7 +235,7 @@ void view_forget_queue(struct view_model *m, unsigned queue);
 int view_put_pauses(struct view_model *m, const struct view_delay *pauses, size_t count);
 const struct view_delay *view_pauses(const struct view_model *m, size_t *ret_count);
 
-/* All running launches and maps; replaces the previous ones. Kept by PID. */
+/* All running launches and maps; replaces the previous ones. Sorted by PID. */
 int view_put_runs(struct view_model *m, const struct view_run *runs, size_t count);
 
 const struct view_work *view_work(const struct view_model *m);

@@ -35,7 +35,7 @@ struct panel_options {
 
 struct panel;
 
-/* NULL: no memory. */
+/* NULL: out of memory. */
 struct panel *panel_create(const struct panel_options *options);
 
 /* The mode that PANEL_AUTO selects for this descriptor and environment. */

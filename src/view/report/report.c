@@ -47,7 +47,7 @@ static void write_tiles(struct text *t, const struct report_facts *f)
 		report_tile(&tiles, NULL, "GPU time busy", "%u.%u %%", busy / 10, busy % 10);
 	}
 	if (f->num_idle)
-		report_tile(&tiles, "bad", "GPU time idle under jobs", "%s", duration(f->wasted_ms, words));
+		report_tile(&tiles, "bad", "idle GPU time of jobs", "%s", duration(f->wasted_ms, words));
 	if (f->num_measured)
 		report_tile(&tiles, NULL, "energy", "%s", units_format_energy((uint64_t)f->energy_j, words));
 	if (f->waits[REPORT_WAIT_ALL].count)
@@ -95,7 +95,7 @@ static void write_gpus(struct text *t, const struct report_facts *f)
 		return;
 	}
 	text_append_string(t,
-		"<div class=\"scroll\"><table><thead><tr><th>GPU</th><th>busy</th><th class=\"n\">with jobs for</th>"
+		"<div class=\"scroll\"><table><thead><tr><th>GPU</th><th>busy</th><th class=\"n\">time with jobs</th>"
 		"<th class=\"n\">attempts</th><th class=\"n\">failed</th><th class=\"n\">utilization</th>"
 		"<th class=\"n\">most memory used</th></tr></thead><tbody>\n");
 	for (size_t i = 0; i < f->num_gpus; i++)

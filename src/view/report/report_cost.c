@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The cost of the jobs: the energy of jobs that did not share their GPUs, and the time of idle GPUs under jobs. */
+/* The cost of the jobs: the energy of jobs that did not share their GPUs, and the idle GPU time of jobs. */
 #include <inttypes.h>
 #include <stdlib.h>
 

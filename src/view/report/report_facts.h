@@ -41,7 +41,7 @@ struct report_times {
 	int64_t total_ms, median_ms, p90_ms, longest_ms;
 };
 
-/* What a job waited for before it started. All but the last two exclude the time of the last two. */
+/* What a job waited for before it started. The times of the last two are not part of the others. */
 enum report_wait {
 	REPORT_WAIT_ALL = 0, /* from submit to the first start */
 	REPORT_WAIT_GPU,     /* a free GPU, and its turn */
@@ -68,7 +68,7 @@ struct report_facts {
 	struct report_gpu *gpus; /* by id; GPUs that ran something or exist now */
 	size_t num_gpus, gpus_capacity;
 	struct report_times waits[REPORT_WAITS];
-	int64_t paused_ms; /* time in which nothing was started */
+	int64_t paused_ms; /* time in which the queue was paused */
 	int64_t idle_ms;   /* of idle GPUs, while jobs waited that could have started */
 	int64_t gpu_ms;    /* of all GPUs together: (to - from) × their number */
 	int64_t busy_ms;

@@ -18,7 +18,7 @@ void report_tiles(struct text *t, const struct text *tiles);
 void report_put_gpus_of(struct text *t, const struct view_attempt *a);
 /* A cell of a table: the command. */
 void report_put_command(struct text *t, const struct view_job *j);
-/* Sections; empty if no energy is known, or if no GPU was idle under a job. */
+/* Sections; empty if no energy is known, or if no GPU was idle during a job. */
 void report_energy(struct text *t, const struct report_facts *f);
 void report_idle(struct text *t, const struct report_facts *f);
 /* The same for launches and maps: empty if there were none during the time of the report. */

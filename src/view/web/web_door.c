@@ -39,7 +39,7 @@ static void admit(struct web *w, int *fd)
 	w->arriving = caller;
 	/* The daemon closes the descriptor in any case. */
 	MHD_add_connection(w->daemon, take_fd(fd), &address.any, size);
-	/* Not taken over. */
+	/* Still set if the daemon did not take over the connection. */
 	web_callers_remove(&w->callers, take_ptr(w->arriving));
 }
 

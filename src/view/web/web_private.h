@@ -103,7 +103,7 @@ void web_stream_end_all(struct web *w);
 
 /* ---- Caches shared by streams (web_cache.c) -------------------------------------------- */
 
-/* NULL: no memory. */
+/* NULL: out of memory. */
 const struct web_rows *web_cache_rows(struct web *w, const struct web_query *q, const char *key);
 const struct web_timeline *web_cache_timeline(struct web *w, int minutes);
 void web_cache_finish(struct web *w);

@@ -31,7 +31,7 @@ function showLink(state) {
 
 let lastSpoken = 0;
 function speakCounts(words) {
-  // For screen readers: not more often than one can listen to.
+  // For screen readers: leave time to speak the last announcement.
   if (Date.now() - lastSpoken < 10000) return;
   lastSpoken = Date.now();
   setText($("counts-words"), words);
