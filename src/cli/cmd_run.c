@@ -70,7 +70,7 @@ static const struct argp_option options[] = {
 	{"slurm-silence", OPTION_FIRST + CONFIG_SLURM_SILENCE, "SECONDS", 0,
 		"With --slurm: start no jobs on a node that has been silent for this long (15)", 1},
 	{"slurm-lease", OPTION_FIRST + CONFIG_SLURM_LEASE, "SECONDS", 0,
-		"With --slurm: nodes end their jobs after this long without contact with this host (900)", 1},
+		"With --slurm: nodes end their jobs after this long without contact with 'gpuq run' (900)", 1},
 	{"slurm-address", OPTION_FIRST + CONFIG_SLURM_ADDRESS, "HOST", 0,
 		"With --slurm: the address of this host that nodes connect to, or of any host in their network (found by asking Slurm)",
 		1},
