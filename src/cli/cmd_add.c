@@ -165,8 +165,8 @@ static int print_ids(struct add *a, const struct id_list *ids)
 	}
 	if (text_error(&t))
 		return error_set(&a->err, -ENOMEM,
-			"%zu job%s added, from %" PRIu64 " on; cannot print the ids: out of memory", ids->count,
-			ids->count == 1 ? " was" : "s were", ids->count ? ids->ids[0] : 0);
+			"%zu job%s added, starting with job %" PRIu64 "; cannot print the ids: out of memory",
+			ids->count, ids->count == 1 ? " was" : "s were", ids->count ? ids->ids[0] : 0);
 	for (size_t i = 0; !a->json && i < ids->count; i++)
 		printf("%" PRIu64 "\n", ids->ids[i]);
 	int r = a->json ? print(a, &t) : flush_ids(a);

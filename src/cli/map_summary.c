@@ -37,7 +37,7 @@ static void append_totals(struct text *out, const struct map_summary *s)
 	if (s->failed)
 		text_appendf(out, ", %llu failed", (unsigned long long)s->failed);
 	if (s->skipped)
-		text_appendf(out, ", %llu in the output before", (unsigned long long)s->skipped);
+		text_appendf(out, ", %llu already in the output", (unsigned long long)s->skipped);
 	if (s->failed_before)
 		text_appendf(out, " (%llu of them failed)", (unsigned long long)s->failed_before);
 	if (s->left)
