@@ -51,7 +51,7 @@ struct queue_view {
 	uint64_t find_ns;          /* when to check for queues again */
 	uint64_t jobs_version;     /* of the model, when work and GPUs were last updated */
 	struct gd_error complaint; /* returned by the next update */
-	/* In a view of one of several queues, the view of all queues; otherwise NULL, 0, NULL. */
+	/* Only in a view of one of several queues: the view of all queues, and this queue; otherwise NULL, 0, NULL. */
 	struct queue_view *whole;
 	unsigned queue;   /* its number in the model */
 	char *queue_name; /* printable */
