@@ -44,7 +44,7 @@ static void fill(const struct coordinator *c, struct published *p)
 	snprintf(p->host, sizeof(p->host), "%s", coordinator_journal_host(c->journal));
 	snprintf(p->pause, sizeof(p->pause), "%s", pause_words(c, words));
 	if (c->supply)
-		pilot_supply_words(c->supply, p->note);
+		pilot_supply_words(c->supply, p->note, sizeof(p->note));
 }
 
 /* If writing fails, the published file is out of date; the next change tries again. */

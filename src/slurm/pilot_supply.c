@@ -309,13 +309,13 @@ static void kind_words(const struct pilot_supply *s, const struct supplied_kind 
 		snprintf(words + length, FRAME_WORDS_ROOM - length, "; trying again");
 }
 
-void pilot_supply_words(const struct pilot_supply *s, char words[FRAME_WORDS_ROOM])
+void pilot_supply_words(const struct pilot_supply *s, char *words, size_t room)
 {
-	*words = '\0';
-	for (size_t i = 0; i < s->num_kinds && !*words; i++)
-		kind_words(s, &s->kinds[i], words);
-	if (!*words)
-		snprintf(words, FRAME_WORDS_ROOM, "%s", s->vain_words);
+	char kind[FRAME_WORDS_ROOM] = "";
+	for (size_t i = 0; i < s->num_kinds && !*kind; i++)
+		kind_words(s, &s->kinds[i], kind);
+	/* The reader may ask about either: a job that waits for its turn, or one that fits no pilot. */
+	snprintf(words, room, "%s%s%s", s->vain_words, *s->vain_words && *kind ? "; " : "", kind);
 }
 
 /* Reports each reason once. */

@@ -64,8 +64,8 @@ void pilot_supply_set_busy(struct pilot_supply *s, const char *pilot, size_t num
 /* While true, nothing is submitted, pending pilots are cancelled and idle ones released. Set to false when there is
  * work again. */
 void pilot_supply_set_leaving(struct pilot_supply *s, bool leaving);
-/* What jobs wait for in Slurm, or why no pilot can run them, without a countdown. */
-void pilot_supply_words(const struct pilot_supply *s, char words[FRAME_WORDS_ROOM]);
+/* Why no pilot can run some jobs, and what the others wait for in Slurm, without a countdown. */
+void pilot_supply_words(const struct pilot_supply *s, char *words, size_t room);
 /* Number of pilots that are submitted and have not connected. */
 size_t pilot_supply_num_pending(const struct pilot_supply *s);
 

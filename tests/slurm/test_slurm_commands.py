@@ -85,6 +85,10 @@ def test_status_and_why(queue):
     assert (first["host"], first["gpu_ids"], first["pid"]) == ("node", [0], None) and second["position"] == 1
     queue.until(lambda: "node GPU 0: in use by job 1" in queue.gpuq("why", "2"), "the reason")
     assert "all 1 pilots are in use (--max-nodes)" in queue.gpuq("why", "2")
+    large = queue.gpuq("add", "--num-gpus", "64", "true").strip()
+    queue.until(lambda: "no pilot can run 1 job: 64 GPUs each" in queue.gpuq("why", large), "the reason of the large one")
+    assert "all 1 pilots are in use (--max-nodes)" in queue.gpuq("why", "2")
+    queue.gpuq("cancel", large)
     late = queue.gpuq("add", "--timeout", "30m", "true").strip()
     queue.until(lambda: "its node ends before the job would finish" in queue.gpuq("why", late), "the reason of the long one")
     queue.gpuq("cancel", late)
