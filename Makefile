@@ -1,20 +1,24 @@
 # Shortcuts; Meson does the work.
 #
-#   make            build                        make install PREFIX=/usr/local
-#   make demo       see it work                  make clean
-#   make test       the light tests              make format
-#   make test-all   light and heavy tests        make bench
-#   make test-heavy only the heavy tests
-#   make test-slurm the tests on a real Slurm, which it installs (SEEDS='1 2 3': seeds of complete chaos runs on eight nodes)
-#   make bench-slurm  the queue on eight nodes, compared with one machine and srun
-#   make fuzz       an hour for each fuzzer (FUZZ_SECONDS)
-#   make campaign   all tests that take a seed, with new seeds, for an hour (CAMPAIGN_SECONDS, CAMPAIGN_SEED)
-#   make faults     lets each system call of add, run, keeper and prune fail once with each error (about half an hour)
-#   make wheel      a Python wheel for other machines
-#   make dist       the source archive of the last commit
-#   make docs       the manual as HTML
-#   make deb        Debian packages of the last commit
-#   make test-python  tests the Python package with each Python version that is installed
+#   make              build
+#   make demo         build gpuq and run a demonstration
+#   make install      install everything below PREFIX (/usr/local)
+#   make test         run the quick tests
+#   make test-heavy   run the heavy tests
+#   make test-all     run both
+#   make test-slurm   run the tests on a real Slurm, which it installs (SEEDS='1 2 3': complete chaos runs on eight nodes)
+#   make test-python  test the Python package with each Python version that is installed
+#   make campaign     run all tests that take a seed, with new seeds, for an hour (CAMPAIGN_SECONDS, CAMPAIGN_SEED)
+#   make faults       let each system call of add, run, keeper and prune fail once with each error (about half an hour)
+#   make fuzz         run each fuzzer for an hour (FUZZ_SECONDS)
+#   make bench        run the benchmarks
+#   make bench-slurm  compare the queue on eight nodes with one machine and srun
+#   make wheel        build a Python wheel for other machines
+#   make dist         write the source archive of the last commit
+#   make deb          build Debian packages of the last commit
+#   make docs         build the manual as HTML
+#   make format       format all C files
+#   make clean        remove the build directories
 #
 # tools/deps lists missing Debian packages and installs them; it asks before it runs sudo.
 
