@@ -9,7 +9,7 @@
 #   make test-slurm   run the tests on a real Slurm, which it installs (SEEDS='1 2 3': complete chaos runs on eight nodes)
 #   make test-python  test the Python package with each Python version that is installed
 #   make campaign     run all tests that take a seed, with new seeds, for an hour (CAMPAIGN_SECONDS, CAMPAIGN_SEED)
-#   make faults       let each system call of add, run, keeper and prune fail once with each error (about half an hour)
+#   make faults       make each system call of add, run, keeper and prune fail once with each error (about half an hour)
 #   make fuzz         run each fuzzer for an hour (FUZZ_SECONDS)
 #   make bench        run the benchmarks
 #   make bench-slurm  compare the queue on eight nodes with one machine and srun
