@@ -27,7 +27,7 @@ from sealed_lines import sealed_lines
 
 
 def timed_and_used(*command, **options):
-    """Seconds by the clock, and of processor time, which other work on the machine disturbs least."""
+    """Seconds of wall clock and of processor time; other work on the machine disturbs the latter less."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **options)
@@ -74,7 +74,7 @@ class Folders:
             os.close(fd)
 
     def new(self):
-        """Has a random name: ext4 chooses the block group by its hash, and the next run must get other groups."""
+        """A folder with a random name: ext4 chooses the block group by its hash, and the next run must get other groups."""
         return pathlib.Path(tempfile.mkdtemp(dir=self.top.name))
 
     def remove(self):
@@ -92,7 +92,7 @@ def new_file_us(directory, files=200):
 
 
 def jobs_per_second(gpuq, jobs, folders, rounds=5):
-    """The medians of both over alternating rounds, and the median of their ratios, of wall clock and processor time."""
+    """Median rates of gpuq and xargs over alternating rounds; median ratios of wall clock and of processor time."""
     ours, xargs, creating = [], [], []
     for _ in range(rounds):
         path = folders.new()
@@ -209,7 +209,7 @@ def runner_memory(gpuq, directory):
 
 
 def enqueue(gpuq, jobs, folders):
-    """Seconds for all jobs, for one more, for one in an empty queue; bytes of the runner per job beyond its command."""
+    """Seconds to add all jobs, one more job, and one job to an empty queue; the runner's bytes per job beyond its command."""
     os.environ["GPUQ_JOBS_FILE"] = "./jobs.jsonl"
     directory = folders.new()
     first = min(timed(gpuq, "add", "--no-start", "true", cwd=directory) for _ in range(5))

@@ -23,7 +23,7 @@ struct bench {
 	uint64_t ended;
 };
 
-/* ---- The other side ----------------------------------------------------- */
+/* ---- The worker program ------------------------------------------------- */
 
 /* A minimal program: it parses only the id. */
 static int speak(void)
@@ -54,7 +54,7 @@ static int nothing(struct gd_worker *w, void *state, const struct gd_bytes *task
 	return r < 0 ? r : gd_worker_file_seconds(w, 1.5);
 }
 
-/* ---- This side ---------------------------------------------------------- */
+/* ---- The dispatcher ----------------------------------------------------- */
 
 static int generate(void *context, struct gd_feed *feed)
 {

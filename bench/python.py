@@ -7,7 +7,7 @@
 Each figure is measured in a fresh process; the contestants of a workload take turns. The table shows
 medians, and the median of the ratios of consecutive runs. Rates are taken from the first
 result to the last (mp.Pool: after a first round, because its results come in chunks), so the start
-of the processes does not count, unless it is what is measured.
+of the processes does not count, except in the benchmark of the start.
 
 "original" is bench/original.py: a reimplementation of the library that gpu_dispatch replaces, from its
 documents. "Pool" is multiprocessing.Pool.imap_unordered() with the best of several chunk sizes, all

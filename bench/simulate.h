@@ -25,7 +25,7 @@ struct world_job {
 	uint64_t after[2];
 	char gpu[8];
 	char command[24], keeper[8];
-	unsigned kind; /* jobs of one kind have similar commands and take about as long */
+	unsigned kind; /* jobs of one kind have similar commands and similar durations */
 	int64_t duration_ms;
 	uint64_t bytes; /* memory that it really uses on each GPU */
 	bool fails;
@@ -64,7 +64,7 @@ struct world {
 	size_t num_jobs, max_jobs;
 	struct jobs fold, other_fold;
 	struct scheduler *scheduler;
-	struct text lines; /* to be applied */
+	struct text lines; /* written, not applied yet */
 	/* Durations of completed jobs of each kind: the last WORLD_RUNS of num_runs. */
 	int64_t run_ms[WORLD_KINDS][WORLD_RUNS];
 	size_t num_runs[WORLD_KINDS];

@@ -211,7 +211,7 @@ static int compare_ms(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The job's longest expected duration: that of nine of ten earlier runs of its kind, and its timeout; 0: unknown. */
+/* The job's longest expected duration: the 90th percentile of its kind's last runs, or its timeout; 0: unknown. */
 static int64_t longest_ms(const struct world *w, const struct world_job *j)
 {
 	int64_t runs[WORLD_RUNS], ms;
@@ -246,7 +246,7 @@ static void check_time(const struct world *w, const struct world_job *j)
 		world_fail(w, "lease %llu starts %s", ID(j), j->parked ? "and cannot be reached" : "twice");
 }
 
-/* A job is reported late if it is, and is not delayed after its begin time. */
+/* A waiting job is reported as late exactly if it is, and waits for its begin time only until then. */
 static void check_waiting(struct world *w, const struct world_job *j)
 {
 	const struct job *job = jobs_find(&w->fold, j->id);
@@ -263,7 +263,7 @@ static void check_waiting(struct world *w, const struct world_job *j)
 			v.answer == SCHEDULER_BEGINS ? "waits for its time" : "does not wait for its time",
 			(long long)(j->spec.begin_ms - w->now_ms));
 	if (v.answer == SCHEDULER_LATE && late_ms < -2)
-		world_fail(w, "job %llu is said not to fit into the allocation, and has %lld ms to spare", ID(j),
+		world_fail(w, "job %llu is reported as too long for the allocation, but has %lld ms to spare", ID(j),
 			(long long)-late_ms);
 	if (v.answer == SCHEDULER_WAITS && late_ms > 2)
 		world_fail(w, "job %llu waits, and would end %lld ms after the allocation", ID(j), (long long)late_ms);

@@ -222,7 +222,7 @@ void sim_coordinator_event(struct sim_world *w, int index, const struct coordina
 	drain(w, index);
 }
 
-/* ---- The scheduler, in short ----------------------------------------------------------- */
+/* ---- A simplified scheduler ------------------------------------------------------------ */
 
 static void schedule(struct sim_world *w, int index)
 {
