@@ -10,7 +10,7 @@
 
 #include "base/array.h"
 
-/* Read by AddressSanitizer: too large an allocation returns NULL, as it does without it. */
+/* Options for AddressSanitizer: an allocation that is too large returns NULL, as without the sanitizer. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -31,7 +31,7 @@ static void test_elements_stay_while_the_array_grows(void **state)
 	}
 	for (uint64_t i = 0; i < 10000; i++)
 		assert_true(numbers[i] == i * i);
-	/* It doubles: 10,000 elements need about as many moves as there are powers of two below. */
+	/* The capacity doubles each time, and 10,000 is less than 2^14. */
 	assert_true(moves <= 14);
 	free(numbers);
 }

@@ -39,7 +39,7 @@ static void test_nothing_shown_can_control_the_terminal(void **state)
 	shows("\U000e0041", DISPLAY_ALL, "\\U000e0041", 10);
 }
 
-/* Plain bytes are skipped eight at a time: each byte at each place among them. */
+/* Plain bytes are skipped eight at a time, so each byte is tested at each position. */
 static void test_each_byte_is_found_at_each_place(void **state)
 {
 	(void)state;
@@ -130,7 +130,7 @@ static void test_a_command_is_taken_up_at_a_word_or_its_option(void **state)
 {
 	(void)state;
 	static const char command[] = "train.py --seed 17 runs/17";
-	assert_int_equal(display_word_start(command, 17), 9);  /* in 17: from --seed on */
+	assert_int_equal(display_word_start(command, 17), 9);  /* in 17, the value of --seed */
 	assert_int_equal(display_word_start(command, 24), 19); /* in runs/17 */
 	assert_int_equal(display_word_start(command, 3), 0);
 	assert_int_equal(display_word_start(command, 0), 0);

@@ -21,8 +21,8 @@ static bool is_open(int fd)
 	return fcntl(fd, F_GETFD) >= 0;
 }
 
-/* Returns 0, or the number of the failed check. The last descriptor lies above the limit that holds when they are
- * closed. */
+/* Returns 0, or the number of the failed check. The last descriptor is above the limit that is set before they
+ * are closed. */
 static int check_close_range(void)
 {
 	const int fds[] = {20, 21, 22, 23, 300, 900};

@@ -229,7 +229,7 @@ static int watches_come_and_go(void)
 	struct guarded guarded[3] = {0};
 	pthread_t threads[3];
 	for (int round = 0; round < 20; round++) {
-		/* Keeps the signals caught, so that none ends us; a new one starts the count. */
+		/* While a watch exists, no signal ends this process; a new watch restarts the count. */
 		struct interrupt_watch w = {.on_signal = check_alive, .context = &guarded[0]};
 		interrupts_watch(&w);
 		for (int i = 1; i < 3; i++)

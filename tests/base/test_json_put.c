@@ -102,7 +102,7 @@ static void test_strings_of_any_bytes_become_valid(void **state)
 	WRITTEN("\x80", "\"" FFFD "\"");
 }
 
-/* Plain bytes are skipped eight at a time: each byte at each place among them. */
+/* Plain bytes are skipped eight at a time, so each byte is tested at each position. */
 static void test_each_byte_is_escaped_at_each_place(void **state)
 {
 	(void)state;

@@ -66,7 +66,7 @@ static void *nothing(void *argument)
 	return argument;
 }
 
-/* With threads, setgid() has each of them woken by signal 33, which would end us at its default. */
+/* With threads, setgid() sends signal 33 to each of them; its default action would end this process. */
 static int reset_and_change_group_with_threads(void)
 {
 	pthread_t thread;
@@ -88,7 +88,7 @@ static void test_signals_have_their_usual_names(void **state)
 	assert_string_equal(signal_name(SIGKILL), "SIGKILL");
 	assert_string_equal(signal_name(SIGSTKFLT), "SIGSTKFLT");
 	assert_string_equal(signal_name(SIGRTMIN + 8), "signal 42");
-	/* Two in one expression do not share memory. */
+	/* Two results in one expression do not share a buffer. */
 	char both[64];
 	snprintf(both, sizeof(both), "%s %s", signal_name(SIGSEGV), signal_name(0));
 	assert_string_equal(both, "SIGSEGV signal 0");

@@ -357,7 +357,7 @@ static void test_directory_is_not_opened_where_others_can_rename_it(void **state
 	char words[512];
 	change_mode("top", 0777);
 	assert_int_equal(opens("top/bin", false, "top/bin", &err), 0);
-	assert_int_equal(opens("top", true, "top", &err), 0); /* that is for trust_objection() */
+	assert_int_equal(opens("top", true, "top", &err), 0); /* only trust_objection() checks the directory itself */
 	assert_int_equal(opens("top/bin", true, NULL, &err), -EPERM);
 	assert_int_equal(opens("top/none", true, NULL, &err), -EPERM);
 	assert_int_equal(symlink("top/bin", "link"), 0);

@@ -2,9 +2,9 @@
 /*
  * For LD_PRELOAD: a disk that fails for gpuq and its keepers, once or for a while.
  *
- *     FAULT_CALL   write, sync, lock (none at all), inotify (likewise), fork (of a nursery)
+ *     FAULT_CALL   write, sync, lock (every lock fails), inotify (every instance fails), fork (of a nursery)
  *                  or replace (the journal looks like another file)
- *     FAULT_ERRNO  the number
+ *     FAULT_ERRNO  the number of the error
  *     FAULT_SHORT  bytes that are written before the call fails
  *     FAULT_FILE   the name of the only affected file; all files if not set
  *     FAULT_COUNTER  a file of two 64-bit numbers, shared by all processes: calls to let pass, then calls to fail

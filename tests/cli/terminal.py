@@ -126,7 +126,7 @@ class Screen:
                 self.row, self.column = len(lines) + cursor[1] // columns, cursor[1] % columns
             lines += pieces
             wrapped += [True] * (len(pieces) - 1) + [False]
-        # Too many rows: rows below the cursor are removed last.
+        # Too many rows: remove empty rows below the cursor first, and other rows below it last.
         while len(lines) > rows and len(lines) - 1 > self.row and not lines[-1]:
             lines.pop(), wrapped.pop()
         while len(lines) > rows and self.row > 0:

@@ -284,7 +284,7 @@ def test_cuda_saxpy_is_right_or_says_that_there_is_no_gpu():
     assert "4194304 numbers right, 0 wrong, 0 failures" in result.stdout
 
 
-# ---- the benchmark's other side ---------------------------------------------
+# ---- mp_queue.py, the benchmark's comparison --------------------------------
 
 
 def test_mp_queue_benchmark_reports_rates_and_latencies():

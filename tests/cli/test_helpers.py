@@ -60,7 +60,7 @@ def test_program_in_a_directory_where_everybody_can_write_is_not_executed(direct
     directory.bin.chmod(0o1777)
     result = directory.gpuq(command)
     assert directory.ran.read_text() == ""
-    if command == "gpus":  # the drivers are queried in another way
+    if command == "gpus":  # it queries the drivers without the helper
         assert (result.returncode, result.stderr) == (0, "")
     else:
         assert result.returncode == 2
@@ -114,7 +114,7 @@ def test_variable_must_be_an_absolute_path_of_a_program(directory, command):
 
 @pytest.fixture(name="plugins")
 def make_plugins(directory):
-    """gpuq-launch and gpuq-worker beside gpuq, and a plug-in that records that it was loaded."""
+    """gpuq-launch and gpuq-worker next to gpuq, and a plug-in that records that it was loaded."""
     if not (BUILD / "gpuq-launch").exists():
         pytest.skip("gpuq-launch is not built")
     shutil.copy(BUILD / "gpuq-launch", directory.bin)
@@ -167,7 +167,7 @@ def test_plug_in_of_another_user_is_not_loaded(plugins):
 
 @pytest.fixture(name="launcher")
 def make_launcher(directory):
-    """The real gpuq-launch beside gpuq, and a file to process; gpuq-worker is the test's."""
+    """The real gpuq-launch next to gpuq, and a file to process; gpuq-worker is the test's."""
     if not (BUILD / "gpuq-launch").exists():
         pytest.skip("gpuq-launch is not built")
     shutil.copy(BUILD / "gpuq-launch", directory.bin)

@@ -150,7 +150,7 @@ def test_dry_run_needs_no_worker(launch):
 
 
 def test_name_that_gives_an_argument_a_meaning_does_not_begin_it(launch):
-    """The tool executes '|command', like sox, and 'run:command', as ImageMagick does with scripts of its own."""
+    """The tool executes '|command', like sox, and 'run:command', like ImageMagick with its own scripts."""
     tool = launch.directory / "tool"
     tool.write_text(f"#!/bin/sh\ncd '{launch.directory}'\ncase $1 in '|'*) eval \"${{1#|}}\" ;; run:*) eval \"${{1#run:}}\" ;; esac\n")
     tool.chmod(0o755)

@@ -98,14 +98,14 @@ def test_first_interrupt_finishes_what_runs(launch):
     (launch.directory / "go").touch()
     process.communicate(timeout=LIMIT)
     assert sorted(launch.notes("end")) == ["wait1.wav", "wait2.wav"]
-    assert process.returncode in (0, 130)  # depends on whether it has seen the third one
+    assert process.returncode in (0, 130)  # 130 if it had found the third file
 
 
 def test_a_file_that_is_being_written_waits_until_it_is_closed(launch):
     with open(launch.input / "long.wav", "wb") as early:  # open before the launch begins
         early.write(b"x")
         early.flush()
-        os.utime(early.fileno(), (1, 1))  # it has not changed for long
+        os.utime(early.fileno(), (1, 1))  # as if last changed long ago
         process = watch(launch)
         ready(launch, process)
         with open(launch.input / "new.wav", "wb") as late:
@@ -152,7 +152,7 @@ def test_a_changed_file_is_new_and_an_unchanged_one_is_not(launch):
     with open(launch.input / "a.wav", "r+b"):
         pass  # closed after writing nothing
     launch.put("b.wav")
-    wait_for(launch, "b.wav")  # would be queued after the other one, if that were new
+    wait_for(launch, "b.wav")  # if a.wav were new, it would be queued first
     assert launch.notes("begin") == ["a.wav", "b.wav"]
     launch.put("a.wav", size=11)
     wait_for(launch, "a.wav", times=2)

@@ -105,7 +105,7 @@ def test_failures_carry_their_reason_and_can_have_a_file_of_their_own(map):
     map.run("--batch", 4, "--errors", "errors.jsonl", code=1)
     assert map.results() == {1: 2, 3: 4}
     assert map.errors(map.directory / "errors.jsonl") == {2: "not this one", 4: "cannot do that"}
-    # Both files are the record: only failed items remain to be done.
+    # Both files together are the record: only failed items are processed again.
     out, _ = map.run("--batch", 4, "--errors", "errors.jsonl", code=1)
     assert "retrying 2 items that failed before" in out and "2 already in the output" in out
 

@@ -344,7 +344,7 @@ def test_nonblocking_pipe_as_output_gets_everything(map):
     read, write = os.pipe2(os.O_NONBLOCK)
     process = map.start("--output", "-", stdout=write)
     os.close(write)
-    os.set_blocking(read, True)   # its own end; the writer's stays as it is
+    os.set_blocking(read, True)   # only the read end; the write end stays nonblocking
     with open(read) as out:
         lines = out.read().splitlines()
     process.communicate(timeout=240)

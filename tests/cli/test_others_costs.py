@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a queue of another user may cost its readers, and what it may show them."""
+"""Queues of other users: limits on the cost of reading them, and on what they can display."""
 import fcntl
 import json
 import os

@@ -148,7 +148,7 @@ def test_huge_file_in_the_place_of_a_tracked_one_is_not_copied(machine, owner, o
 @pytest.mark.parametrize("mode", [GROUP, STICKY], ids=["group", "sticky"])
 @pytest.mark.parametrize("name", ["file", "new", "deep/er/new"])
 def test_files_that_others_can_exchange_while_git_copies_them_are_not_published(machine, owner, other, mode, name):
-    """Git follows a link that replaces a file between its two looks, so the object may have the content of any file of the owner."""
+    """Git follows a link that replaces a file between its two checks, so the object may have the content of any file of the owner."""
     shared = machine.project(owner)
     owner.sh(f"git init -q .; mkdir data; echo x > data/file; git add .; {COMMIT}; chgrp {machine.group} data; chmod {mode:o} data; echo mine > own", shared)
     assert freeze(owner, shared).returncode == 0  # unchanged files are not copied
@@ -170,7 +170,7 @@ def test_files_that_others_can_exchange_while_git_copies_them_are_not_published(
 
 
 def test_objects_of_a_frozen_tree_are_in_the_repository(machine, owner):
-    """Also if they are a pack, as for a large file, and if the path has characters that separate paths."""
+    """Also if git stores them as a pack, as it does for a large file, and if the path contains separators of path lists."""
     place = machine.project(owner) / 'a:b "c\\'
     owner.sh(f"mkdir '{place.name}'", place.parent)
     owner.sh(f"git init -q .; echo x > file; git add .; {COMMIT}; git config core.bigFileThreshold 1k; head -c 5000 /dev/zero > large; echo y > file", place)

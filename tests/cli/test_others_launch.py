@@ -53,7 +53,7 @@ def is_refused(result, words):
 
 @pytest.mark.parametrize("output", [(), ("--output-dir", "data/outputs")])
 def test_output_folder_of_another_user_is_not_used(machine, victim, other, output):
-    """There, a log of a worker is a link to a file of the victim, or a pipe."""
+    """In that folder, a worker's log is a link to a file of the victim, or a pipe."""
     shared = machine.directory(STICKY)
     other.sh(f"mkdir -p -m 777 data data/outputs data/outputs/launch.logs; chmod 777 data data/outputs data/outputs/launch.logs;"
              f"ln -s '{victim.home}/notes' data/outputs/launch.logs/worker-0.log", shared)
@@ -234,7 +234,7 @@ def test_link_that_another_user_makes_again_and_again_is_named_once(machine, vic
 
 
 def test_links_with_ever_new_names_do_not_flood_a_watched_launch(machine, victim, other):
-    """Each name had its own warning, which was printed and kept in memory."""
+    """A warning for each name would fill the output and the memory."""
     shared = machine.directory(GROUP)
     victim.sh("rm -rf out err; echo precious > notes", victim.home)
     process = victim.start("sh", "-c", 'exec "$@" 2>err', "sh", "gpuq", "launch", "--watch", "--input-dir", shared, "--output-dir", victim.home / "out", "--pattern", "*",
@@ -275,7 +275,7 @@ EXECUTORS = [
 
 
 def test_names_that_another_user_chose_are_not_executed(machine, victim, other):
-    """Neither as shell commands, directly or through another program, nor as code of another language."""
+    """Not as shell commands, directly or through another program, and not as code of another language."""
     shared = machine.directory(GROUP)
     for name in HOSTILE:
         other.sh(f"echo 1 > {shlex.quote(name)}", shared)

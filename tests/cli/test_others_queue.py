@@ -365,7 +365,7 @@ def test_link_of_another_user_to_a_folder_of_samples_is_not_read(machine, owner,
 
 
 def test_wait_does_not_read_a_journal_before_it_refuses_it(machine, owner, other):
-    """A journal beyond the limits gets the refusal for its owner, not the one for its size."""
+    """A journal of another user that is also too large is refused because of its owner, not its size."""
     shared = machine.directory(STICKY)
     plant(other, shared / "jobs.jsonl", JOURNAL + job("true"))
     os.truncate(shared / "jobs.jsonl", TERABYTE)
@@ -374,7 +374,7 @@ def test_wait_does_not_read_a_journal_before_it_refuses_it(machine, owner, other
 
 
 def test_directory_that_becomes_a_link_of_another_user_is_not_listed(machine, owner, other):
-    """The list of queues has the path from the time when the directory was real."""
+    """The list of queues contains the path from before the directory was replaced by a link."""
     shared = machine.directory(0o777)
     owner.sh(f"rm -rf private; mkdir -m 700 private; mkdir -m 755 '{shared}/dir'", owner.home)
     for place in (owner.home / "private", shared / "dir"):

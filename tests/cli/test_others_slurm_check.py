@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The directory of `gpuq slurm check` on a machine with two users: the other one can neither read nor replace it. Slurm is
+"""The directory of `gpuq slurm check` on a machine with two users: the other user can neither read nor replace it. Slurm is
 replaced by programs that run the job on this host."""
 import json
 import shutil

@@ -62,7 +62,7 @@ def test_slow_connections_of_another_user_do_not_lock_the_owner_out(lab, other):
 def test_streams_of_another_user_do_not_lock_the_owner_out(lab, owner, other):
     page = Page(lab, "--open-read")
     assert other.attack(STREAMS, page.port) == "8"
-    # Nor a third user, who may read.
+    # Nor do those of a third user, who may read.
     assert owner.attack(STREAMS, page.port) == "8"
     streams = [page.stream() for _ in range(20)]
     assert {stream.status for stream in streams} == {200}
@@ -99,7 +99,7 @@ def test_planted_journal_shows_no_file_of_the_owner(machine, owner, other, name)
     until(lambda: b"planted" in ask("/api/jobs/1")[1], LIMIT, lambda: "the planted journal")
     status, content = ask("/api/jobs/1/log")
     assert status == 403 and b"secret" not in content, (status, content)
-    # Nor without the link: the folder is the owner's, the journal is not.
+    # The same without the link: the folder is the owner's, but the journal is not.
     other.sh("rm logs; mv logs.old logs", shared)
     (shared / f"logs/{name}").write_text("secret")
     assert ask("/api/jobs/1/log")[0] == 403

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runners in the background: what they inherit, and what not."""
+"""Runners in the background: what they inherit, and what they do not."""
 import os
 import pathlib
 import signal

@@ -95,7 +95,7 @@ def test_wait_returns_when_the_job_is_over(lab):
 
 
 def test_lines_of_a_file_wait_for_names_of_lines_above(lab):
-    lab.add("--name", "prep", "exit 1")  # of another file: not affected
+    lab.add("--name", "prep", "exit 1")  # not a line of the file: names do not refer to it
     lab.gpuq("run", "--commands-file", "/dev/null", code=1)
     lab.commands("# gpuq: name=prep", "sleep 0.1; echo prep >> ran", "# gpuq: name=prep", "echo more >> ran", "# gpuq: after=prep name=train",
                  "echo train >> ran", "# gpuq: after_any=train,prep", "echo report >> ran")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The effective settings, and the page about them."""
+"""The effective settings, and their man page."""
 import json
 import os
 import pathlib

@@ -346,7 +346,7 @@ def test_lines_that_a_power_cut_took_before_they_were_synced_are_permitted_to_be
     lab.gpuq("hold", 1)
     lab.gpuq("hold", 2)
     lines = lines_of(lab)
-    # The last one, and one in the middle.
+    # The last line and one in the middle are missing.
     lab.journal.write_bytes(b"".join(lines[:3]) + bytes(len(lines[3]) - 1) + b"\n" + lines[4])
     restart(lab, 3)
     assert {number: job["status"] for number, job in lab.jobs().items()} == {1: "held", 2: "pending"}

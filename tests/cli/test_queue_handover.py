@@ -75,7 +75,7 @@ def test_a_run_does_not_wait_for_jobs_that_are_held(lab):
 def end_between_two_prunes(lab, number, reader, go):
     """The job ends in a journal that the reader never opens: it has the previous one open, and will open the next.
 
-    None: the caller stops and continues the reader."""
+    If reader is None, the caller stops and continues the reader itself."""
     if reader:
         reader.send_signal(signal.SIGSTOP)
     lab.gpuq("prune")

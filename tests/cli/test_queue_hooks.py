@@ -47,7 +47,7 @@ def test_what_hooks_print_is_in_a_log(lab):
     first, *rest = log.read_text().splitlines()
     assert first.startswith("--- 20") and first.endswith("job 1, attempt 1: finish hook") and rest == ["out", "err"]
     assert log.stat().st_mode & 0o777 == 0o600
-    # Also by a keeper that the runner asks to do it.
+    # Also the output of a hook that the runner has a keeper run.
     lab.add("--hold", "true")
     lab.gpuq("cancel", 2)
     lab.add("--on-finish", "echo second", "--hold", "true")

@@ -67,7 +67,7 @@ def test_unknown_utilization_work_and_jobs_that_do_not_ask_are_not_idle(box):  #
     box.add("--gpu", "2", "--idle-warn", "0", WAIT)
     box.add("--gpu", "3", WAIT)
     runner = box.start("run", *FAST, "--idle-warn", "0.3", "--on-finish", HOOK)  # and no --on-idle
-    # The last one shows that the time has passed.
+    # The mark of the last job shows that the time has passed.
     box.until(lambda: box.job(4)["idle_gpus"] == [3], "the mark")
     assert [box.job(number)["idle_gpu_seconds"] for number in (1, 2, 3)] == [None] * 3
     assert [box.job(number)["idle_warn"] for number in (1, 3)] == [None, 0]

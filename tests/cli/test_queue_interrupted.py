@@ -200,12 +200,12 @@ def test_runner_does_not_judge_what_runs_on_pilots(lab, node):
     assert result.returncode == 1 and "1 running on another machine" in result.stdout, result
     assert [lab.job(number)["status"] for number in (1, 2)] == ["running", "completed"]
     assert node in lab.gpuq("info", "1")
-    # Nor is a missing keeper asked; the coordinator reads the line.
+    # No keeper is contacted, because the job has none here; the coordinator reads the line.
     lab.gpuq("cancel", "1")
     assert lab.job(1)["status"] == "running"
     assert "runs on node " + node in lab.result("pause", "1").stderr
     sealing.append(lab.journal, {"event": "end", "id": 1, "attempt": 1, "time": "2026-11-17T10:00:02.000Z", "status": "completed", "exit_code": 0,
                  "duration": 1.0, "hook": True})
     lab.gpuq("run")
-    # A runner runs the hook of the end.
+    # The runner runs the finish hook.
     assert "completed" in (lab.directory / "hooks").read_text() and lab.ran() == ["2"]

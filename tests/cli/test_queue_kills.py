@@ -326,7 +326,7 @@ def test_ten_runs_and_fifty_adds_run_each_job_once(lab):
     assert {job["status"] for job in lab.jobs().values()} == {"completed"}
 
 
-# ---- Jobs of other times and places ----------------------------------------------------
+# ---- Jobs whose keeper is gone or on another host --------------------------------------
 
 
 def running_elsewhere(lab, pid, **keeper):

@@ -22,7 +22,7 @@ def number_in(path):
     return path.exists() and path.read_text().strip() and int(path.read_text())
 
 
-# ---- Nothing left above it ---------------------------------------------------------------
+# ---- Keeper and nursery killed -----------------------------------------------------------
 
 DAEMON = "setsid env -i sh -c 'echo $$ > daemon; exec sleep 1000' & until [ -s daemon ]; do sleep 0.01; done; " \
          "echo $$ > first; exec sleep 1000"
@@ -38,7 +38,7 @@ def test_nothing_of_a_job_runs_on_when_keeper_and_nursery_are_killed_together(la
     keeper = next(pid for pid in lab.keepers() if pid == parent_of(number_in(lab.directory / "first")))
     nursery = parent_of(keeper)
     assert name_of(nursery) == "gpuq-nursery"
-    # Stopped, so that it can do nothing between the two.
+    # Stop the nursery, so that it does nothing between the two kills.
     os.kill(nursery, signal.SIGSTOP)
     for pid in (nursery, keeper) if nursery_first else (keeper, nursery):
         os.kill(pid, signal.SIGKILL)

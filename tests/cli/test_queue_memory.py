@@ -236,8 +236,8 @@ TRACEBACK = """printf 'Traceback (most recent call last):\\n  File "t.py", line 
 
 
 @pytest.mark.parametrize("end,gigabytes,free", [
-    ("exit 1", 70, 10),    # it is not full
-    ("exit 1", 10, 0),     # it is, but other users filled it
+    ("exit 1", 70, 10),    # the card is not full
+    ("exit 1", 10, 0),     # full, but because of other users
     ("kill -KILL $$", 79, 0),
     ("exit 143", 79, 0),   # a shell's exit code for SIGTERM
     (TRACEBACK, 79, 0),
@@ -259,7 +259,7 @@ def test_out_of_memory_is_recognized_where_processes_cannot_be_attributed(box):
 
 
 def test_out_of_memory_is_tried_where_there_is_more(box):
-    """The same card has as much memory as before, and more free memory than the larger one."""
+    """The larger card is tried, although less of its memory is free."""
     box.cards(card(0, total=24, free=24), card(1, total=80, free=10))
     box.add("--retries", "1", "--mem", "8G",
             "echo $$ > pid; until [ -e go ]; do sleep 0.02; done; [ $GPUQ_ATTEMPT = 2 ]")

@@ -286,7 +286,7 @@ static void make_queue(const char *directory, const char *lines)
 	assert_int_equal(queue_registry_add(path), 0);
 }
 
-/* Beside ./jobs.jsonl, which is not registered: one and two. */
+/* Two registered queues, one and two, in addition to ./jobs.jsonl, which is not registered. */
 static int setup_all(void **state)
 {
 	int r = setup(state);
@@ -330,7 +330,7 @@ static void test_all_queues_are_in_one_model(void **state)
 	while (view_work(q->model)->total != 5 || view_num_gpus(q->model) < 2)
 		update(q);
 	assert_int_equal(view_work(q->model)->running, 2);
-	/* The jobs of both queues on it. */
+	/* Jobs of both queues run on GPU 1. */
 	assert_int_equal(view_gpu(q->model, 1)->num_tasks, 2);
 	assert_non_null(view_find_job(q->model, view_gpu(q->model, 1)->task_id));
 	struct view_facts facts;
@@ -354,7 +354,7 @@ static void test_actions_reach_the_queue_of_the_job(void **state)
 	assert_int_equal(view_find_job(q->model, ids[1])->state, VIEW_JOB_HELD);
 	assert_int_equal(get_command(q, "first")->state, VIEW_JOB_RUNNING);
 	assert_int_equal(get_command(q, "third")->state, VIEW_JOB_PENDING);
-	/* Again: it is possible for neither, and the reason is reported. */
+	/* A held job cannot be retried: the reason is reported. */
 	assert_true(q->actions->act(q->actions->context, VIEW_RETRY, ids, 1, &done, &err) < 0);
 	assert_true(*err.message);
 	cleanup_(text_finish) struct text why = {0};

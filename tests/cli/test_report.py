@@ -141,7 +141,7 @@ HELD, BEGIN = "Not waiting: held", "Not waiting: begin time not reached"
 
 
 def test_held_time_is_not_waiting(lab):
-    # Job 1 is held twice for 30 s in all, job 2 was added as held; each waits for 5 s besides.
+    # Job 1 is held twice, for 30 s in total; job 2 was added as held. In addition, each waits for 5 s.
     write(lab, add(1, 0), on("hold", 1, 2), on("release", 1, 22), on("hold", 1, 23), on("release", 1, 33), *run(1, 1, 35, 50),
           add(2, 0, held=True), on("release", 2, 50), *run(2, 1, 55, 60))
     _, page = report(lab)
@@ -150,7 +150,7 @@ def test_held_time_is_not_waiting(lab):
 
 
 def test_time_until_somebody_asks_for_a_retry_is_not_waiting(lab):
-    # Failed at 20, asked for again at 40. Cancelled while it waited from 5 to 60; the cancelled job was held before.
+    # Job 1 failed at 20 and was retried at 40. Job 2 was held at 2, cancelled at 5 and retried at 60.
     write(lab, add(1, 0), *run(1, 1, 10, 20, "failed"), on("retry", 1, 40), *run(1, 2, 43, 50),
           add(2, 0), on("hold", 2, 2), on("cancel", 2, 5), on("retry", 2, 60), *run(2, 1, 64, 70))
     _, page = report(lab)
@@ -167,7 +167,7 @@ def test_time_in_which_the_queue_was_paused_is_not_waiting(lab):
     pause = [{"event": "pause", "time": moment(second), "paused": paused} for second, paused in ((12, True), (14, True), (40, False), (70, True))]
     write(lab, add(1, 0), *run(1, 1, 10, 20), add(2, 5), *pause, *run(2, 1, 43, 60), add(3, 65))
     _, page = report(lab)
-    # From 0 to 10 and from 5 to 12 and 40 to 43; then from 65 to 70, where the second pause begins.
+    # Job 1 waits from 0 to 10, job 2 from 5 to 12 and from 40 to 43, job 3 from 65 to 70, when the second pause begins.
     assert waits(page) == {FIRST: ("2", "20s", "10s"), "Pending until now": ("1", "5.0s", "5.0s")}
     assert "GPUs were empty for 3.0s in total" in page.text and "The queue was paused for 28s, which" in page.text
 

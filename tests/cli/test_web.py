@@ -179,7 +179,7 @@ def test_names_of_this_machine_are_hosts(lab):
 
 
 def test_page_has_a_host_name_of_its_own_at_each_start(lab):
-    """With one name for all starts, an earlier process on the port could leave a page that reads the next token."""
+    """If the name were always the same, a page left by an earlier process on the port could read the next token."""
     page = Page(lab)
     assert page.status("/") == 200
     for plain in (f"127.0.0.1:{page.port}", f"localhost:{page.port}", f"[::1]:{page.port}"):
@@ -196,7 +196,7 @@ def test_page_has_a_host_name_of_its_own_at_each_start(lab):
 
 
 def test_port_of_the_other_loopback_address_is_taken(page):
-    """Browsers ask [::1] for names below localhost, too: no other process may listen there."""
+    """Browsers also connect to [::1] for names below localhost: no other process may listen there."""
     if not socket.has_ipv6:
         pytest.skip("no IPv6")
     with socket.socket(socket.AF_INET6) as other:
@@ -445,7 +445,7 @@ def test_all_queues_are_served_and_each_action_reaches_its_own(lab):
     rows = {row["command"]: row for row in stream.until("rows", lambda told: told["total"] == 2)["rows"]}
     first, second = rows["echo first"], rows["echo second"]
     assert first["queue"] == str(lab.directory / "one") and second["queue"] == str(lab.directory / "two")
-    # The number in the queue is in the lower 32 bits; as the page has it, in a double.
+    # The number in the queue is in the lower 32 bits. The page stores the id in a double.
     assert first["id"] % 2**32 == second["id"] % 2**32 == 1 and first["id"] != second["id"] and second["id"] < 2**53
     assert page.act(second["id"], "hold").status == 200
     assert (states_of(lab, "one"), states_of(lab, "two")) == (["pending"], ["held"])
@@ -634,7 +634,7 @@ def ended_now():
 
 @pytest.mark.heavy
 def test_every_query_of_the_dashboard_has_an_answer_in_prometheus(lab, tmp_path, tmp_path_factory):
-    """A real Prometheus scrapes a real page, while a map runs, and a job on a card with another user."""
+    """A real Prometheus scrapes a real page while a map runs, and a job on a card that another user also uses."""
     items = Map(tmp_path_factory.mktemp("map"))
     items.environment["XDG_STATE_HOME"] = lab.environment["XDG_STATE_HOME"]
     items.put(1, 2, "wait")

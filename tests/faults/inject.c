@@ -2,8 +2,8 @@
 /*
  * For LD_PRELOAD: one call of gpuq, of its runner or of its keepers fails.
  *
- *     INJECT_CALL     which: a name of the list in this file
- *     INJECT_ERRNO    the number
+ *     INJECT_CALL     the call: a name from the list in this file
+ *     INJECT_ERRNO    the number of the error
  *     INJECT_COUNTER  a file of two 64-bit numbers, shared by all processes: calls to let pass, then calls to fail
  *     INJECT_LEAST    only allocations of at least this many bytes count (optional)
  *     INJECT_PROCESS  only calls of processes with this name count: gpuq, gpuq-keeper… (optional)

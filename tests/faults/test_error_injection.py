@@ -109,7 +109,7 @@ def count_calls(directory: pathlib.Path, command, call: str, number: int) -> int
 
 
 def points(count: int, chance: random.Random):
-    """Which calls fail. How many there are differs from run to run, so "every call" has no end here."""
+    """The numbers of the calls that fail. Runs differ in their number of calls, so "every call" is an endless sequence."""
     if not POINTS:
         return itertools.count()
     return sorted(chance.sample(range(count), min(POINTS, count)))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Any bytes as a commands file: each command read yields the same command from a file of its own. */
+/* Any bytes as a commands file: each command is read unchanged from a file that contains only it. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static struct commands *open_bytes(const void *data, size_t size)
 static void check_alone(const struct gd_bytes *bytes)
 {
 	const char *text = bytes->data;
-	/* Alone these would read as something else: a comment, a mark, the end of a line. */
+	/* Alone in a file these bytes mean something else: a comment, a byte order mark, the end of a line. */
 	if (text[0] == '#' || text[bytes->size - 1] == '\r' ||
 		!memcmp(text, "\xef\xbb\xbf", bytes->size < 3 ? bytes->size : 3))
 		return;

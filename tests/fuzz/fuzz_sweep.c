@@ -3,7 +3,7 @@
  * Any parameters and any words of a command: no value changes the words that a shell reads.
  *
  * Input: lines. The first is the text of --param, the others are the words. Each command that is made is read as a
- * shell does, and must have as many words as were given; in shell text, values have no character that a shell knows.
+ * shell does, and must have as many words as were given; in shell text, values have no special character of a shell.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -101,7 +101,7 @@ static void test_field_that_a_card_does_not_report_is_unknown_and_not_zero(void 
 		gpu->known & (GD_GPU_KNOWN_UUID | GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_FREE |
 				     GD_GPU_KNOWN_MEMORY_USED | GD_GPU_KNOWN_UTILIZATION | GD_GPU_KNOWN_TEMPERATURE |
 				     GD_GPU_KNOWN_POWER | GD_GPU_KNOWN_NUMA_NODE | GD_GPU_KNOWN_ENERGY));
-	assert_true(has(gpu, GD_GPU_KNOWN_PROCESSES)); /* asked, and there are none */
+	assert_true(has(gpu, GD_GPU_KNOWN_PROCESSES)); /* the query succeeded: there are none */
 	gd_gpu_list_free(list);
 }
 
@@ -310,7 +310,7 @@ static void test_links_are_known_at_both_ends(void **state)
 	assert_int_equal(list->gpus[1]->links, 1u << 0);
 	assert_int_equal(list->gpus[2]->links, 0);
 	gd_gpu_list_free(list);
-	/* Pairs that cannot be asked for have no link; libraries without the function report nothing. */
+	/* Pairs that cannot be queried have no link; libraries without the function report nothing. */
 	fake_machine_cards(*state, A100 "nvlink=1\nfail=GetP2PStatus 3\n" T4 "fail=GetP2PStatus 3\n");
 	list = fake_machine_survey();
 	assert_true(list->gpus[0]->links == 0 && list->gpus[1]->links == 0);

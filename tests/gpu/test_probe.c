@@ -172,7 +172,7 @@ static void test_card_whose_call_never_returns_comes_back_when_the_driver_does(v
 	gpu_probe_close(p);
 }
 
-/* Each wakes up after 65 % of the time to answer: both together take longer. False if one of them timed out. */
+/* Each card wakes up after 65 % of the time to answer, so both in sequence take longer. False if one timed out. */
 static bool wake_up_one_after_the_other(const struct fake_machine *m, unsigned answer_ms)
 {
 	struct gpu_news news;
@@ -211,7 +211,7 @@ static void test_lost_card_keeps_its_identity(void **state)
 	struct gpu_probe *p = open_probe("MIG-1,1", 10, 0);
 	wait_for_round(p, 1);
 	assert_int_equal(gpu_of(p, 0).memory_free_bytes, 5);
-	/* Still split: a sample in progress may see some of both. */
+	/* Still with MIG: a sample in progress may read parts of both descriptions. */
 	fake_machine_cards(
 		*state, CARD("GPU-1", "700") "fail=GetPciInfo 15\nmig\ninstance 0\nuuid=MIG-1\nmemory=5 5 0 0\n" CARD(
 				"GPU-2", "1"));
@@ -294,7 +294,7 @@ static void test_killed_probe_is_noticed_and_another_can_be_opened(void **state)
 	while ((r = news_within(p, WAIT_MS, &news)) > 0)
 		;
 	assert_int_equal(r, -EPIPE);
-	assert_int_equal(gpu_probe_read(p, &news), -EPIPE); /* and stays so */
+	assert_int_equal(gpu_probe_read(p, &news), -EPIPE); /* the error is permanent */
 	gpu_probe_close(p);
 	p = open_probe("auto", 0, 0);
 	wait_for_round(p, 1);

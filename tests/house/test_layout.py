@@ -41,7 +41,7 @@ def test_architecture_names_files_that_exist():
 
 
 def test_architecture_draws_functions_in_the_files_that_define_them():
-    # A hop of a path is "FILE FUNCTION()", a copy of options "FUNCTION(), FILE"; every file in a drawing exists.
+    # Drawings name calls as "FILE FUNCTION()" and copies of options as "FUNCTION(), FILE"; every file must exist.
     drawings = "".join(ARCHITECTURE.split("```")[1::2])
     hops = re.findall(r"([\w/]+\.[ch]) +(\w+)\(\)", drawings)
     hops += [(file, function) for function, file in re.findall(r"(\w+)\(\), ([\w/]+\.[ch])", drawings)]

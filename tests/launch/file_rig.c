@@ -37,7 +37,7 @@ static int note(void *context, enum callback_kind kind, const struct gd_event *e
 	return 0;
 }
 
-/* ---- A life ------------------------------------------------------------- */
+/* ---- Life cycle --------------------------------------------------------- */
 
 int file_rig_setup(void **state)
 {

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The board's words contain the first letters in the order of their beginning; its first note is their number. */
+/* The board's words are the first letters of the files in the order in which they were begun; note 0 counts them. */
 #define LETTERS (sizeof(board->words) / sizeof(board->words[0]))
 
 static void note_begin(char letter)

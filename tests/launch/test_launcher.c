@@ -48,7 +48,7 @@ static void test_changed_file_settings_worker_or_missing_result_is_done_again(vo
 	scratch_put("in/b.wav", 10);
 	struct gd_launch_options o = launch_rig_options();
 	launch_rig_run_well(&o);
-	/* Its size; its time; the settings; the worker; its output is gone. */
+	/* A changed size, time, setting or worker, or a missing output. */
 	scratch_put("in/a.wav", 11);
 	launch_rig_run(&o, 0, (struct launch_counts){.done = 1, .skipped = 1});
 	struct timespec times[2] = {{1, 5}, {1, 5}};

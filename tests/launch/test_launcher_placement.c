@@ -33,7 +33,7 @@ static struct gd_launch_options options_that_note(void)
 	return o;
 }
 
-/* The first file keeps GPU 0 until GPU 1 has done all of its own: a queue for both would have emptied meanwhile. */
+/* The first file occupies GPU 0 until GPU 1 has done its own files; from a common queue GPU 1 would have taken all. */
 static void test_round_robin_decides_where_a_file_runs(void **state)
 {
 	(void)state;

@@ -30,7 +30,7 @@ static struct file_rig *rig_of(void **state, const char *name)
 	return rig;
 }
 
-/* ---- Working ------------------------------------------------------------ */
+/* ---- Running ------------------------------------------------------------ */
 
 static void run_well(struct file_rig *rig)
 {
@@ -115,7 +115,7 @@ static void test_on_leave_of_a_plugin_is_called_at_the_end(void **state)
 	assert_int_equal(access(path, F_OK), 0);
 }
 
-/* ---- Looking ------------------------------------------------------------ */
+/* ---- Inspection --------------------------------------------------------- */
 
 static void assert_bad(void **state, const char *name, const char *words)
 {

@@ -37,7 +37,7 @@ static const struct file_end *run_then_another(struct file_rig *rig, const char 
 	return &rig->ends[0];
 }
 
-/* ---- As it should be ---------------------------------------------------- */
+/* ---- Normal operation --------------------------------------------------- */
 
 static void test_program_is_set_up_once_and_answers_each_file(void **state)
 {

@@ -151,7 +151,7 @@ static void test_share_statistics_give_load_per_gpu_and_imbalance(void **state)
 	assert_int_equal(gd_share_stats(some, gpus, COUNT(some), 1, 0, shares, sizeof(*shares)), -EINVAL);
 }
 
-/* Longest first is within 4/3 of the best (Graham); dealing out in turn is not. */
+/* Longest first is within 4/3 of the best (Graham); round robin is not. */
 static void test_longest_first_is_never_far_from_even(void **state)
 {
 	(void)state;

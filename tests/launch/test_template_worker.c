@@ -129,7 +129,7 @@ static void test_what_a_command_leaves_behind_ends_with_it(void **state)
 	file_rig_submit(rig, "job", -1);
 	file_rig_await(rig, 1);
 	assert_string_equal(rig->ends[0].message, "");
-	/* While the worker is alive: its end would end everything. */
+	/* Before the worker ends, which would end these processes, too. */
 	assert_true(file_rig_named_gone(rig, "same"));
 	assert_true(file_rig_named_gone(rig, "other"));
 	file_rig_close(rig);

@@ -43,7 +43,7 @@ byte grant[2];   /* 0: none; the epoch of the grant that is on its way */
 
 /* ---- Coordinators ---- */
 bool works[2];
-byte since[4];   /* ticks since its last answer to the pilot, or since its begin */
+byte since[4];   /* ticks since its last answer to the pilot, or since it began */
 bool greeted[4];
 bool heard[4];   /* it has checked its epoch since the last heartbeat arrived, and has not answered it */
 bool dead[2];    /* recorded in the journal, by whichever coordinator */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A Spin model of the queue's protocol for one job: who may start it, who writes its end, and the state after a kill at any point.
+ * A Spin model of the queue's protocol for one job: which process starts it, which one writes its end, and the state
+ * after a kill at any point.
  *
  *     spin -a queue.pml && cc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c && ./pan -m1000000
  *
@@ -104,7 +105,7 @@ inline raise_fence()
 	write_counters()
 }
 
-/* ---- Who is alive ---- */
+/* ---- Processes ---- */
 
 /* Process numbers of locks: runners 0 and 1, keepers 2 and 3, jobs 4 and 5. */
 #define RUNNER(i) (i)
@@ -117,13 +118,13 @@ inline raise_fence()
 
 bool killed[PROCESSES];
 byte kills;
-bool wanted[2];  /* somebody has started this runner */
+bool wanted[2];  /* a user has started this runner */
 bool accepted;   /* `add` has returned */
 byte executed;   /* how often the job's command was executed */
 
 /* Keepers. */
 bool keeper_lock[2]; /* held by a living keeper */
-byte keeper_life[2];
+byte keeper_life[2]; /* increased each time a keeper is started */
 
 /* From the runner to a keeper, and back. */
 #define NOTHING 0
@@ -136,7 +137,7 @@ byte order_fence[2];
 byte order_life[2]; /* of the runner that waits for the answer */
 byte runner_life;   /* how many there were */
 
-/* The job's first process, a child of its keeper. It is told late that its keeper is dead (PDEATHSIG). */
+/* The job's first process, a child of its keeper. It learns late that its keeper is dead (PDEATHSIG). */
 #define NONE  0
 #define FRESH 1 /* it will append `start` */
 #define WAS_VOID 2
@@ -144,7 +145,7 @@ byte runner_life;   /* how many there were */
 byte child[2];
 byte child_fence[2];
 
-/* What the kernel does when a process dies. */
+/* The kernel releases the locks of a process that died. */
 inline release(me)
 {
 	atomic {
@@ -316,7 +317,7 @@ again:
 		goto again
 	} unless { killed[RUNNER(i)] };
 	release(RUNNER(i));
-	/* An order that it had sent is in the keeper's pipe; an answer for it is read by nobody. */
+	/* An order that it had sent is in the keeper's pipe; no process reads the answer. */
 	atomic { killed[RUNNER(i)] = false; seen = ABSENT; seen_lines = 0; given = NOBODY; given_life = 0; my_fence = 0; seen_generation = 0; k = 0 };
 	goto again
 }
@@ -348,7 +349,7 @@ again:
 			(runner_lock == NOBODY || order_life[k] != runner_life) -> order[k] = NOTHING }
 		od
 	} unless { killed[KEEPER(k)] };
-	/* Locks go first; the child is told later. */
+	/* The locks are released first; the child gets its signal later. */
 	atomic { keeper_lock[k] = false; release(KEEPER(k)) };
 	atomic { killed[KEEPER(k)] = false; killed[CHILD(k)] = child[k] != NONE };
 	goto again

@@ -52,7 +52,7 @@ def releases(e):
 
 
 def join(*relations):
-    """Relations in sequence: a to b in the first, b to c in the second, …"""
+    """The composition of relations: a to b in the first, b to c in the second, …"""
     result = relations[0]
     for relation in relations[1:]:
         successors = {}

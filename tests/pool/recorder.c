@@ -38,7 +38,7 @@ static int note(void *context, enum callback_kind kind, const struct gd_event *e
 	rec->count[kind]++;
 	if (!rec->on_note)
 		return 0;
-	struct run_note copy = *n; /* the test may make more of them */
+	struct run_note copy = *n; /* the array moves if on_note causes more notes */
 	return rec->on_note(rec, &copy, event);
 }
 

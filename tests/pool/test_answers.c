@@ -199,7 +199,7 @@ static void test_executed_workers_have_batches_of_their_own_size(void **state)
 	assert_int_equal(seen.count, 8);
 	assert_int_equal(seen.result[0][0], 1);
 	for (int i = 1; i < 8; i++)
-		assert_int_equal(seen.result[i][0], 7); /* as many as fit beside the first */
+		assert_int_equal(seen.result[i][0], 7); /* as many as fit next to the first */
 	close(ends[0]);
 	close(ends[1]);
 }

@@ -226,7 +226,7 @@ static void test_cancelled_large_task_of_a_stopped_worker_ends_after_the_grace_p
 	run_host(cancel_large_task_of_a_stopped_worker);
 }
 
-/* ---- A generator that does not want to wait ----------------------------- */
+/* ---- A generator that does not wait ------------------------------------- */
 
 enum { NOWAIT_QUEUE = 4, NOWAIT_TASKS = 1000 };
 
@@ -388,7 +388,7 @@ static void test_stopped_warden_does_not_hang_the_close(void **state)
 	run_host(close_with_a_stopped_warden);
 }
 
-/* ---- Beginnings --------------------------------------------------------- */
+/* ---- Announced starts --------------------------------------------------- */
 
 enum { GATE_LIE = 1 };
 

@@ -258,9 +258,9 @@ static void test_an_executed_worker_fails_with_bytes(void **state)
 	assert_int_equal(gd_pool_close(pool, NULL, 0, NULL), 0);
 }
 
-/* ---- Messages for people ------------------------------------------------ */
+/* ---- Error messages ----------------------------------------------------- */
 
-/* 1022 bytes and a character of three. */
+/* The character after 1022 bytes has three bytes and does not fit. */
 static int fail_at_length(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	(void)state;

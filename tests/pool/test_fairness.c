@@ -41,7 +41,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	return pool_rig_reply(w, &job);
 }
 
-/* ---- Tried again -------------------------------------------------------- */
+/* ---- Retries ------------------------------------------------------------ */
 
 static bool five_done(struct pool_rig *rig)
 {

@@ -21,7 +21,7 @@ static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops),
 	.process = pool_rig_reply_or_hold,
 	.cleanup = pool_rig_note_cleanup};
 
-/* ---- Hosts with their own ideas about children -------------------------- */
+/* ---- Hosts with their own handling of children -------------------------- */
 
 static void run_faults(struct pool_rig *rig)
 {

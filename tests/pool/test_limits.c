@@ -80,7 +80,7 @@ static int submit_big(struct pool_rig *rig)
 	return r;
 }
 
-/* As many as are accepted: without a worker or memory, none are. */
+/* Submits up to `count` tasks: without a worker or memory, none is accepted. */
 static void submit_some(struct pool_rig *rig, int count)
 {
 	for (int i = 0; i < count; i++) {
@@ -479,7 +479,7 @@ static void test_open_at_any_limit_of_memory_works_or_fails_cleanly(void **state
 	host_run(host_with_little_memory);
 }
 
-/* ---- Many --------------------------------------------------------------- */
+/* ---- Many workers ------------------------------------------------------- */
 
 static void test_256_workers_all_work_at_once(void **state)
 {

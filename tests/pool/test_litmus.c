@@ -243,7 +243,7 @@ static void test_worker_that_falls_asleep_is_woken_or_sees_the_task(void **state
 	expect_seen(&control);
 }
 
-/* The same to the end: the worker is asleep in the futex, or nearly so, in every round. */
+/* The same including the futex: in every round the worker sleeps in it, or is about to. */
 static bool task_is_there(void *context)
 {
 	struct litmus *l = context;
@@ -355,7 +355,7 @@ static void test_published_record_is_whole(void **state)
 	expect_never(&p);
 }
 
-/* ---- Out of time: a worker that has seen it answers an owner that knows --- */
+/* ---- Timeout: if the worker saw it, the owner that has the answer sees it --- */
 
 static void reset_timed_out(struct litmus *l)
 {

@@ -265,7 +265,7 @@ static void test_bad_source_is_refused_and_does_not_count_as_a_run(void **state)
 	const struct gd_callbacks deaf = {.size = sizeof(deaf)};
 	assert_int_equal(gd_dispatcher_run(d, &rec->run, &deaf, &err), -EINVAL);
 	check_contains(err.message, "no on_success");
-	/* None of these was a run: the next one is. */
+	/* None of these calls started a run; the next one does. */
 	assert_int_equal(gd_dispatcher_run(d, &rec->run, &calls, &err), 0);
 	gd_dispatcher_destroy(d);
 	gd_dispatcher_destroy(NULL);

@@ -329,7 +329,7 @@ static int submit_more(struct recorder *rec, const struct run_note *note, const 
 		return 0;
 	in->poll = gd_pool_poll(in->pool, 0, 0);
 	in->close = gd_pool_close(in->pool, NULL, 0, NULL);
-	/* One leads to two, up to a thousand. */
+	/* Each task submits two more, up to a thousand. */
 	for (int i = 0; i < 2 && event->id + rec->given < 1000; i++) {
 		int r = submit(in->pool, event->id, 0);
 		if (r == 0)

@@ -351,16 +351,16 @@ static bool scribbled(struct pool_rig *rig)
 	return atomic_load(&board->begun) > 0;
 }
 
-/* Tasks until slot 0 has had one; then some more. */
+/* Submits tasks until slot 0 has had one, and then some more. */
 static void run_scribble(struct pool_rig *rig, uint32_t which, enum then then)
 {
 	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = process};
 	rig->distrusted = 0;
 	rig->options.output = GD_OUTPUT_SILENT;
 	if (then == THEN_HANG) {
-		rig->options.task_timeout_ms = 150; /* on a busy machine enough for the other worker */
+		rig->options.task_timeout_ms = 150; /* enough for the other worker, even on a busy machine */
 		rig->options.grace_ms = 10;
-		rig->options.cleanup_timeout_ms = 100; /* it may have reported that it is done */
+		rig->options.cleanup_timeout_ms = 100; /* the worker may have reported that it is done */
 	}
 	pool_rig_open(rig, &ops);
 	pool_rig_pid(rig, 0, 0);
@@ -570,9 +570,9 @@ static void test_scribbler_in_cleanup_ruins_only_its_own(void **state)
 	}
 }
 
-/* ---- While others look -------------------------------------------------- */
+/* ---- While the pool reads ----------------------------------------------- */
 
-/* A thread of the worker's that never stops writing, so that every read sees something else. */
+/* A thread of the worker that never stops writing, so that every read sees another value. */
 static void *scribble_on(void *argument)
 {
 	struct outbox *out = argument;

@@ -288,7 +288,7 @@ static void test_last_hook_that_hangs_is_ended_and_the_failed_setup_reported(voi
 	pool_rig_try(fail_setup_and_hang(pool_rig_again(state)));
 }
 
-/* ---- Turns -------------------------------------------------------------- */
+/* ---- Concurrent setups -------------------------------------------------- */
 
 /* Waits at the gate; records the largest number of concurrent setups. */
 static int wait_at_gate(struct gd_worker *w, void **ret_state)

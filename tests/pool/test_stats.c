@@ -17,7 +17,7 @@ static bool adds_up(const struct gd_stats *s)
 	return s->submitted == s->queued + s->running + s->completed + s->failed + s->timeouts;
 }
 
-/* ---- Another thread that asks all the time ------------------------------ */
+/* ---- A thread that queries continuously --------------------------------- */
 
 struct asker {
 	bool started;

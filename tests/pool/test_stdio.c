@@ -196,7 +196,7 @@ static void test_worker_whose_thread_waits_for_input_works(void **state)
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-/* ---- Its own ------------------------------------------------------------ */
+/* ---- Not inherited ------------------------------------------------------ */
 
 static void test_executed_workers_and_their_warden_keep_no_descriptor_of_the_host(void **state)
 {

@@ -204,7 +204,7 @@ static void test_a_batch_killed_for_its_time_is_repeated_task_by_task(void **sta
 	pool_rig_try(batch_is_repeated(pool_rig_again(state), 5, HANG, 3));
 }
 
-/* The repeated tasks have their retries still. False if the other task was late, too. */
+/* The repeated tasks still have their retries. False if the other task was late, too. */
 static bool guilty_task_is_retried(struct pool_rig *rig)
 {
 	rig->options.retries = 2;

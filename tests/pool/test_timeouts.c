@@ -59,7 +59,7 @@ static void test_timeout_of_20_ms_ends_a_task_that_ignores_signals(void **state)
 	assert_int_equal(rec->stats.timeouts, 1);
 }
 
-/* ---- A task that looks -------------------------------------------------- */
+/* ---- A task that polls gd_worker_cancelled() ---------------------------- */
 
 static int load(struct gd_worker *w, void **ret_state)
 {

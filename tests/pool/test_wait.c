@@ -55,7 +55,7 @@ static const struct gd_worker_ops half = {
 	.size = sizeof(struct gd_worker_ops), .setup = fail_on_gpu_1, .process = answer_gpu};
 static const struct gd_worker_ops hangs = {.size = sizeof(struct gd_worker_ops), .setup = hang, .process = answer_gpu};
 
-/* Bit g: GPU g answered, isolated. */
+/* Sets bit g if GPU g answered, bound to that GPU. */
 static int on_success(void *context, const struct gd_event *e)
 {
 	int gpu = -1, bound = -2;

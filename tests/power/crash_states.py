@@ -6,13 +6,11 @@ Lines of the log:
     write INODE OFFSET HEX      truncate INODE SIZE
     create INODE PATH           mkdir PATH       rename FROM TO       link FROM TO       unlink PATH
     sync PID INODE [DIRECTORY]  synced PID INODE
-    mark WORDS…                 from outside: what has been reported as done
+    mark WORDS…                 added by the test: what has been reported as done
 
-The file system of the model: data that was not synced may be on the disk or not, in any order, each block of 4096 bytes
-by itself; the file's size may be on disk without the data, which then reads as zeros. Sizes and
-operations on directories
-happen in their order, but any number of the last ones may be missing, unless the directory was
-synced after them. Nothing
+The model of the file system: each block of 4096 bytes that was not synced may be on the disk or not, in any order.
+The file's size may be on disk without the data, which then reads as zeros. Sizes and operations on directories reach
+the disk in order, but any number of the last ones may be missing, unless the directory was synced after them. Nothing
 else is assumed: a rename may be on the disk before the data of the file that it moves.
 """
 

@@ -373,7 +373,7 @@ def test_ashutdown_may_be_called_several_times(futures: bool) -> None:
 
 
 def test_cancelling_the_end_of_the_block_cancels_its_tasks(tmp_path: Path) -> None:
-    """That is what Ctrl-C does. Nothing is left for the end of the program."""
+    """Ctrl-C has this effect. Nothing is left to clean up when the program ends."""
 
     async def main() -> None:
         leaving = asyncio.Event()

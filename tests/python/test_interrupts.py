@@ -110,7 +110,7 @@ def use_pool():
         time.sleep(60)
 
 if __name__ == "__main__":
-    # Whoever started this may have ignored it.
+    # The parent process may have ignored it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if how == "pool":
         try:
@@ -123,7 +123,7 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         assert (here / "exit").exists()
         mark("interrupted")
-        # Afterwards Ctrl-C means what it always means.
+        # Afterwards Ctrl-C has its usual effect.
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         sys.exit(7)
 """
@@ -187,7 +187,7 @@ def test_workers_clean_up_on_exit_runs_and_keyboard_interrupt_is_raised(start: S
 
 
 def test_slow_callbacks_for_results_that_are_there_are_limited_in_time(start: Start) -> None:
-    """After the one that was interrupted, two of 1.5 seconds exceed the limit; the last one is skipped."""
+    """After the interrupted callback, two of 1.5 seconds each exceed the limit; the last one is skipped."""
     program = start("slow callbacks")
     program.ctrl_c()
     program.check_interrupted()
@@ -196,7 +196,7 @@ def test_slow_callbacks_for_results_that_are_there_are_limited_in_time(start: St
 
 
 def test_a_setup_is_interrupted(start: Start) -> None:
-    """Long before the grace period ends; the test's own timeout is the same."""
+    """Long before the grace period ends, which is as long as the test's own timeout."""
     program = start("setup")
     program.ctrl_c()
     program.check_interrupted()

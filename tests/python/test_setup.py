@@ -17,10 +17,10 @@ from gpu_dispatch import BaseWorker, NoWorkers, Pool, TaskTimedOut
 from gpu_dispatch.errors import TaskCancelled
 
 GRACE = 600.0
-"""Nobody waits for so long: only an interruption explains that a test ends."""
+"""No test waits this long: if a test ends, its setup was interrupted."""
 
 LIMIT = 10.0
-"""Python has started by then, also on a busy machine."""
+"""Python has started by then, even on a busy machine."""
 
 
 class Waits(BaseWorker):
@@ -90,7 +90,7 @@ def test_setup_that_ignores_the_end_of_the_pool_is_cleaned_up(tmp_path: pathlib.
 
 
 def test_setup_out_of_time_is_interrupted_and_its_worker_used_if_it_continues(tmp_path: pathlib.Path) -> None:
-    """Both at the same time, because each takes that long."""
+    """Both cases run at the same time, because each takes LIMIT seconds."""
     ends, goes_on = tmp_path / "ends", tmp_path / "goes on"
     ends.mkdir()
     goes_on.mkdir()
@@ -106,13 +106,13 @@ def test_setup_out_of_time_is_interrupted_and_its_worker_used_if_it_continues(tm
 
 
 def test_setup_killed_after_its_time_limit_reports_the_limit(tmp_path: pathlib.Path) -> None:
-    """Whether or not it has begun."""
+    """Whether or not setup() has begun."""
     with open_pool(tmp_path, "stubborn", setup_timeout=0.2, grace=0.2) as pool:
         with pytest.raises(NoWorkers) as caught:
             pool.wait_ready()
     cause = caught.value.__cause__
     assert isinstance(cause, TaskTimedOut)
-    # The latter if even loading this file took that long: that can be interrupted.
+    # The latter if loading this file took longer than the limit: loading can be interrupted.
     assert str(cause) in ("setup did not finish within 200 ms", "setup() is out of time")
 
 

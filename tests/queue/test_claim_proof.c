@@ -132,7 +132,7 @@ static void test_claims_count_where_the_driver_names_no_process_while_memory_is_
 	assert_false(counts_now(&b, now_ns));
 	b.gpus[0].memory_used_bytes = 10;
 	assert_true(counts_now(&b, now_ns + 1));
-	/* That does not prove that this user uses it: his time remains used up. */
+	/* That does not prove that this user uses it: the user's time remains used up. */
 	b.gpus[0].memory_used_bytes = 9;
 	assert_false(counts_now(&b, now_ns + 2));
 	/* In a container the driver's PIDs are not ours. */
@@ -162,7 +162,7 @@ static void sync_proofs(struct claim_proofs *p, uint64_t now_ns, struct claims *
 	assert_int_equal(claim_proofs_sync(p, now_ns, "a/host", c), 0);
 }
 
-/* Half of the time is seen by one runner, the rest by the next; a third one, and gpuq why, know. */
+/* One runner sees half of the time, the next one the rest; a third one and gpuq why know that it is used up. */
 static void share_time(bool with_state)
 {
 	struct box first, second;
@@ -180,7 +180,7 @@ static void share_time(bool with_state)
 	claim_proofs_finish(&first.proofs);
 	assert_int_equal(claim_proofs_load(&first.proofs, now_ns, "a/host", c), 0);
 	assert_false(counts_now(&first, now_ns));
-	/* Neither does a clock that is set back, nor the record of another machine with the same home. */
+	/* A clock that is set back changes nothing. The record of another machine with the same home is not used. */
 	claim_proofs_finish(&first.proofs);
 	assert_int_equal(claim_proofs_load(&first.proofs, begin_ns / 2, "a/host", c), 0);
 	assert_false(counts_now(&first, begin_ns / 2));

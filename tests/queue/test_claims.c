@@ -359,7 +359,7 @@ static void test_another_users_claim_carries_his_name(void **state)
 	assert_int_equal(chmod(".", 0755), 0);
 	pid_t pid = hold_elsewhere((struct holder){.queue = "mine", .user = OTHER});
 	struct claims_list list;
-	assert_int_equal(claims_list(c, "mine", &list), 0); /* the queue's name is not enough to be ours */
+	assert_int_equal(claims_list(c, "mine", &list), 0); /* the same queue name does not make it ours */
 	assert_int_equal(list.count, 1);
 	assert_int_equal(list.claims[0].owner, OTHER);
 	claims_list_finish(&list);
@@ -468,7 +468,7 @@ static void test_many_broken_claims_cost_little(void **state)
 	assert_int_equal(count_claims(c, "mine"), 1);
 	assert_in_range(num_yields, 1, 256);
 	if (geteuid() == 0) {
-		/* The same for another user: he hides only his own claims. */
+		/* The same for another user, who hides only their own claims. */
 		assert_int_equal(rename(own_path(""), "claims/gpuq-claims-54322"), 0);
 		assert_int_equal(system("chown -R 54322:54322 claims/gpuq-claims-54322"), 0);
 		assert_int_equal(chmod(".", 0755), 0);
@@ -483,7 +483,7 @@ static void test_many_broken_claims_cost_little(void **state)
 	claims_close(c);
 }
 
-/* Claims that are held by a process that may well be their user's, but are where another user has put them. */
+/* Claims held by a process that may be their user's, but in a folder of another user. */
 static void test_claim_of_one_user_in_the_folder_of_another_is_ignored(void **state)
 {
 	(void)state;

@@ -242,7 +242,7 @@ static void test_a_job_settles_when_its_memory_stops_growing(void **state)
 	assert_false(ledger_watch(&w, start + 34 * s, true, 2 * GB));
 	assert_false(ledger_watch(&w, start + 43 * s, true, 2 * GB + GB / 100)); /* it grows slowly */
 	assert_true(ledger_watch(&w, start + 44 * s, true, 2 * GB));
-	assert_true(ledger_watch(&w, start + 45 * s, true, 9 * GB)); /* permanently */
+	assert_true(ledger_watch(&w, start + 45 * s, true, 9 * GB)); /* it stays settled */
 
 	struct ledger_watch unseen = {0};
 	assert_false(ledger_watch(&unseen, start, false, 0));

@@ -72,7 +72,7 @@ static void test_skipping_a_job_skips_those_that_need_more(void **state)
 		jobs[i] = (struct pending_job){i + 1, 0};
 		assert_int_equal(pending_add(p, &jobs[i], &needs[i]), 0);
 	}
-	pending_skip(p, UINT64_MAX); /* 50: and 80 */
+	pending_skip(p, UINT64_MAX); /* skips 50, and therefore 80 */
 	assert_ptr_equal(pending_peek(p), &jobs[2]);
 	pending_skip(p, UINT64_MAX);
 	assert_ptr_equal(pending_peek(p), &jobs[3]);

@@ -358,7 +358,7 @@ static int note_end(void *context, const struct gd_event *e)
 	return 0;
 }
 
-/* Not when it was queued: that may be hours before. */
+/* Not from when it was queued, which may be hours earlier. */
 static void test_a_task_is_timed_from_its_beginning(void **state)
 {
 	(void)state;

@@ -19,7 +19,7 @@ GPUS = 2
 RUN = "gpuq run --commands-file commands.txt"
 # A job that runs until the file `go` exists.
 COMMAND = "echo $GPUQ_JOB_ID:$GPUQ_ATTEMPT >> ran; until [ -e go ]; do sleep 0.05; done; echo $GPUQ_JOB_ID >> done"
-# The same, and exits 0 when it is told to end.
+# The same, and exits 0 on SIGTERM.
 POLITE = "trap 'exit 0' TERM; " + COMMAND
 
 

@@ -29,7 +29,7 @@ def read_exactly(connection, size):
 
 
 def opening_bytes(job, nonce, secret):
-    """What a pilot sends first."""
+    """The first bytes that a pilot sends."""
     return MAGIC + job + nonce + hmac.digest(secret, MAGIC + b"opening".ljust(16) + nonce + job, "sha256")
 
 

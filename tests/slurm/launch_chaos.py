@@ -81,11 +81,11 @@ class Launch:
         self.process.kill()
         self.process.wait()
 
-    # The rest of what faults ask of a queue.
+    # Other members of a queue that the faults use.
     coordinator = property(lambda self: self.process)
 
     def finish(self, limit):
-        """The launcher ends with 0 when all files are done; a node that kills jobs may cost it all its workers."""
+        """The launcher ends with 0 when all files are done; on a node that kills jobs it may lose all its workers."""
         until = time.monotonic() + limit
         while self.process.wait(max(1, until - time.monotonic())) != 0:
             self.start()

@@ -80,8 +80,8 @@ class NodeQueue:
         return bool(prefixes) and any(name.startswith(prefixes) for name in os.listdir(self.center.local / "trace"))
 
     def stop_at_worst_moment(self, helpers, wait_s):
-        """Stops the coordinator and its syncer while the `start` of an attempt is not synced: if possible while the attempt
-        runs already, which must never be the case. After wait_s, at any moment."""
+        """Stops the coordinator and its syncer while the `start` of an attempt is not synced but the attempt
+        already runs, which must never happen. After wait_s, stops them at any moment."""
         deadline = time.monotonic() + wait_s
         while True:
             late = time.monotonic() >= deadline
@@ -97,7 +97,7 @@ class NodeQueue:
             time.sleep(0.001)
 
     def lose_power(self, wait_s=0):
-        """Cuts the power of the login node: unsynced parts of the journal are lost. Returns how much that was."""
+        """Cuts the power of the login node: unsynced parts of the journal are lost. Returns how many bytes."""
         helpers = processes.descendants(self.coordinator.pid)
         self.stop_at_worst_moment(helpers, wait_s)
         self.kill()
@@ -162,7 +162,7 @@ class NodeQueue:
             assert time.monotonic() < deadline, f"not over after {limit_s} s: {self.counts()}\n{self.tail()}"
 
     def let_coordinator_leave(self):
-        """If an end is wrong already, the pilots of a broken coordinator may never leave: that is not waited for."""
+        """If an end is already wrong, does not wait: the pilots of a broken coordinator may never leave."""
         if self.violations():
             self.kill()
             return

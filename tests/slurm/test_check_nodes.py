@@ -46,7 +46,7 @@ def test_nodes_of_the_user_are_not_replaced():
 
 
 def test_locks_that_no_other_host_sees():
-    """A real file system: each node has its own locks on it. Nodes are not compared then, and with one pilot at a time never."""
+    """On a real file system, on which each node has its own locks. Then nodes are not compared; with one pilot at a time they never are."""
     found = check(1, "--no-locks", *SLURM, "--max-nodes", "2")
     assert found["locks"]["level"] == "problem" and "do not work between hosts" in found["locks"]["words"] and "node to node" not in found, found
     assert "node to node" not in check(1, *SLURM)

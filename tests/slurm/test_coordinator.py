@@ -144,7 +144,7 @@ def test_job_outlives_its_coordinator_and_ends_with_the_next(queue, number):
 
 
 def test_restarted_coordinator_starts_nothing_before_it_knows_all_pilots(queue):
-    """Without listings of Slurm that is after the longest lease: there may be an unknown pilot."""
+    """Without listings of Slurm it waits for the longest lease: there may be an unknown pilot."""
     queue.add(WAITING)
     boss, _ = queue.coordinator("--lease", "5"), queue.pilot()
     queue.until(queue.ran, "the job")

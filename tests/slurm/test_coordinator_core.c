@@ -688,7 +688,7 @@ static void test_states_of_slurm_are_read_strictly(void **state)
 	assert_int_equal(listed_state_parse(""), LISTED_OTHER);
 }
 
-/* It will never be intact again, but it may be the cache of a file server. */
+/* A damaged file does not recover, but the damage may be only in the cache of a file server. */
 static void test_intact_lines_of_a_damaged_outbox_are_used_after_a_minute(void **state)
 {
 	(void)state;

@@ -326,7 +326,7 @@ def test_stranger_without_the_secret_gets_nothing(launch):
 
 
 def is_closed(fake, *what, **more):
-    """Whether the proxy closes the connection of a worker that says this."""
+    """Whether the proxy closes the connection of a worker that sends this message."""
     with contextlib.suppress(ConnectionError):
         fake.say(*what, **more)
         fake.say(fake_worker.PING)

@@ -239,7 +239,7 @@ static void test_address_is_one_and_the_port_is_used_again(void **state)
 	listener_close(n.listener);
 	open_net(&n);
 	assert_int_equal(listener_port(n.listener), port);
-	/* Another one beside it takes another port. */
+	/* A second listener takes another port. */
 	struct listener *first = n.listener;
 	open_net(&n);
 	assert_int_not_equal(listener_port(n.listener), port);

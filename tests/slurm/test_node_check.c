@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The directory of `gpuq slurm check`, as the node opens it. No report is sent: nobody listens on port 1. */
+/* The directory of `gpuq slurm check`, as the node opens it. No report is sent: no process listens on port 1. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

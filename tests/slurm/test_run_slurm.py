@@ -160,7 +160,7 @@ def test_job_that_is_added_while_pilots_leave_is_run(cli):
     ("--gres=nosuch:1", "Invalid generic resource (gres) specification", "name GPUs that the nodes have"),
     ("--gres=gpu:1 --no-such-option", "unrecognized option '--no-such-option'", "'sbatch --help' explains them"),
     ("--time=soon", "Invalid --time specification", "--slurm"),
-    # Slurm tells these two only later, or not for certain.
+    # Slurm reports these two only later, or not with certainty.
     ("--partition=short --time=10", "PartitionTimeLimit", "request less time"),
     ("--gres=gpu:99", "Requested node configuration is not available", "no node has what the options request"),
 ])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every command that users run beside `gpuq run --slurm`, on a real Slurm."""
+"""Every command that users run while `gpuq run --slurm` runs, on a real Slurm."""
 import json
 import os
 import pathlib
@@ -45,12 +45,12 @@ class Queue:
         return self.lab.journal
 
     def start(self, *words, env=None, text=True):
-        """For Page."""
+        """Starts gpuq, for the class Page."""
         return subprocess.Popen(["gpuq", *words], cwd=self.lab.directory, env={**self.lab.cluster.environment, **(env or {})}, text=text,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **self.lab.cluster.identity())
 
     def as_user(self, *words):
-        """For programs that are started without `user=`."""
+        """The arguments to run a program as the user where `user=` is not available."""
         if not self.lab.cluster.identity():
             return list(words)
         user = self.lab.cluster.user

@@ -328,7 +328,7 @@ static void test_refusal_for_now_is_retried_without_limit(void **state)
 			now += waits[i] * S;
 		}
 		join(s, now, 10, "p1");
-		refuse(s, now, results[r], "QOSMaxSubmitJobPerUserLimit"); /* the wait begins anew */
+		refuse(s, now, results[r], "QOSMaxSubmitJobPerUserLimit"); /* the wait starts again */
 		assert_int_equal(
 			next(s, now + 4 * S, &step), results[r] == -ETIMEDOUT ? SUBMISSION_LIST : SUBMISSION_NONE);
 		if (results[r] == -EAGAIN)

@@ -111,13 +111,13 @@ static void test_fake_coordinator_is_refused_before_the_pilot_proves_anything(vo
 {
 	(void)state;
 	struct pair p;
-	char answer[80] = "gpuq-s2\n"; /* the opening says nothing to someone without the secret */
+	char answer[80] = "gpuq-s2\n"; /* without the secret, the opening reveals nothing */
 	make(&p, theirs, ours);
 	text_clear(&p.pilot.out);
 	assert_int_equal(tunnel_receive(&p.pilot, answer, sizeof(answer)), -EKEYREJECTED);
 	assert_int_equal(p.pilot.out.length, 0);
 	assert_int_equal(tunnel_send(&p.pilot, "x", 1), -ENOTCONN);
-	/* Whatever follows. */
+	/* Later bytes are refused, too. */
 	assert_int_equal(tunnel_receive(&p.pilot, "grant", 5), -EKEYREJECTED);
 	assert_int_equal(next(&p.pilot), -EKEYREJECTED);
 	finish(&p);

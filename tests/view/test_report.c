@@ -118,9 +118,9 @@ static void test_energy_and_idle_gpus_are_summed_up(void **state)
 			.duration_ms = 7200000,
 			.peak_mem_mb = -1,
 			.energy_j = 3600000},
-		/* Two GPUs were idle for half an hour together, with a quarter of an hour left. */
+		/* Two GPUs are idle: half an hour in total so far, a quarter of an hour before the end. */
 		{.start_ms = T0, .end_ms = T0 + 3600000, .duration_ms = 3600000, .peak_mem_mb = -1, .energy_j = 1800},
-		/* It runs, and so does its idle time. */
+		/* It still runs, and its idle time grows. */
 		{.start_ms = T0, .end_ms = -1, .duration_ms = -1, .peak_mem_mb = -1, .energy_j = -1},
 	};
 	a[1].idle_ms = 1800000;
@@ -222,7 +222,7 @@ static void test_idle_counts_only_gpus_that_a_waiting_job_could_have_had(void **
 	/* GPU 0 works all the time, GPU 1 in the last ten seconds; one job waits from 5 on, for GPU 1. */
 	put(m, 1, 0, 0, 0, 30, VIEW_JOB_COMPLETED);
 	put(m, 2, 1, 5, 20, 30, VIEW_JOB_COMPLETED);
-	struct view_gpu third = {.id = 7, .memory_total_bytes = -1}; /* idle; nothing waits for a second one */
+	struct view_gpu third = {.id = 7, .memory_total_bytes = -1}; /* idle, but no job waits for a second GPU */
 	assert_int_equal(view_put_gpu(m, &third), 0);
 	struct report_facts f;
 	assert_int_equal(report_facts_init(&f, m, 0, T0 + 30000), 0);

@@ -35,7 +35,7 @@ static size_t resample_tone(unsigned from, unsigned to, double hz, float *ret)
 	return n + got;
 }
 
-/* The largest difference to the tone at its rate, away from both ends. */
+/* The largest difference from the tone at its rate, away from both ends. */
 static double difference(const float *samples, size_t count, unsigned rate, double hz, double loud)
 {
 	double most = 0;
