@@ -125,7 +125,7 @@ int main(void)
 			times[n] = (double)(clock_now_ns() - before) / 1e3;
 		}
 		qsort(times, EVENTS, sizeof(times[0]), compare);
-		printf("%-20s %6.1f us, p99 %6.1f us (asked: 50)\n", names[kind], times[EVENTS / 2],
+		printf("%-20s %6.1f us, p99 %6.1f us (goal: 50)\n", names[kind], times[EVENTS / 2],
 			times[EVENTS * 99 / 100]);
 	}
 	scheduler_destroy(s);

@@ -110,7 +110,7 @@ int main(int argc, char **argv)
 	printf("%llu seeds, %llu steps, %llu starts, %llu refused claims: every invariant held\n",
 		(unsigned long long)f.seeds, (unsigned long long)f.steps, (unsigned long long)f.starts,
 		(unsigned long long)f.refusals);
-	printf("%llu allocations ended, %llu times a job was too long for the rest of one, %llu leases were tried again\n",
+	printf("%llu allocations ended, %llu times a job was too long for the rest of one, %llu leases were retried\n",
 		(unsigned long long)f.restarts, (unsigned long long)f.late, (unsigned long long)f.parked);
 	printf("%llu states published, loaded and compared with what started next\n", (unsigned long long)f.compared);
 	compare(first, count < 20 ? count : 20);

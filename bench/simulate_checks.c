@@ -83,7 +83,7 @@ static void check_neighbors(const struct world *w, const struct world_job *j, si
 			world_fail(w, "settling: job %llu is put next to job %llu, whose memory grows", ID(j), ID(o));
 	}
 	if (w->settings.rules.jobs_per_gpu && count >= w->settings.rules.jobs_per_gpu)
-		world_fail(w, "jobs_per_gpu: GPU %zu gets job %llu as one too many", gpu, ID(j));
+		world_fail(w, "jobs_per_gpu: GPU %zu has too many jobs with job %llu", gpu, ID(j));
 	for (size_t i = 0; i < w->num_claims; i++)
 		if ((size_t)w->claim_gpus[i][0] == gpu && w->claims[i].alone)
 			world_fail(w, "exclusivity: job %llu gets GPU %zu in spite of an exclusive claim", ID(j), gpu);
@@ -276,7 +276,7 @@ void check_start(struct world *w, const struct scheduler_start *start)
 	const struct world_job *j = world_find(w, job->id);
 	size_t want = j->spec.num_gpus < 0 ? 1 : (size_t)j->spec.num_gpus;
 	if (j->live || start->num_gpus != want)
-		world_fail(w, "job %llu starts on %zu GPUs and wants %zu", ID(job), start->num_gpus, want);
+		world_fail(w, "job %llu starts on %zu GPUs but requests %zu", ID(job), start->num_gpus, want);
 	check_dependencies(w, job);
 	check_time(w, j);
 	check_order(w, job);
@@ -327,7 +327,8 @@ static void check_patience(struct world *w)
 		return;
 	}
 	if (w->now_ms > w->first_by_ms)
-		world_fail(w, "starvation: job %llu is first and waits, although all that ran before is over:\n%s",
+		world_fail(w,
+			"starvation: job %llu is first and waits, although all jobs that ran before have ended:\n%s",
 			ID(first), world_explain(w, first->id));
 }
 
@@ -338,7 +339,7 @@ void check_state(struct world *w)
 	for (size_t i = 1; i <= w->num_jobs; i++) {
 		const struct world_job *j = &w->jobs[i];
 		if (j->live != scheduler_has(w->scheduler, j->id))
-			world_fail(w, "job %llu is %s, and the scheduler thinks otherwise", ID(j),
+			world_fail(w, "job %llu is %s, but the scheduler disagrees", ID(j),
 				j->live ? "running" : "not running");
 		for (size_t k = 0; j->live && world_alone(w, j) && k < j->num_gpus; k++)
 			for (size_t o = 1; o <= w->num_jobs; o++)
@@ -372,7 +373,7 @@ static void check_verdicts(struct world *w, struct scheduler *other, const struc
 			fits += v.gpus[g].reason == PLACEMENT_FITS;
 		if (v.answer == SCHEDULER_WAITS && v.host == PLACEMENT_HOST_FITS && fits >= v.need.num_gpus &&
 			(uint64_t)w->now_ms * NS_PER_MS >= scheduler_not_before(w->scheduler))
-			world_fail(w, "the verdict on job %llu has room for it, and it waits", ID(job));
+			world_fail(w, "the verdict on job %llu is that it fits, but it waits", ID(job));
 	}
 }
 

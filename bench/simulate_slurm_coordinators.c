@@ -74,7 +74,7 @@ static void check_end(const struct sim_world *w, const struct sim_record *r)
 		sim_fail(w, "job %llu attempt %u has an end, but it was not begun", job, n);
 	bool may_be_interrupted = a->near_term || a->actual == OUTCOME_INTERRUPTED;
 	if (r->end.outcome != a->actual && !(r->end.outcome == OUTCOME_INTERRUPTED && may_be_interrupted))
-		sim_fail(w, "job %llu attempt %u: wrong end: %s in the journal, in truth %s", job, n,
+		sim_fail(w, "job %llu attempt %u: wrong end: %s in the journal, actually %s", job, n,
 			attempt_outcome_name(r->end.outcome), attempt_outcome_name(a->actual));
 }
 
