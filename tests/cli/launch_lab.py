@@ -110,4 +110,4 @@ class Launch:
         processes.end_started(self.started)
 
     def wait_for_workers(self, count=2):
-        self.until(lambda: len(self.notes("begin")) >= count, "workers at work")
+        self.until(lambda: len(self.notes("begin")) >= count, "busy workers")

@@ -20,7 +20,7 @@ def until(condition, limit_s, describe):
         if value:
             return value
         time.sleep(0.005)
-    raise AssertionError(f"waited in vain for {describe()}")
+    raise AssertionError(f"timed out waiting for {describe()}")
 
 
 def with_variable(name, value):

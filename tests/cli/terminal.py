@@ -200,7 +200,7 @@ class Terminal:
             if not self.pump(0.1):
                 break
         value = condition(self.screen)
-        assert value, f"waited in vain for {what}:\n" + "\n".join(self.screen.text())
+        assert value, f"timed out waiting for {what}:\n" + "\n".join(self.screen.text())
         return value
 
     def shows(self, words):
@@ -219,7 +219,7 @@ class Terminal:
             if pid:
                 self.status = os.waitstatus_to_exitcode(status)
                 break
-            assert time.monotonic() < deadline, "it does not end:\n" + "\n".join(self.screen.text())
+            assert time.monotonic() < deadline, "the program does not exit:\n" + "\n".join(self.screen.text())
             time.sleep(0.01)
         return self.status
 

@@ -88,7 +88,7 @@ def test_killed_launcher_leaves_nobody_and_loses_nothing(launch):
                  (launch.output / "launch.jsonl").read_text().count('"done"') == 2 and len(launch.notes("begin")) == 4)
     process.kill()
     process.communicate()
-    launch.until(lambda: launch.processes() == [], "the end of all")
+    launch.until(lambda: launch.processes() == [], "the end of all processes")
     (launch.directory / "go").touch()
     summary, _ = launch.summary(*PROGRAM)
     assert (summary["files_done"], summary["files_skipped"]) == (2, 2)

@@ -304,7 +304,7 @@ def test_the_longest_of_those_that_wait_is_next(launch):
     for name, seconds in (("short.wav", 1), ("long.wav", 9), ("middle.wav", 4)):
         launch.put_wave(name, seconds)
     launch.put("last.wav", size=3)
-    launch.until(lambda: progress_has(process, "of 5 files"), "all of them in the queue")
+    launch.until(lambda: progress_has(process, "of 5 files"), "all files to be queued")
     (launch.directory / "go").touch()
     wait_for(launch, "last.wav")
     stop(launch, process)

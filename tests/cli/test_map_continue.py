@@ -214,7 +214,7 @@ def test_item_that_is_there_twice_is_refused(map):
 def test_second_run_on_one_output_is_refused(map):
     map.put("wait")
     first = map.start()
-    map.until(lambda: map.notes("items"), "the first run at work")
+    map.until(lambda: map.notes("items"), "a worker of the first run to get a message")
     lock = map.directory / "out.jsonl.lock"
     assert lock.stat().st_mode & 0o777 == 0o600
     _, err = map.run(code=2)
@@ -274,7 +274,7 @@ def test_sticky_folder_of_ours_can_be_used(map):
 def test_interrupt_finishes_what_runs(map):
     map.put("wait", *range(1000))
     process = map.start("--gpus", "sim:1", "--in-flight", 1)
-    map.until(lambda: map.notes("items"), "a message at work")
+    map.until(lambda: map.notes("items"), "a worker to get a message")
     process.send_signal(signal.SIGINT)
     assert "(Ctrl-C again cancels)" in process.stderr.readline()
     map.go()
@@ -288,7 +288,7 @@ def test_interrupt_finishes_what_runs(map):
 def test_items_of_a_large_input_are_all_counted(map):
     map.put("wait", *["x" * (1 << 20)] * 17, 1, 2, 3)
     process = map.start("--gpus", "sim:1", "--in-flight", 1, "--json", "summary.json")
-    map.until(lambda: map.notes("items"), "a message at work")
+    map.until(lambda: map.notes("items"), "a worker to get a message")
     process.send_signal(signal.SIGINT)
     assert "stopping after" in process.stderr.readline()
     map.go()

@@ -187,7 +187,7 @@ def test_keeper_writes_the_end_only_into_a_journal_of_its_user(machine, owner, o
     keeper = [e["pid"] for e in map(json.loads, (shared / "kept").read_text().splitlines()) if e["event"] == "keeper"][0]
     naps = processes.naps(keeper)
     owner.sh("echo > go", shared)
-    until(lambda: processes.naps(keeper) > naps + 3, "the keeper, which tries again and again")
+    until(lambda: processes.naps(keeper) > naps + 3, "retries of the keeper")
     assert journal.read_text() == planted
     owner.sh("mv -f kept jobs.jsonl", shared)
     until(lambda: '"event":"end"' in journal.read_text(), "the end")
@@ -501,7 +501,7 @@ def test_hook_gets_nothing_of_a_journal_that_another_user_puts_in_place(machine,
     owner.sh("touch go", shared)
     until(lambda: not pathlib.Path(f"/proc/{pid}").exists(), "the end of the job")
     naps = processes.naps(keeper)
-    until(lambda: processes.naps(keeper) > naps + 2 or (owner.home / "hook.json").exists(), "a try to write the end")
+    until(lambda: processes.naps(keeper) > naps + 2 or (owner.home / "hook.json").exists(), "an attempt to write the end")
     other.sh("rm -f jobs.jsonl; mv real jobs.jsonl", shared)
     until((owner.home / "hook.json").exists, "the hook")
     told = json.loads((owner.home / "hook.json").read_text())

@@ -43,7 +43,7 @@ def open_gate(lab, name):
             return False
         return True
 
-    lab.until(opened, f"somebody at the gate '{name}'")
+    lab.until(opened, f"a command at the gate '{name}'")
 
 
 def panels(text):

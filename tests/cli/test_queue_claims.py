@@ -42,7 +42,7 @@ def test_job_that_outlives_its_runner_stays_claimed(box):  # noqa: F811
     other(box, "add", "--no-start", "--mem", "40G", "echo other >> ran")
     second = box.start("run", "--jobs-file", "other.jsonl", "--poll-interval", "0.05")
     other(box, "add", "--no-start", "--mem", "1G", "echo small >> ran")
-    box.until(lambda: "small" in box.ran(), "what there is room for")
+    box.until(lambda: "small" in box.ran(), "the job that fits")
     assert status_of_other(box) == "pending"
     go(box)
     assert second.wait(LIMIT) == 0

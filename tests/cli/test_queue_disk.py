@@ -79,13 +79,13 @@ def test_repeated_failure_is_reported_once_and_so_is_its_end(lab):
     lab.until(lambda: "begun" in lab.gpuq("logs", first, code=None), "the first job")
     logs.chmod(0o777)
     (lab.directory / "go").touch()
-    lab.until(lambda: "retrying" in out.read_text(), "the words")
+    lab.until(lambda: "retrying" in out.read_text(), "the message")
 
     def tries():
         return sum(naps(keeper) for keeper in lab.keepers())
 
     begun = tries()
-    lab.until(lambda: tries() >= begun + 2, "two more tries")
+    lab.until(lambda: tries() >= begun + 2, "two more attempts")
     assert lab.ran() == []
     logs.chmod(0o700)
     assert runner.wait(LIMIT) == 0
@@ -149,7 +149,7 @@ def test_runner_without_inotify_sees_new_jobs(lab):
     runner = lab.start("run", "--keep", env=without)
     lab.until(lab.ran)
     lab.add("echo 2 >> ran")
-    lab.until(lambda: lab.ran() == ["1", "2"], "the second, by the clock")
+    lab.until(lambda: lab.ran() == ["1", "2"], "the second job, started by a timer")
     lab.gpuq("wait", 2, env=without)
     runner.kill()
 
@@ -180,7 +180,7 @@ def test_nothing_starts_while_one_keeper_cannot_write_its_end_although_another_l
     _, hard = resource.prlimit(first, resource.RLIMIT_FSIZE)
     resource.prlimit(first, resource.RLIMIT_FSIZE, (0, hard))
     (lab.directory / "go-1").touch()
-    lab.until(lambda: "cannot write the end of job 1: File too large" in out.read_text(), "the words")
+    lab.until(lambda: "cannot write the end of job 1: File too large" in out.read_text(), "the message")
     os.kill(second, signal.SIGKILL)
     lab.until(lambda: lab.job(2)["status"] == "failed", "the end of job 2")
     rounds = naps(runner.pid)
@@ -450,7 +450,7 @@ def test_no_process_for_a_keeper_is_said_and_tried_again(lab):
     with open(lab.directory / "out", "wb") as out:
         runner = lab.start("run", env=env, stdout=out)
     said = lab.directory / "out"
-    lab.until(lambda: "cannot start a keeper: Resource temporarily unavailable; retrying" in said.read_text(), "the words")
+    lab.until(lambda: "cannot start a keeper: Resource temporarily unavailable; retrying" in said.read_text(), "the message")
     with open(lab.directory / "counter", "r+b") as counter:  # in place: it is mapped
         counter.write(struct.pack("qq", 0, 0))
     assert runner.wait(LIMIT) == 0

@@ -149,7 +149,7 @@ def test_runner_gives_the_gpus_before_the_start(lab):
     add, grant, start, _ = events
     assert grant["gpus"] == start["gpus"] == [0, 1]
     assert add["keeper"] == grant["keeper"] == start["keeper"]
-    assert add["held"] is True, "a gpuq that knows no leases must not start it"
+    assert add["held"] is True, "a gpuq without support for leases must not start it"
 
 
 def test_holds_its_memory_against_other_jobs(one):

@@ -85,7 +85,7 @@ def every_call(lab, depth, calls, runner_before):
                 for number in added:
                     one.until(lambda: one.job(number)["status"] in FINAL, "the end of the lease")
                     ends.append(check_lease(one, number, "leased")["status"])
-                one.until(lambda: not left_over(one), "the end of what it left")
+                one.until(lambda: not left_over(one), "the end of the remaining processes")
             except AssertionError as error:
                 raise AssertionError(f"killed at call {n}: {error}\n{one.journal.read_text()}") from error
         finally:

@@ -158,7 +158,7 @@ def test_ctrl_c_and_ctrl_z_work_while_it_waits(shell):
     shell.prompt()
     shell.sees("Stopped")
     shell.types("fg")
-    shell.terminal.until(lambda screen: screen.everything().count("job 2 waits") == 2, "the line again")
+    shell.terminal.until(lambda screen: screen.everything().count("job 2 waits") == 2, "the line a second time")
     shell.keys("\x03")
     shell.prompt()
     shell.does("echo code:$?")

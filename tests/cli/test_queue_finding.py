@@ -103,7 +103,7 @@ def test_home_itself_and_what_is_outside_is_not_searched(home, tmp_path):
     assert home.commands("x") == ["true", "true out"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="makes files of another user: run it as root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="creates files of another user: run it as root")
 def test_queue_of_another_user_above_is_skipped_and_named(home):
     mine = home.queue("project/jobs.jsonl")
     theirs = home.queue("project/a/jobs.jsonl")

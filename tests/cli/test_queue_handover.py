@@ -29,7 +29,7 @@ def test_failure_before_a_run_took_over_counts_for_its_exit_code(lab):
     second = lab.start("run", "--commands-file", "second.txt")
     lab.until(lambda: (status_of(lab, 2), status_of(lab, 3)) == ("failed", "running"))
     first.kill()
-    lab.until(lambda: lab.runner() == second.pid, "it to take over")
+    lab.until(lambda: lab.runner() == second.pid, "the second runner to take over")
     (lab.directory / "go").touch()
     assert second.wait(timeout=LIMIT) == 1
 
@@ -42,7 +42,7 @@ def test_failure_of_other_jobs_after_a_run_took_over_does_not_count(lab):
     second = lab.start("run", "--commands-file", "second.txt")
     lab.until(lambda: status_of(lab, 2) == "running")
     first.kill()
-    lab.until(lambda: lab.runner() == second.pid, "it to take over")
+    lab.until(lambda: lab.runner() == second.pid, "the second runner to take over")
     (lab.directory / "go").touch()
     assert second.wait(timeout=LIMIT) == 0
     assert status_of(lab, 1) == "failed"
@@ -143,7 +143,7 @@ def test_wait_for_a_job_that_was_pruned_before_its_end_was_read_knows_how_it_end
     lab.add(f"until [ -e go2 ]; do sleep 0.01; done; {end}")
     wait = lab.start("wait", 3)
     lab.until(lambda: status_of(lab, 3) == "running")
-    lab.until(lambda: is_waiting(wait.pid), "it to have read the journal")
+    lab.until(lambda: is_waiting(wait.pid), "gpuq wait to read the journal")
     end_between_two_prunes(lab, 3, wait, "go2")
     assert wait.wait(LIMIT) == code
 
@@ -243,6 +243,6 @@ def test_ctrl_c_of_a_run_that_looks_on_leaves_the_terminal_in_order(lab):
     assert terminal.wait() == 130 and terminal.screen.cursor
     assert "no longer waiting; the jobs continue" in terminal.screen.everything()
     terminal.end()
-    lab.until(lambda: status_of(lab, 2) == "running", "the job goes on")
+    lab.until(lambda: status_of(lab, 2) == "running", "the job to continue")
     for name in ("go", "go2"):
         (lab.directory / name).touch()

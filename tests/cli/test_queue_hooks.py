@@ -160,7 +160,7 @@ def test_third_interrupt_waits_for_no_hook(lab):
     lab.until(interrupt, "the runner to leave")
     assert runner.returncode == 130
     (lab.directory / "go").touch()
-    lab.until(lambda: lab.ran() == ["hook", "done"], "the hook, which goes on")
+    lab.until(lambda: lab.ran() == ["hook", "done"], "the hook to continue")
 
 
 def test_hook_gets_the_job_as_status_shows_it(lab):

@@ -43,7 +43,7 @@ def test_job_whose_gpu_is_idle_is_marked_until_it_is_busy(box):  # noqa: F811
     box.until(lambda: hooks(box), "the hook")
     assert hooks(box) == [("idle", 1, 1, "running", [0])]
     box.cards(card(0, utilization=50), card(1, utilization=95))
-    box.until(lambda: not box.job(1)["idle_gpus"], "the end of it")
+    box.until(lambda: not box.job(1)["idle_gpus"], "the end of the mark")
     waste = box.job(1)["idle_gpu_seconds"]
     assert waste >= 0.3
     (box.directory / "go").touch()
@@ -89,7 +89,7 @@ def test_paused_job_is_not_idle(box):  # noqa: F811
     box.gpuq("resume", 1)
     box.until(lambda: box.job(1)["idle_gpus"], "its own mark")
     box.gpuq("pause", 1)
-    box.until(lambda: not box.job(1)["idle_gpus"], "the end of it")
+    box.until(lambda: not box.job(1)["idle_gpus"], "the end of the mark")
     box.gpuq("resume", 1)
     (box.directory / "go").touch()
     assert runner.wait(LIMIT) == 0

@@ -16,7 +16,7 @@ def test_slow_writer_to_standard_input_blocks_no_other_command(lab):
     slow = lab.start("add", "--no-start", "-", stdin=subprocess.PIPE)
     slow.stdin.write(b"echo slow >> ran\n")
     slow.stdin.flush()
-    lab.until(lambda: unread(slow.stdin) == 0, "it to read all there is")
+    lab.until(lambda: unread(slow.stdin) == 0, "gpuq to read all available input")
     lab.add("echo fast >> ran")
     lab.gpuq("run")
     assert lab.ran() == ["fast"]

@@ -231,7 +231,7 @@ def test_keeper_killed_ends_the_job_and_all_it_left(lab):
     os.kill(lab.keepers()[0], signal.SIGKILL)
     assert runner.wait(timeout=LIMIT) == 1
     assert (lab.job(1)["status"], lab.job(1)["reason"]) == ("failed", "keeper lost")
-    lab.until(lambda: not any(alive(p) for p in everyone), "the end of what it left")
+    lab.until(lambda: not any(alive(p) for p in everyone), "the end of the remaining processes")
 
 
 def is_sleep(pid):

@@ -96,7 +96,7 @@ def ice():
     try:
         group.mkdir()
     except OSError as error:
-        pytest.skip(f"no control group '{group}' can be made here: {error}")
+        pytest.skip(f"cannot create control group '{group}': {error}")
 
     def settle(state):
         for _ in range(1000):

@@ -363,7 +363,7 @@ def test_queues_of_one_machine_count_each_others_promises(box):
     box.gpuq("add", "--no-start", "--jobs-file", "other.jsonl", "--mem", "50G", "echo other >> ran")
     box.gpuq("add", "--no-start", "--jobs-file", "other.jsonl", "--mem", "20G", "echo small >> ran")
     second = box.start("run", "--jobs-file", "other.jsonl", "--poll-interval", "0.05")
-    box.until(lambda: "small" in box.ran(), "the one that fits beside it")
+    box.until(lambda: "small" in box.ran(), "the job that fits next to it")
     assert "other" not in box.ran()
     go(box)
     assert first.wait(timeout=LIMIT) == 0

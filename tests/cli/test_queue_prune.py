@@ -211,7 +211,7 @@ def test_line_that_was_cut_off_in_the_archive_spoils_no_other(lab):
     assert json.loads(lines[1])
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 def test_prune_by_root_leaves_the_journal_to_its_owner(lab):
     lab.add("true")
     lab.gpuq("run")
@@ -229,7 +229,7 @@ def test_wait_knows_the_end_of_a_job_that_was_pruned_meanwhile(lab):
     lab.until(lambda: sum(event["event"] == "start" for event in lab.events()) == 2)
     watching = {"one": lab.start("wait", 1), "both": lab.start("wait", 2, 1), "log": lab.start("logs", "-f", 2)}
     for process in watching.values():
-        lab.until(lambda: watches(process), "it to watch")
+        lab.until(lambda: watches(process), "the process to watch the journal")
         process.send_signal(signal.SIGSTOP)
     (lab.directory / "go").touch()
     assert runner.wait(timeout=LIMIT) == 1

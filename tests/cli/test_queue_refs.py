@@ -83,7 +83,7 @@ def test_h_is_help(lab, command):
     help_text = lab.gpuq(command, "--help")
     assert help_text.startswith("Usage: gpuq ") and lab.gpuq(command, "-h") == help_text
     assert " -h" not in help_text
-    assert not re.search("\n +\n", help_text), "no line is blank but for its indentation"
+    assert not re.search("\n +\n", help_text), "a line consists only of spaces"
 
 
 @pytest.mark.parametrize("word, command", [("submit", "add"), ("squeue", "status"), ("stop", "cancel"), ("restart", "retry"), ("tail", "logs"),

@@ -78,7 +78,7 @@ def test_option_names_simulated_gpus_of_the_variable(lab, spec, gpus):
 def test_why_shows_the_simulated_gpus_of_the_runner_in_any_shell(lab):
     lab.add("--mem", "30G", "true")
     lab.start("run", "--keep", "--gpus", "1", env={"GPUQ_GPUS": "sim:2x24G"})
-    lab.until(lambda: "is starting" not in (why := lab.gpuq("why", 1)) and "no runner" not in why, "the rules")
+    lab.until(lambda: "is starting" not in (why := lab.gpuq("why", 1)) and "no runner" not in why, "the settings of the runner")
     for gpus in ("", "sim:4x8G", "0", "nonsense"):
         assert lab.gpuq("why", 1, env={"GPUQ_GPUS": gpus}) == (
             "job 1: Pending\nposition 1 of 1\ncan never start here:\nGPU 1: 24.0 GiB in total, job needs 30.0 GiB\n"), gpus
@@ -113,7 +113,7 @@ def test_runner_in_the_background_leaves_when_no_job_can_run(lab):
     lab.environment["GPUQ_GPUS"] = "sim:1x1G"
     lab.gpuq("add", "--mem", "2G", "echo ran >> ran")
     log = lab.directory / "jobs.jsonl.d/runner.log"
-    lab.until(lambda: log.exists() and "left pending" in log.read_text(), "it to leave")
+    lab.until(lambda: log.exists() and "left pending" in log.read_text(), "the runner to leave")
     lab.gpuq("run", env={"GPUQ_GPUS": "sim:1x4G"})
     assert lab.ran() == ["ran"]
 
@@ -210,9 +210,9 @@ def test_idle_runner_uses_no_cpu(lab):
 
     # It checks for changes once a second.
     begun = naps(runner.pid)
-    lab.until(lambda: naps(runner.pid) > begun, "a look")
+    lab.until(lambda: naps(runner.pid) > begun, "a check for changes")
     before, begun = ticks(), naps(runner.pid)
-    lab.until(lambda: naps(runner.pid) >= begun + 2, "two more")
+    lab.until(lambda: naps(runner.pid) >= begun + 2, "two more checks")
     assert ticks() - before <= 1
 
 

@@ -238,7 +238,7 @@ def test_log_of_a_running_job_is_kept_small(lab):
     runner = lab.start("run", "--max-log-size", "1M")
     lab.until((lab.directory / "written").exists, "the job")
     log = log_of(lab, 1)
-    lab.until(lambda: log.stat().st_blocks * 512 <= 1200 << 10, "the hole")
+    lab.until(lambda: log.stat().st_blocks * 512 <= 1200 << 10, "a hole in the log")
     (lab.directory / "go").touch()
     assert runner.wait(LIMIT) == 0
 

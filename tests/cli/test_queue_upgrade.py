@@ -38,7 +38,7 @@ def test_runner_of_another_version_says_what_it_waits_for(lab):
     while not any("was started by another version of gpuq" in line for line in lines):
         lines.append(runner.stdout.readline())
         assert lines[-1], lines
-    lab.until(lambda: lab.ran() == ["1", "next"], "a job of its own meanwhile")
+    lab.until(lambda: lab.ran() == ["1", "next"], "a job of the new runner")
     (lab.directory / "go").touch()
     runner.communicate(timeout=LIMIT)
     assert runner.returncode == 0
@@ -50,7 +50,7 @@ def test_later_runner_of_the_same_version_gives_orders(lab, order):
     leave_a_job(lab)
     keeper, = lab.keepers()
     runner = lab.start("run", "--grace", "1")
-    lab.until(lambda: lab.runner() == runner.pid, "it to take over")
+    lab.until(lambda: lab.runner() == runner.pid, "the new runner to take over")
     if order == "cancel":
         lab.gpuq("cancel", 1)
         assert runner.wait(LIMIT) == 1

@@ -44,7 +44,7 @@ def test_the_panel_names_tasks_and_stays_at_the_end(shown, tmp_path):
 def test_printed_lines_stand_above_the_panel(shown, tmp_path):
     terminal = shown(*(f"print:worker {n}" for n in range(100)), "say:here", "wait:one", "print:\x1b[2Jno \x1b[5Aharm")
     terminal.shows("<wait:one>")
-    terminal.until(lambda screen: "program: here" in screen.everything(), "the words of the program")
+    terminal.until(lambda screen: "program: here" in screen.everything(), "the program's output")
     (tmp_path / "one").touch()
     assert terminal.wait() == 0
     text = terminal.screen.everything()

@@ -14,7 +14,7 @@ from lab import GPUQ, Lab
 from processes import alive
 
 LIMIT = 240  # seconds
-pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux")
+pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
 
 
 class Terminal:
@@ -51,7 +51,7 @@ class Terminal:
             if condition(screen):
                 return screen
             time.sleep(0.01)
-        raise AssertionError(f"waited in vain for {what}:\n{screen}")
+        raise AssertionError(f"timed out waiting for {what}:\n{screen}")
 
     def shows(self, words):
         return self.until(lambda screen: words in screen, repr(words))

@@ -571,7 +571,7 @@ def test_metrics_tell_of_gpus_queue_and_journal(lab):
 def test_gpus_are_those_of_the_runner_in_any_shell(lab):
     lab.add("--mem", "30G", "true")
     lab.start("run", "--keep", "--gpus", "1", env={"GPUQ_GPUS": "sim:2x24G"})
-    lab.until(lambda: "GPU 1: 24.0 GiB in total, job needs 30.0 GiB" in lab.gpuq("why", 1), "the rules of the runner")
+    lab.until(lambda: "GPU 1: 24.0 GiB in total, job needs 30.0 GiB" in lab.gpuq("why", 1), "the settings of the runner")
     for gpus in ("", "sim:4x8G"):
         lab.environment["GPUQ_GPUS"] = gpus
         page = Page(lab)

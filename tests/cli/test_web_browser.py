@@ -45,7 +45,7 @@ class Browser:
         try:
             return WebDriverWait(self.driver, LIMIT, poll_frequency=0.05, ignored_exceptions=(Exception,)).until(lambda _: condition())
         except TimeoutException:
-            raise AssertionError(f"waited in vain; the page:\n{self.describe()}") from None
+            raise AssertionError(f"timed out; the page:\n{self.describe()}") from None
 
     def describe(self):
         """Details for debugging a failure."""

@@ -22,7 +22,7 @@ WAIT_FOR = "until [ -e {0} ]; do sleep 0.01; done"
 
 
 needs_users = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("useradd") or not shutil.which("userdel"),
-                                 reason="makes two users: run it as root, with useradd")
+                                 reason="creates two users: run it as root, with useradd")
 
 
 class User:

@@ -125,7 +125,7 @@ def test_packages_are_installed_used_upgraded_and_removed(debian, older, package
                  "man/man5/gpuq.service.5.gz", "gpuq/status.schema.json"):
         assert (debian.root / "usr/share" / name).exists(), name
     assert (debian.root / "usr/lib/systemd/user/gpuq.service").exists()
-    assert not list((debian.root / "etc/systemd/user").rglob("gpuq*")), "the unit is not enabled unasked"
+    assert not list((debian.root / "etc/systemd/user").rglob("gpuq*")), "the unit must not be enabled by default"
 
     # Upgraded while a job runs: the job continues, and the new gpuq reports its end.
     out = debian("cd /home/user; as() { setpriv --reuid 4711 --regid 4711 --clear-groups env HOME=/home/user GPUQ_GPUS=sim:1 \"$@\"; }; "

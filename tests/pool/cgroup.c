@@ -17,7 +17,7 @@ bool cgroup_create(const char *controller, struct cgroup *ret)
 	snprintf(ret->path, sizeof(ret->path), "/sys/fs/cgroup/%s/gd-test-%d", controller, (int)getpid());
 	if (mkdir(ret->path, 0755) == 0 || errno == EEXIST)
 		return true;
-	print_message("skipped: no control group '%s' can be made here: %s\n", ret->path, strerror(errno));
+	print_message("skipped: cannot create control group '%s': %s\n", ret->path, strerror(errno));
 	return false;
 }
 

@@ -151,7 +151,7 @@ void recorder_run_until(struct recorder *rec, const struct gd_worker_ops *ops,
 		if (undisturbed(rec, r))
 			return;
 	}
-	fail_msg("none of %d runs was as it should be", RECORDER_TRIES);
+	fail_msg("all %d runs were disturbed", RECORDER_TRIES);
 }
 
 bool recorder_all_succeeded(const struct recorder *rec, int result)

@@ -185,7 +185,7 @@ static void test_fork_that_fails_costs_its_slot_alone(void **state)
 {
 	(void)state;
 	if (geteuid() != 0) {
-		print_message("skipped: only root can become a user with a limit of his own\n");
+		print_message("skipped: only root can switch to a user with its own limit\n");
 		skip();
 	}
 	host_run(host_without_warden);

@@ -113,7 +113,7 @@ static void one_by_one(struct recorder *rec, bool (*wait)(int fd), unsigned coun
 		assert_int_equal(submit(p, i, NOWAIT), 0);
 		while (rec->count[CALLBACK_SUCCESS] == before) {
 			if (!wait(fd))
-				fail_msg("task %d: nobody called", (int)i);
+				fail_msg("task %d: the descriptor did not become readable", (int)i);
 			assert_true(gd_pool_poll(p, 0, 0) >= 0);
 		}
 	}
@@ -167,7 +167,8 @@ static void test_no_wake_up_is_lost_with_many_under_way(void **state)
 		for (; given < tasks && gd_pool_room(p) > 0; given++)
 			assert_int_equal(submit(p, given, NOWAIT), 0);
 		if (!wait_with_poll(gd_pool_fd(p)))
-			fail_msg("nobody called: %zu of %d", rec->count[CALLBACK_SUCCESS], (int)given);
+			fail_msg("the descriptor did not become readable: %zu of %d tasks are done",
+				rec->count[CALLBACK_SUCCESS], (int)given);
 		assert_true(gd_pool_poll(p, 0, 0) >= 0);
 	}
 	close_pool(rec, p);

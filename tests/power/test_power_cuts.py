@@ -178,9 +178,9 @@ def check(state: crash_states.State, root: pathlib.Path, made: dict[str, set[int
         jobs = lab.jobs()
         assert added in jobs and added not in made["accepted"], (added, made)
         lost = {n for n in made["accepted"] if n not in jobs and n not in archived(where)}
-        assert not lost, f"accepted, and gone: {lost}"
+        assert not lost, f"accepted but lost: {lost}"
         again = {n for n in made["ended"] if n in jobs and jobs[n]["status"] not in FINAL}
-        assert not again, f"reported as ended, and not so any more: {again}, {jobs}"
+        assert not again, f"reported as ended, but no longer ended: {again}, {jobs}"
         if run:
             before = len(lab.events())
             lab.gpuq("run", "--quiet", code=None)

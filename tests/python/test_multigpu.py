@@ -233,7 +233,7 @@ def test_orchestrator_refuses_what_cannot_work(
     assert orchestrator.run(lab.input, lab.output, [0], pattern="*.none") == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a link to another user: run it as root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a link: run it as root")
 @pytest.mark.parametrize("shape", ["all behind one link", "beside other files"])
 def test_links_of_another_user_below_the_input_folder_are_not_followed(lab: Lab, shape: str) -> None:
     """The named folder itself may be reached through a link of another user."""
@@ -352,7 +352,7 @@ assert {"duration", "language"} <= set(TranscriptionInfo.__annotations__)
 def test_real_faster_whisper_has_what_the_worker_uses(lab: Lab) -> None:
     python = Path(os.environ["GD_BUILD"]) / "pypi" / "bin" / "python"
     if subprocess.run([python, "-c", "import faster_whisper"], check=False).returncode:
-        pytest.skip("faster-whisper is not installed; tools/pypi does it")
+        pytest.skip("faster-whisper is not installed; tools/pypi installs it")
     subprocess.run([python, "-c", INTERFACE], check=True, timeout=LIMIT)
     # Without weights the real model cannot be loaded: the launcher reports it.
     lab.put("a.wav")

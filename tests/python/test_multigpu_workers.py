@@ -229,7 +229,7 @@ def test_record_must_be_a_regular_file(lab: Lab, kind: str) -> None:
     assert spawner.exit_code == 1
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user: run it as root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a file: run it as root")
 @pytest.mark.parametrize("when", ["before", "during"])
 def test_results_of_another_user_are_not_reported(lab: Lab, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     """The other user can write the folder, and adds results until gpuq launch has refused it."""

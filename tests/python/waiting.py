@@ -14,7 +14,7 @@ def eventually(true: Callable[[], object], seconds: float = DEADLINE_SECONDS) ->
     """Waits until the condition is true; fails after a generous deadline."""
     end = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < end, "this has not happened"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.002)
 
 

@@ -18,7 +18,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 30) -> None:
     """Polls for a condition that another process causes and that has no event."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.002)
 
 
@@ -273,7 +273,7 @@ class Batches(BaseWorker):
         pass
 
     def process(self, data: Any) -> Any:
-        raise AssertionError("process_batch() is there")
+        raise AssertionError("process() was called instead of process_batch()")
 
     def process_batch(self, items: list[Any]) -> list[Any]:
         if "wrong length" in items:

@@ -62,7 +62,7 @@ static void test_the_words_of_each_framework_are_known(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(exhausted) / sizeof(exhausted[0]); i++)
 		if (!oom_in_log(exhausted[i], strlen(exhausted[i]), NULL))
-			fail_msg("not recognised: %s", exhausted[i]);
+			fail_msg("not recognized: %s", exhausted[i]);
 }
 
 static void test_out_of_main_memory_and_other_errors_are_not_out_of_gpu_memory(void **state)
@@ -70,7 +70,7 @@ static void test_out_of_main_memory_and_other_errors_are_not_out_of_gpu_memory(v
 	(void)state;
 	for (size_t i = 0; i < sizeof(something_else) / sizeof(something_else[0]); i++)
 		if (oom_in_log(something_else[i], strlen(something_else[i]), NULL))
-			fail_msg("recognised: %s", something_else[i]);
+			fail_msg("recognized: %s", something_else[i]);
 }
 
 static void test_the_line_is_found_among_others(void **state)

@@ -313,7 +313,7 @@ def test_fake_coordinator_gets_nothing_executed(place):
     agent = place.pilot()
     with pytest.raises(protocol.Refused):
         fake.accept()
-    until(lambda: "does not know the secret" in agent.text(), "the words of the pilot")
+    until(lambda: "does not know the secret" in agent.text(), "the pilot's message")
     # The real one is found as soon as the address is right.
     boss.listen()
     line = boss.accept()
@@ -369,7 +369,7 @@ def test_secret_that_becomes_visible_later_is_found(place, missing):
     hidden = boss.queue_dir.parent / "hidden"
     path.rename(hidden)
     agent = place.pilot()
-    until(lambda: "retrying" in agent.text(), "its words")
+    until(lambda: "retrying" in agent.text(), "its message")
     hidden.rename(path)
     assert boss.accept().welcome()["session"] == 1
 
@@ -377,7 +377,7 @@ def test_secret_that_becomes_visible_later_is_found(place, missing):
 def test_pilot_that_waits_for_the_secret_can_be_ended(place):
     (place.coordinator().queue_dir / "slurm.secret").unlink()
     agent = place.pilot()
-    until(lambda: "retrying" in agent.text(), "its words")
+    until(lambda: "retrying" in agent.text(), "its message")
     os.kill(agent.process.pid, signal.SIGTERM)
     agent.wait()
     assert "slurm.secret" in agent.text()
@@ -387,7 +387,7 @@ def test_pilot_tries_again_while_nobody_listens(place):
     boss = place.coordinator()
     boss.close()
     agent = place.pilot()
-    until(lambda: "connect" in agent.text(), "its words")
+    until(lambda: "connect" in agent.text(), "its message")
     boss.listen()
     assert boss.accept().welcome()["session"] >= 1
 

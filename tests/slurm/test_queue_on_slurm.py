@@ -115,7 +115,7 @@ def test_cancelled_pilot_interrupts_its_job_which_runs_on_another(queue):
 def test_wrong_option_is_told_and_nothing_waits_in_slurm(queue):
     queue.add("true")
     boss = queue.run(options="--partition=nowhere")
-    queue.until(lambda: "partition" in (queue.lab.directory / "coordinator.out").read_text(encoding="utf-8"), "the words of Slurm")
+    queue.until(lambda: "partition" in (queue.lab.directory / "coordinator.out").read_text(encoding="utf-8"), "Slurm's message")
     boss.send_signal(signal.SIGINT)
     assert boss.wait(LIMIT) == 1
     assert queue.squeue() == [] and queue.lab.states() == ["pending"]

@@ -16,7 +16,7 @@ def both(lab):
 
 def test_second_allocation_does_not_end_before_the_jobs_of_the_first(lab):
     first, second = both(lab)
-    lab.until(lambda: "waiting for 2 that were already in the queue" in lab.output(second), "its words")
+    lab.until(lambda: "waiting for 2 that were already in the queue" in lab.output(second), "its message")
     assert lab.batch_state(second) == "RUNNING" and lab.ran() == ["1:1"]
     lab.finish(first)
     assert lab.exit_code(second) == 0, lab.output(second)

@@ -157,7 +157,7 @@ def test_retry_runs_on_a_node_again(queue):
     assert queue.lab.states() == ["completed"] * 3
 
 
-@pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux")
+@pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
 @pytest.mark.parametrize("all_queues", [False, True])
 def test_top_shows_the_node(queue, all_queues):
     tmux = ["tmux", "-S", str(queue.lab.cluster.place / "tmux"), "-f", "/dev/null"]
