@@ -30,7 +30,7 @@ static void say_farewell(void)
 
 #define WATCH(counter) ((struct interrupt_watch){.on_signal = add_one, .context = (counter)})
 
-/* The host must end by this signal. */
+/* This signal must end the host. */
 static void check_ends_by(int signal, int (*host)(void))
 {
 	pid_t pid = host_start(host);
@@ -124,7 +124,7 @@ static int others_dispositions_stay(void)
 	check_true(disposition(SIGINT) == SIG_IGN);
 	raise(SIGINT);
 	check_equal(seen, 0);
-	/* Set while the signal was caught. */
+	/* A handler set while a watch catches the signal. */
 	signal(SIGTERM, own_handler);
 	raise(SIGTERM);
 	check_equal(seen, 0);

@@ -69,7 +69,7 @@ def test_link_of_another_user_in_the_place_of_a_log_is_not_shown(machine, owner,
     result = owner.gpuq("logs", 1, cwd=project)
     assert result.returncode != 0 and result.stdout == "", result
     assert f"cannot open log '{log}': its path contains a symbolic link of another user" in result.stderr
-    # A user's link to his own log is allowed: users keep logs elsewhere this way.
+    # A user's link to their own log is allowed: users keep logs elsewhere this way.
     other.sh(f"rm {log.name}; echo his > his; chmod 644 his; ln -s his {log.name}", shared)
     assert owner.gpuq("logs", 1, cwd=project).stdout == "his\n"
 
@@ -181,7 +181,7 @@ def test_report_does_not_wait_for_a_pipe_of_another_user(machine, owner, other, 
 
 
 def test_report_replaces_what_the_user_chose(machine, owner, other, report):
-    """The user's own link is kept, and his own file keeps its mode; a file of another user is
+    """The user's own link is kept, and the user's own file keeps its mode; a file of another user is
     replaced only if it is named."""
     shared = machine.directory(GROUP)
     plant(owner, owner.home / "page", "old\n", 0o600)

@@ -436,7 +436,7 @@ def test_simulated_gpus_can_be_named(lab, command):
     lab.environment["GPUQ_GPUS"] = ""
     result = lab.result(*command)
     assert (result.stdout, result.stderr.count("has no effect")) == ("0\nsim:3\n", 0)
-    # The runner that was started has them; they are not passed again.
+    # The runner that was started keeps its GPUs; --gpus has no effect on it.
     result = lab.result("exec", "--gpus", "sim:1", "--gpu", "2", "sh", "-c", "echo $GPUQ_GPU")
     assert (result.returncode, result.stdout) == (0, "2\n")
     assert "a runner is already active with its own GPUs; --gpus sim:1 has no effect" in result.stderr

@@ -177,7 +177,7 @@ def test_sigterm_with_jobs_left_exits_130(lab):
 
 
 def test_jobs_on_gpus_of_another_runner_take_no_processor(lab):
-    """As many as there are processors, on GPUs that the next runner does not have: a job without GPU still starts."""
+    """More jobs than processors run on GPUs that the next runner does not have: a job without a GPU still starts."""
     count = os.cpu_count() + 1
     for _ in range(count):
         lab.add("echo x >> ran; until [ -e go ]; do sleep 0.02; done")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""--on-finish: at least once for each end, whichever process has written it or dies."""
+"""--on-finish runs at least once for each end, no matter which process wrote the end or dies."""
 import json
 import os
 import signal

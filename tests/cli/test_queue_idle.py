@@ -107,7 +107,7 @@ def test_idle_hook_whose_keeper_dies_runs_again_and_a_later_runner_knows_the_mar
     runner.wait()
     box.cards(card(0, utilization=99))
     runner = box.start("run", *FAST)
-    box.until(lambda: box.job(1)["idle_gpus"] == [], "the next runner to see that it works")
+    box.until(lambda: box.job(1)["idle_gpus"] == [], "the next runner to see that the GPU is busy")
     (box.directory / "go").touch()
     assert runner.wait(LIMIT) == 0
     assert [hook[:2] for hook in hooks(box)] == [("idle", 1), ("idle", 2), ("finish", 1)]

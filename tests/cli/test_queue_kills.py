@@ -161,7 +161,7 @@ def add_each(lab, count):
 
 
 def check_each_has_its_hook(lab, count):
-    """At least one complete run of the hook for each end; all but the first are told that they may be a repetition."""
+    """At least one complete run of the hook for each end; each repetition has another number."""
     lines = (lab.directory / "hooks").read_text().split() if (lab.directory / "hooks").exists() else []
     for number in range(1, count + 1):
         tries = [int(line.split(":")[1]) for line in lines if line.startswith(f"{number}:")]

@@ -241,7 +241,7 @@ static void test_a_log_elsewhere_is_shown_by_its_name_where_the_journal_is_ours(
 	struct queue *q = *state;
 	char path[200];
 	mkdir("mine", 0700);
-	/* The ids that open_log() will give, whichever those are. */
+	/* For all ids that open_log() may use. */
 	for (int id = 1; id < 60; id++) {
 		snprintf(path, sizeof(path), "mine/job_20260101_000000_%d.log", id);
 		scratch_write_text(path, "secret");

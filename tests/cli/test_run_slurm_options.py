@@ -40,7 +40,7 @@ def test_refused_options_name_a_remedy(tmp_path, words, said):
 
 
 def test_options_that_do_no_harm_pass(tmp_path):
-    """As far as the search for Slurm's commands."""
+    """The run fails only when it searches for Slurm's commands."""
     result = subprocess.run([GPUQ, "run", "--slurm", "-N1 --ntasks 1 --nodes=1 -p gpu"], cwd=tmp_path, capture_output=True, text=True, timeout=60,
                             check=False, env={"PATH": str(tmp_path), "HOME": str(tmp_path), "GPUQ_JOBS_FILE": str(tmp_path / "jobs.jsonl")},
                             input="true\n")

@@ -89,7 +89,7 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile})
 
     def errors(self):
-        """Errors of this page only: that of the previous test may still send requests to its stopped server."""
+        """Errors of this page only: the page of the previous test may still send requests to its stopped server."""
         messages = [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
         return [message for message in messages if re.findall(r"127\.0\.0\.1:(\d+)", message)[:1] in ([], [str(self.port)])]
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Any words as a command with {words}: template_fill() succeeds exactly if template_check() finds no error, keeps
- * the number of arguments, leaves arguments without braces as they are, and puts a name with a blank into no
+ * the number of arguments, leaves arguments without braces as they are, and never puts a name with a blank into an
  * argument that looks like a script.
  *
  * Input: one argument per line; the first line is also the key of a setting.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Runs a fuzz target over the files of a folder: inputs found by fuzzers stay tests with any compiler. */
+/* Runs a fuzz target over the files of a folder: inputs found by fuzzers remain tests, with any compiler. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -53,7 +53,7 @@ def link(root, names, script=None):
 
 @pytest.fixture
 def tree(tmp_path):
-    """Headers, the map that --write makes of them, and a library that exports the same."""
+    """Headers, the map that --write generates from them, and a library that exports the same functions."""
     for name in ("include", "src"):
         (tmp_path / name).mkdir()
     (tmp_path / "include/gpu_dispatch.h").write_text(MAIN_HEADER)

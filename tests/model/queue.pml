@@ -418,7 +418,7 @@ active proctype cancel()
 			raise_fence();
 #endif
 			atomic { job = CANCELLED; lines++; dirty = true }
-		:: else /* running (its keeper is told) or over */
+		:: else /* running (its keeper is notified) or ended */
 		fi;
 		unlock_journal()
 	} unless { killed[CANCELLER] };

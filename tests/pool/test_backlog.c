@@ -103,7 +103,7 @@ static void test_holes_never_take_the_room_of_tasks(void **state)
 			count--;
 			for (size_t i = 0; i < count; i++)
 				list[i] = list[i + 1];
-			if (dice % 8 == 7 && count > 1) { /* returned after another */
+			if (dice % 8 == 7 && count > 1) { /* put back in front and taken again */
 				push_front(&b, id);
 				uint64_t first = take(&b);
 				assert_int_equal(first, id);

@@ -67,7 +67,7 @@ static void test_a_task_times_out_though_a_killed_worker_lingers(void **state)
 {
 	struct pool_rig *rig = *state;
 	rig->options.kill_wait_ms = FAR_MS;
-	rig->options.task_timeout_ms = 500; /* there is time to trace it */
+	rig->options.task_timeout_ms = 500; /* long enough to begin tracing the worker */
 	atomic_store(&board->go, 1);
 	pool_rig_open(rig, &ops);
 	pid_t pids[2] = {pool_rig_pid(rig, 0, 0), pool_rig_pid(rig, 1, 0)};
@@ -79,7 +79,7 @@ static void test_a_task_times_out_though_a_killed_worker_lingers(void **state)
 	}
 	assert_true(process_await_gone(pids[slot], WAIT_MS));
 	pool_rig_submit(rig, HANG, 0);
-	pool_rig_await(rig, one_timeout); /* of the other, because the first is not reaped yet */
+	pool_rig_await(rig, one_timeout); /* of the other worker: the first is not reaped yet */
 	assert_int_equal(rig->failure.event.id, 1);
 	assert_int_equal(rig->failure.event.slot, 1 - slot);
 	assert_int_equal(waitpid(pids[slot], NULL, __WALL), pids[slot]);

@@ -19,7 +19,7 @@ static void test_run_without_tasks_succeeds(void **state)
 	assert_int_equal(rec->num_notes, 1);
 }
 
-/* Waits, before it gives the second task, until the callback of the first was made. */
+/* Before it yields the second task, waits until the callback of the first was called. */
 static void wait_for_callback(struct recorder *rec)
 {
 	if (rec->given == 1)

@@ -18,9 +18,9 @@
 
 struct held {
 	struct gd_result *results[MOST];
-	uint64_t numbers[MOST]; /* of the pattern */
+	uint64_t numbers[MOST]; /* numbers of the byte patterns */
 	size_t sizes[MOST];
-	const void *data[MOST]; /* in the callback */
+	const void *data[MOST]; /* address in the callback */
 	size_t count;
 };
 

@@ -215,7 +215,7 @@ static void test_a_draft_is_committed_smaller_or_abandoned(void **state)
 	static const size_t reserved[] = {16, 100000, 3 * MIB, 2 * MIB};
 	struct gd_pool *p = recorder_open(rec, &echo);
 	for (int ready = 0; ready < 2; ready++) {
-		/* Before the workers are ready it goes elsewhere, after that into an inbox. */
+		/* Before the workers are ready the draft is in other memory, after that in an inbox. */
 		for (size_t i = 0; i < 4; i++) {
 			struct gd_draft *d;
 			void *data;

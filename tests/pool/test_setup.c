@@ -22,7 +22,7 @@ static void note_leave(struct gd_worker *w)
 	atomic_fetch_add(&board->notes[NOTE_LEFT], 1);
 }
 
-/* Hooks that count, besides the given setup. */
+/* The given setup, and other hooks that count. */
 static struct gd_worker_ops with_setup(int (*setup)(struct gd_worker *w, void **ret_state))
 {
 	return (struct gd_worker_ops){

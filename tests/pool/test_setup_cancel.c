@@ -121,7 +121,7 @@ static void test_stop_interrupts_setups(void **state)
 	assert_int_equal(atomic_load(&board->cleanups), 2);
 }
 
-/* Before there is a handler, between that and setup(), or in it. */
+/* The signal comes before there is a handler, between that and setup(), or in setup(). */
 static void test_setup_that_has_just_begun_is_interrupted(void **state)
 {
 	for (int i = 0; i < 40; i++) {

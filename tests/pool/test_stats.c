@@ -170,7 +170,7 @@ static int look_at_second_start(struct recorder *rec, const struct run_note *not
 	} while (m->stats.submitted < 7);
 	for (int slot = 0; slot < 2; slot++) {
 		gd_dispatcher_worker_stats(rec->dispatcher, slot, &m->workers[slot], sizeof(m->workers[slot]));
-		/* Its PID takes another path than its answers and may arrive later. */
+		/* The worker's PID is sent in another way than its answers and may arrive later. */
 		m->alive[slot] = m->workers[slot].pid == 0 || kill((pid_t)m->workers[slot].pid, 0) == 0;
 	}
 	board_open_gate(0);

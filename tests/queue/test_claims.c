@@ -83,8 +83,8 @@ static int add_sum(const char *lines, char *text, size_t room)
 struct holder {
 	const char *queue;
 	uid_t user;    /* 0: this one */
-	unsigned more; /* claims, for other jobs */
-	bool rewrites; /* its claim, repeatedly */
+	unsigned more; /* number of further claims, for other jobs */
+	bool rewrites; /* rewrites its claim repeatedly */
 };
 
 static _Noreturn void hold(const struct holder *h, int ready_fd)

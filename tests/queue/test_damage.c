@@ -344,7 +344,7 @@ static void check_reported(const struct file *f, const struct follow *follow)
 	if (f->size == intact.size && memcmp(f->bytes, intact.bytes, f->size) == 0)
 		assert_false(repair_is_needed(&follow->jobs, &follow->reader));
 	else if (!repair_is_needed(&follow->jobs, &follow->reader))
-		/* Only an empty line can have come between, or the last newline be gone. */
+		/* At most an empty line was inserted, or the last newline is missing. */
 		for (size_t i = 0; i < num_lines; i++)
 			assert_true(memmem(f->bytes, f->size, intact.bytes + lines[i].at, lines[i].size - 1) != NULL);
 }
@@ -458,7 +458,7 @@ static void test_journal_truncated_at_any_byte_is_reported(void **state)
 		restore(&f);
 		check_file(&f);
 	}
-	/* At the end of each line, where nothing looks torn. */
+	/* Cut at the end of each line, where nothing looks torn. */
 	for (size_t i = 1; i < num_lines; i++) {
 		struct file f = {intact.bytes, lines[i].at};
 		struct follow follow;

@@ -82,7 +82,7 @@ static void test_parser_keeps_nothing_of_the_previous_line(void **state)
 	}
 }
 
-/* A key that is guessed has its value read in a shorter way, unless white space comes first. */
+/* The value of a correctly guessed key is read by shorter code, unless white space precedes it. */
 static void test_a_value_means_the_same_after_a_guessed_key(void **state)
 {
 	(void)state;

@@ -592,7 +592,7 @@ static void test_cpus_are_kept_for_a_job_for_which_a_gpu_is_kept(void **state)
 	add(&b, cpu_only);
 	cpu_only.cpus = 2;
 	add(&b, cpu_only);
-	/* Two of 8 CPUs are left besides those of the second job, which waits for its GPU. */
+	/* The second job, which waits for its GPU, leaves two of 8 CPUs. */
 	assert_int_equal(next(&b, NULL), 4);
 	assert_int_equal(next(&b, NULL), 0);
 	scheduler_end(b.scheduler, 1);

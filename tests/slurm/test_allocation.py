@@ -4,7 +4,7 @@ import processes
 import pytest
 from cluster import COMMAND, POLITE, RUN
 
-# As the batch process itself gpuq has KillWait seconds to end its jobs. Below a shell that Slurm's
+# As the batch process itself, gpuq has KillWait seconds to end its jobs. Below a shell that Slurm's
 # SIGTERM kills, gpuq is killed at once.
 WRAPS = {"plain": RUN, "exec": f"exec {RUN}"}
 # With a child that left its session.

@@ -359,7 +359,7 @@ static void test_slurm_s_listing_may_name_a_pilot_that_has_not_greeted(void **st
 	coordinator_core_destroy(l.core);
 }
 
-/* By the lease, if that is shorter than the minute after a restart: then the pilot cannot be about to connect. */
+/* A lease shorter than the minute after a restart proves the death: the pilot cannot be about to connect. */
 static void test_a_short_lease_fences_in_the_first_minute(void **state)
 {
 	(void)state;

@@ -76,7 +76,7 @@ static void open_client(struct seen *s, int64_t timeout_ms)
 				.loop = s->loop, .prefix = prefix, .timeout_ms = timeout_ms, .ops = &ops, .context = s},
 			&s->client),
 		0);
-	memset(prefix, 'x', sizeof(prefix) - 1); /* the client must not need it any more */
+	memset(prefix, 'x', sizeof(prefix) - 1); /* the client must have its own copy */
 	put_command("scontrol",
 		"if [ \"$2\" = config ]; then echo 'BOOT_TIME               = 2026-11-17T10:13:01'; echo 'ProctrackType           = proctrack/cgroup'; "
 		"else echo 'NodeName=node State=IDLE BootTime=2026-11-17T09:16:58'; fi");

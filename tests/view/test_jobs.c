@@ -219,7 +219,7 @@ static void test_a_queue_is_forgotten_without_the_others(void **state)
 		assert_null(view_find_job(m, view_job_id(7, number)));
 		assert_ptr_equal(view_find_job(m, view_job_id(8, number)), view_job(m, number - 1));
 	}
-	/* Places and order are right for what comes next, too. */
+	/* Places and order are also right for the next changes. */
 	put_in(m, 8, 3, VIEW_JOB_FAILED);
 	put_in(m, 7, 1, VIEW_JOB_PENDING);
 	assert_int_equal(view_job(m, 0)->id, view_job_id(7, 1));

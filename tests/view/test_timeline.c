@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Bars on GPUs: which, where, and how many for many jobs. */
+/* Bars of jobs on GPUs: which bars, where, and how many if there are many jobs. */
 #include "model_rig.h"
 #include "view/web/timeline.h"
 
@@ -40,7 +40,7 @@ static void test_each_job_has_its_bar(void **state)
 	timeline_finish(&t);
 }
 
-/* The end of a job is drawn at its time, whenever the picture was made. */
+/* The end of a job is drawn at its time, no matter when the picture was made. */
 static void test_slices_of_throughput_stay_in_place(void **state)
 {
 	struct timeline t;

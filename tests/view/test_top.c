@@ -213,7 +213,7 @@ static void test_commands_that_begin_alike_are_told_apart(void **state)
 	top_rig_draw(l, 24, 80);
 	assert_shows(top_rig_draw(l, 24, 80), "python t…--seed 1\n");
 	assert_shows(top_rig_draw(l, 24, 80), "python t…--seed 2\n");
-	/* They also differ early: the end distinguishes each from all others. */
+	/* These also differ early, but only the end distinguishes each job from all others. */
 	top_rig_put_job(
 		l, 3, VIEW_JOB_PENDING, "python train.py --model resnet18 --data /data/images --lr 1e-4 --seed 3");
 	top_rig_put_job(
