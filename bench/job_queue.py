@@ -7,7 +7,7 @@
 Prints jobs per second of `gpuq run` with two at a time, journal, logs and keepers included,
 and of `xargs -P2`, GNU parallel, nq and task-spooler if they are installed; the time from
 a job's end to its successor's start; how long enqueuing and `status` take, and how much
-memory the runner has per queued job.
+memory the runner uses per queued job.
 """
 import argparse
 import array

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compares a queue on eight nodes with eight GPUs each with one `gpuq run` and with srun steps, in one run. Root only.
+"""Compares a queue on eight nodes of eight GPUs, one `gpuq run`, and srun steps, in one run. Root only.
 
     GD_BUILD=BUILD bench/slurm.py [--jobs N] [--rounds N] [--json]
 
 Nodes, network and Slurm are those of the tests (tests/slurm/datacenter.py): all on this machine,
-which the two sides share with the jobs.
+which they share with the jobs.
 """
 import argparse
 import json

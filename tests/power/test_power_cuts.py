@@ -3,10 +3,10 @@
 
 Real commands run under recorder.c, which logs their changes to the queue's files. From the log,
 crash_states.py computes the possible states after a cut at any point, and the real `gpuq` recovers
-from it.
+from each.
 
-    POWER_SEED    of the states that are tried (default 1)
-    POWER_STATES  how many (default 100); 0: each cut, every combination of up to 12 unsynced changes
+    POWER_SEED    selects the states that are tried (default 1)
+    POWER_STATES  how many states (default 100); 0: each cut, every combination of up to 12 unsynced changes
 """
 
 import collections

@@ -2,10 +2,9 @@
 """Eight nodes with eight fake GPUs each under a real Slurm, on this machine, for root.
 
 Each host is a set of namespaces: `ctl` has slurmctld, `login` is the login node, `g1`… have slurmd.
-A node has its own network, host name,
-mounts and processes, so it can be cut off from one other host or from all, and be powered off and
-on. All hosts see the directory `shared` under the same path; nodes see it through a FUSE daemon
-(bindfs), which can be stopped: then the file system hangs like NFS.
+A node has its own network, host name, mounts and processes, so it can be cut off from one other
+host or from all, and be powered off and on. All hosts see the directory `shared` under the same
+path; nodes see it through a FUSE daemon (bindfs). If that is stopped, the file system hangs like NFS.
 
 A program that uses this calls enter() first: it then runs as a child of the first process of a PID
 namespace. When that process ends, for any reason, nothing of the cluster remains: processes,

@@ -4,8 +4,8 @@
  *
  *     trace_job DIRECTORY MILLISECONDS CODE [polite|stubborn|meet] [child]
  *
- * Runs for this long and exits with CODE. polite: exits 0 when it is told to end. stubborn: ignores that. meet: starts
- * its time when MEET traces exist, so that this many jobs run in parallel. child: has a child in its own session, which
+ * Runs for this long and exits with CODE. polite: exits 0 on SIGTERM. stubborn: ignores SIGTERM. meet: starts its
+ * time when MEET traces exist, so that this many jobs run in parallel. child: has a child in its own session, which
  * runs until it is killed and leaves a trace, too. A trace is a file DIRECTORY/JOB.ATTEMPT.PID.TIME (main) or …c
  * (child) with one line, written in place; the directory is not on the file system that the nodes share.
  */
