@@ -85,7 +85,7 @@ def test_read_only_directory_can_be_looked_at_and_refuses_the_rest_with_words(la
 
 
 def test_job_that_writes_100_mb_has_all_of_it_in_its_log(lab):
-    """Two at once, to both outputs, without a reader; the journal and the runner stay small."""
+    """Two jobs at once write to both outputs, which nothing reads; the journal and the runner stay small."""
     size = 50_000_000
     program = f"yes $GPUQ_JOB_ID-abcdefghijklmnopqrstuvwxyz | head -c {size}"
     lab.commands(f"{program}; {program} >&2", f"{program}; {program} >&2; exit 3")

@@ -225,7 +225,7 @@ static void test_only_logs_are_shown(void **state)
 	assert_int_equal(open_log(q, path), -EPERM);
 	assert_int_equal(open_log(q, "/dev/null"), -EPERM);
 	assert_int_equal(open_log(q, "relative.log"), -EPERM);
-	/* Not followed, not waited for. */
+	/* A link is not followed, and a pipe is not waited for. */
 	assert_int_equal(symlink("../elsewhere/id_rsa", "logs/link.log"), 0);
 	snprintf(path, sizeof(path), "%s/logs/link.log", scratch_path());
 	assert_int_equal(open_log(q, path), -EPERM);

@@ -25,7 +25,7 @@ from lab import Lab  # noqa: E402
 SEED = int(os.environ.get("INJECT_SEED", "1"))
 POINTS = int(os.environ.get("INJECT_POINTS", "1"))
 
-# Which calls fail how. The names are those of inject.c.
+# The errors of each call. The names are those of inject.c.
 ERRORS = {
     "write": [errno.ENOSPC, errno.EIO, errno.EINTR],
     "read": [errno.EIO, errno.EINTR],

@@ -253,7 +253,7 @@ static int empty_result(struct gd_worker *w, void *state, const struct gd_bytes 
 	return 0;
 }
 
-/* Not enough addresses for a copy of a large task, which is held back with its result. */
+/* Leaves too little address space for a copy of a large task, which is held back with its result. */
 static void limit_addresses(struct rlimit *ret_old)
 {
 	unsigned long pages = 0;

@@ -21,7 +21,7 @@ static int three_then_wait(struct gd_worker *w, void *state, const struct gd_byt
 
 static const struct gd_worker_ops worker = {.size = sizeof(struct gd_worker_ops), .process = three_then_wait};
 
-/* In the generator, at the last task: both workers wait; then two stops. */
+/* Called in the generator: at the last task, waits for both workers and stops twice. */
 static void stop_twice_at_the_end(struct recorder *rec)
 {
 	if (rec->given < TASKS - 1)

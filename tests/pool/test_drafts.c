@@ -241,7 +241,7 @@ static void test_a_draft_abandoned_as_gd_poll_returns_makes_the_descriptor_reada
 	assert_int_equal(gd_pool_poll(rig->pool, 0, 0), 0);
 	assert_null(abandon_before_read);
 	assert_int_equal(poll(&end, 1, 0), 1);
-	/* Once: an empty pool does not keep its loop awake. */
+	/* Readable only once: an empty pool does not keep its loop awake. */
 	assert_int_equal(gd_pool_poll(rig->pool, 0, 0), 0);
 	assert_int_equal(poll(&end, 1, 0), 0);
 	assert_int_equal(pool_rig_close(rig), 0);

@@ -145,7 +145,7 @@ static void test_an_idle_worker_beside_a_busy_batch_wakes_nobody(void **state)
 
 	long before = voluntary_switches();
 	assert_int_equal(gd_pool_poll(rig->pool, 200, 0), 0);
-	/* Once a millisecond would be 200. */
+	/* Waking once a millisecond would be 200 switches. */
 	assert_in_range(voluntary_switches() - before, 0, 30);
 	atomic_store(&board->go, 2);
 	pool_rig_drain(rig);

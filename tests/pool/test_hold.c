@@ -72,7 +72,7 @@ static void *release_all(void *argument)
 	return NULL;
 }
 
-/* In another thread, the first handle of each pair first: the second one must stay valid. */
+/* Frees the first handle of each pair; the second must stay valid, and is freed in another thread. */
 static void release(struct held *held)
 {
 	pthread_t thread;

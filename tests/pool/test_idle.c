@@ -68,7 +68,7 @@ static void idle(struct recorder *rec)
 	unsigned long before = ticks_of_all(pids, WORKERS + 1);
 	assert_int_equal(poll(&fd, 1, 1500), 0); /* no wake-up */
 	unsigned long ticks = ticks_of_all(pids, WORKERS + 1) - before;
-	/* One processor would be 150 ticks; a worker that polls every millisecond, about one each. */
+	/* A busy process would use 150 ticks, a worker that polls every millisecond about one. */
 	if (ticks > (unsigned long)sysconf(_SC_CLK_TCK) / 10)
 		fail_msg("%lu ticks", ticks);
 	assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);

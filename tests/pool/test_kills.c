@@ -73,7 +73,7 @@ static bool kill_one(struct killer *k, unsigned *seed)
 	return false;
 }
 
-/* After every hundredth task, and then at a random time: idle, in a task, between two. */
+/* Kills at a random time after every hundredth task: idle, in a task, or between two. */
 static void *kill_at_random(void *argument)
 {
 	struct killer *k = argument;

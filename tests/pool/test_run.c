@@ -399,7 +399,7 @@ static void test_total_tasks_are_reported_as_expected(void **state)
 	assert_int_equal(recorder_run(rec, &echo), 0);
 	assert_int_equal(rec->stats.expected, 10);
 	assert_int_equal(rec->exit_stats.expected, 10);
-	/* At least the final one, with the last figures. */
+	/* At least the final callback is made, with the last figures. */
 	assert_true(rec->progress >= 1);
 	assert_int_equal(rec->last_progress.expected, 10);
 	assert_int_equal(rec->last_progress.completed, 10);

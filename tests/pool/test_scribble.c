@@ -384,7 +384,7 @@ static void run_all(void **state, enum then then)
 {
 	for (uint32_t i = 0; i < SCRIBBLES; i++) {
 		struct pool_rig *rig = pool_rig_again(state);
-		/* Without announcements too: then there are fewer records. */
+		/* Half of them without announced starts, with fewer records. */
 		if (i % 2)
 			rig->calls.on_task_start = NULL;
 		if (getenv("TEST_VERBOSE"))

@@ -36,7 +36,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 
 static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = process};
 
-/* Without the short waits of a trial, so that a missing wake-up is detected. */
+/* Waits in long polls, so that a missing wake-up is detected. */
 static void ask_ten_times(struct pool_rig *rig)
 {
 	for (size_t i = 1; i <= 10; i++) {

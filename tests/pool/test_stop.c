@@ -25,7 +25,7 @@ static int first_two_wait(struct gd_worker *w, void *state, const struct gd_byte
 
 static const struct gd_worker_ops waiters = {.size = sizeof(struct gd_worker_ops), .process = first_two_wait};
 
-/* With two in the workers, 20 in the queue, and the generator waiting with one more. */
+/* Two tasks are in the workers, 20 in the queue, and the generator waits with one more. */
 static void make_full(struct recorder *rec)
 {
 	rec->options.queue_size = 20;
@@ -113,7 +113,7 @@ static int raise_at_second_start(struct recorder *rec, const struct run_note *no
 {
 	(void)event;
 	if (note->kind == CALLBACK_START && rec->count[CALLBACK_START] == 2) {
-		/* While the run waits for something else to happen. */
+		/* The signal comes while the run waits for an event. */
 		struct itimerval soon = {.it_value = {.tv_usec = 20000}};
 		to_stop = rec->dispatcher;
 		setitimer(ITIMER_REAL, &soon, NULL);

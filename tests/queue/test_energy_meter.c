@@ -72,7 +72,7 @@ static void test_counter_that_goes_backwards_gives_no_figure(void **state)
 	assert_power(1000, 3000);
 	read_at(0, 5, 7);
 	assert_nothing();
-	/* Also if it is larger than ever later. */
+	/* Even if the counter is later larger than before. */
 	for (unsigned s = 6; s < 9; s++)
 		read_at(0, s, 2000000 + s * 1000);
 	assert_nothing();

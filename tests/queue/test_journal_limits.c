@@ -188,7 +188,7 @@ static void test_journal_that_grows_while_it_is_read_has_an_end(void **state)
 	assert_int_equal(journal_reader_init(&r, NAME), 0);
 	assert_int_equal(journal_reader_read(&r, append_same, &g), 0);
 	assert_int_equal(g.lines, LINES);
-	/* And then the rest. */
+	/* The next call reads the rest. */
 	size_t lines = 0;
 	assert_int_equal(journal_reader_read(&r, count_line, &lines), 0);
 	assert_int_equal(lines, LINES);

@@ -123,7 +123,7 @@ static void test_jobs_that_declare_nothing_never_share(void **state)
 	assert_int_equal(next(&b, NULL), 1);
 	assert_int_equal(next(&b, NULL), 2);
 	assert_int_equal(next(&b, NULL), 0);
-	/* Not after an hour either, when their memory has settled; and no declared job is put next to them. */
+	/* The others do not start even after an hour, when the memory has settled; nor does the job with --mem. */
 	for (uint64_t t = 2; t < 3600; t += 60)
 		sample(&b, t);
 	assert_true(scheduler_is_settled(b.scheduler, 1));

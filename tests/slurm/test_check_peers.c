@@ -79,7 +79,7 @@ static void test_report_does_not_wait_for_silent_connections(void **state)
 	join_and_finish("token " TOKEN "\nnode a\n", &fd);
 	uint64_t begin = clock_now_ns();
 	await_report("token " TOKEN "\nnode a\n");
-	/* One after the other they would take longer. */
+	/* If they were served one after the other, it would take longer. */
 	assert_true(clock_now_ns() - begin < CHECK_PEERS * CHECK_PEERS_MS * NS_PER_MS);
 	for (size_t i = 0; i < CHECK_PEERS * 2; i++)
 		close(silent[i]);

@@ -52,7 +52,7 @@ static void test_message_is_read_as_it_was_written(void **state)
 	assert_memory_equal(&ret, &m, offsetof(struct file_message, bytes));
 	assert_int_equal(ret.size, 3);
 	assert_memory_equal(ret.bytes, "a\0b", 3);
-	/* Less than the head is no message; the bytes may have any length. */
+	/* Fewer bytes than the head are refused; the bytes after it may have any length. */
 	for (size_t n = 0; n < t.length; n++)
 		assert_int_equal(decode(t.data, n, &ret), n < t.length - 3 ? -EBADMSG : 0);
 	text_finish(&t);

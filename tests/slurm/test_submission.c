@@ -295,7 +295,7 @@ static void test_permanent_refusal_before_the_first_pilot_ends_it(void **state)
 	assert_string_equal(submission_words(s, 2 * S, words),
 		"Slurm refuses the options of --slurm: invalid partition specified: x");
 	submission_destroy(s);
-	/* Less certain: three times in a row. */
+	/* A less certain refusal counts only after three times in a row. */
 	s = create(1);
 	demand(s, 1);
 	for (unsigned i = 0; i < 3; i++) {
