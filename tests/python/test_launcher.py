@@ -148,7 +148,7 @@ def test_interrupt_lets_running_files_finish_and_gives_130(lab: Lab) -> None:
     with start(lab, "--worker-command", lab.command) as process:
         lab.until(lambda: lab.began("wait-1.wav"))
         process.send_signal(signal.SIGINT)
-        line_of(process.stderr, "Ctrl-C again cancels")
+        line_of(process.stderr, "press Ctrl-C again to cancel")
         lab.until(lambda: children_have_taken_interrupts(process.pid))
         lab.go()
         out, _ = process.communicate(timeout=LIMIT)
@@ -162,7 +162,7 @@ def test_second_interrupt_cancels_running_files(lab: Lab) -> None:
     with start(lab, "--worker-command", lab.command) as process:
         lab.until(lambda: lab.began("wait-1.wav"))
         process.send_signal(signal.SIGINT)
-        line_of(process.stderr, "Ctrl-C again cancels")
+        line_of(process.stderr, "press Ctrl-C again to cancel")
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=LIMIT)
     assert process.returncode == 130 and "0 of 1 files done" in out
