@@ -16,7 +16,7 @@
 #include "queue/schedule/claim_proof_file.h"
 
 /* In a journal that other users can have written: each running job costs time for all others. */
-#define MOST_FOREIGN_RUNNING 16384
+#define MOST_FOREIGN_RUNNING 1024
 
 /* Clears the members of struct job that a scheduler uses. */
 static void clear_jobs(struct jobs *js)

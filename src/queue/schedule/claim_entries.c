@@ -3,8 +3,11 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "base/cleanup.h"
 
 /* The root process of the claim's job. It must belong to the claim's owner: otherwise it could be one of ours. */
 static pid_t root_of(const struct claim_other *c)
@@ -13,6 +16,24 @@ static pid_t root_of(const struct claim_other *c)
 	struct stat st;
 	snprintf(path, sizeof(path), "/proc/%" PRId64, c->info.pid);
 	return c->info.pid > 0 && stat(path, &st) == 0 && st.st_uid == c->owner ? (pid_t)c->info.pid : 0;
+}
+
+/* If it fails for lack of memory, the entries have no PIDs: their promises count in full. */
+static void find_processes(
+	const struct gd_gpu_list *gpus, struct claim_entry *entries, struct ledger_job *jobs, size_t n)
+{
+	cleanup_(freep) struct gpu_user **users = n ? malloc(n * sizeof(struct gpu_user *)) : NULL;
+	for (size_t i = 0; i < n; i++) {
+		entries[i].user.num_pids = 0;
+		if (users)
+			users[i] = &entries[i].user;
+	}
+	if (users)
+		gpu_users_find(gpus, users, n);
+	for (size_t i = 0; i < n; i++) {
+		jobs[i].pids = entries[i].user.pids;
+		jobs[i].num_pids = entries[i].user.num_pids;
+	}
 }
 
 size_t claim_entries(const struct claims_list *list, const struct gd_gpu_list *gpus, const struct claim_proofs *proofs,
@@ -32,7 +53,6 @@ size_t claim_entries(const struct claims_list *list, const struct gd_gpu_list *g
 		if (e->num_gpus == 0)
 			continue;
 		e->user.root = root_of(c);
-		gpu_users_find(gpus, &(struct gpu_user *){&e->user}, 1);
 		e->claimant = (struct ledger_claimant){.user = c->owner, .job = c->info.job, .pid = c->holder};
 		snprintf(e->claimant.queue, sizeof(e->claimant.queue), "%s", c->info.queue);
 		jobs[n++] = (struct ledger_job){.foreign = true,
@@ -42,9 +62,8 @@ size_t claim_entries(const struct claims_list *list, const struct gd_gpu_list *g
 			.alone = c->info.exclusive,
 			.promised_bytes = c->info.promised_bytes,
 			.gpus = e->gpus,
-			.num_gpus = e->num_gpus,
-			.pids = e->user.pids,
-			.num_pids = e->user.num_pids};
+			.num_gpus = e->num_gpus};
 	}
+	find_processes(gpus, entries, jobs, n);
 	return n;
 }

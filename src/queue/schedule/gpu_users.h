@@ -18,7 +18,10 @@ struct gpu_user {
 	size_t num_pids;
 };
 
-/* Assigns each process on a GPU to its nearest ancestor among the roots, if any. */
+/*
+ * Assigns each process on a GPU to its nearest ancestor among the roots, if any. Users with the same root get the same
+ * PIDs. Call it once for all users: each process is read once per call. Without memory, no PIDs are found.
+ */
 void gpu_users_find(const struct gd_gpu_list *gpus, struct gpu_user *const *users, size_t count);
 
 /* Whether the driver's PIDs are from another PID namespace: we are in a container. */
