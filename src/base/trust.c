@@ -122,23 +122,36 @@ bool trust_is_ours(const struct stat *st)
 static const char by_another_user[] = "belongs to another user", by_its_group[] = "can be written by its group",
 		  by_anybody[] = "may belong to another user (you have no user id in this namespace)";
 
+static bool is_cached_group(gid_t gid, gid_t *private_group)
+{
+	if (gid != *private_group && is_private_group(gid))
+		*private_group = gid;
+	return gid == *private_group;
+}
+
 /* The users who can write a file of this user or root. */
-static const char *find_writers(int fd, const struct stat *st)
+static const char *find_writers(int fd, const struct stat *st, gid_t *private_group)
 {
 	if (st->st_mode & S_IWOTH)
 		return "can be written by everybody";
 	if ((st->st_mode & S_IWGRP) && has_access_list(fd))
 		return "can be written by others (it has an access list)";
-	if ((st->st_mode & S_IWGRP) && !is_private_group(st->st_gid))
+	if ((st->st_mode & S_IWGRP) && !is_cached_group(st->st_gid, private_group))
 		return by_its_group;
 	return NULL;
 }
 
-static const char *find_objection(int fd, const struct stat *st)
+const char *trust_objection_cached(int fd, const struct stat *st, gid_t *private_group)
 {
 	if (!trust_is_ours(st))
 		return st->st_uid == geteuid() ? by_anybody : by_another_user;
-	return find_writers(fd, st);
+	return find_writers(fd, st, private_group);
+}
+
+static const char *find_objection(int fd, const struct stat *st)
+{
+	gid_t none = TRUST_NO_GROUP;
+	return trust_objection_cached(fd, st, &none);
 }
 
 const char *trust_objection(int fd)
@@ -158,7 +171,8 @@ static const char *check_above(int fd, const struct stat *st)
 {
 	if (!trust_is_ours(st) && !is_unmapped(st->st_uid))
 		return by_another_user;
-	return st->st_mode & S_ISVTX ? NULL : find_writers(fd, st);
+	gid_t none = TRUST_NO_GROUP;
+	return st->st_mode & S_ISVTX ? NULL : find_writers(fd, st, &none);
 }
 
 static const char *check_place(int fd, enum place place)

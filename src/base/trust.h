@@ -91,4 +91,21 @@ int trust_open_any(int dir_fd, const char *path, int *ret_fd, uid_t *ret_chooser
  */
 int trust_open_parent(const char *path, bool check_above, int *ret_fd, char **ret_name, struct gd_error *err);
 
+/*
+ * Checks a directory and everything in it, at any depth: files and directories must be trusted, and a default access
+ * list must not let others write what is created there. A symbolic link must belong to the user or root, and what it
+ * leads to is checked in the same way. The directories above dir_fd are not checked, see trust_open_directory(). skip:
+ * an entry of dir_fd that is not checked, or NULL.
+ *
+ * 0, or -EPERM with a message such as "'/a/b' can be written by its group"; other codes, with a message, if something
+ * cannot be examined. Takes a few microseconds per file.
+ */
+int trust_check_tree(int dir_fd, const char *skip, struct gd_error *err);
+
+/*
+ * The same for a file or directory and all directories above it. Follows links of the user and root. A missing file
+ * passes if no other user can create it.
+ */
+int trust_check_target(const char *path, struct gd_error *err);
+
 #endif

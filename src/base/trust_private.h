@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by trust.c and trust_walk.c. */
+/* Shared by trust.c, trust_walk.c and trust_tree.c. */
 #ifndef BASE_TRUST_PRIVATE_H
 #define BASE_TRUST_PRIVATE_H
 
@@ -11,5 +11,12 @@
 
 /* Whether the file belongs to the effective user or root. */
 bool trust_is_ours(const struct stat *st);
+
+/*
+ * trust_objection() for many files, of which st is known. *private_group caches the user's private group, because
+ * looking it up is slow; begin with TRUST_NO_GROUP.
+ */
+#define TRUST_NO_GROUP ((gid_t)-1)
+const char *trust_objection_cached(int fd, const struct stat *st, gid_t *private_group);
 
 #endif

@@ -96,6 +96,18 @@ static int git_files(struct freezing *f, const char *const *words, struct text *
 	return git_files_in(f, NULL, words, out, err);
 }
 
+/* Runs git, which writes to the repository. Without `trust`, nothing that it creates can be written by a group. */
+static int git_store(struct freezing *f, bool trust, const char *index, const char *const *words, struct text *out,
+	struct gd_error *err)
+{
+	const char *argv[16] = {"-c", "core.sharedRepository=umask"};
+	size_t n = trust ? 0 : 2;
+	while (*words)
+		argv[n++] = *words++;
+	argv[n] = NULL;
+	return git_run(text_string(&f->top), index, argv, out, err);
+}
+
 static int check_size(struct freezing *f, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text files = {0};
@@ -221,7 +233,7 @@ static int copy_index(struct freezing *f, const char *trees, struct gd_error *er
 /* git add. Its objects become part of the repository only if others cannot have chosen their contents. */
 static int add_files(struct freezing *f, struct gd_error *err)
 {
-	cleanup_(git_quarantine_finish) struct git_quarantine q = {0};
+	cleanup_(git_quarantine_finish) struct git_quarantine q = GIT_QUARANTINE_NONE;
 	cleanup_(text_finish) struct text before = {0};
 	cleanup_(text_finish) struct text after = {0};
 	cleanup_(text_finish) struct text out = {0};
@@ -251,7 +263,7 @@ static int make_commit(struct freezing *f, bool trust, struct text *commit, stru
 	if (r == 0 && trust)
 		r = check_submodules(f, err);
 	if (r == 0)
-		r = git_run(top, text_string(&f->index), GIT("write-tree"), &tree, err);
+		r = git_store(f, trust, text_string(&f->index), GIT("write-tree"), &tree, err);
 	if (r < 0)
 		return r;
 	cut_newline(&tree);
@@ -263,7 +275,7 @@ static int make_commit(struct freezing *f, bool trust, struct text *commit, stru
 		text_append_string(commit, text_string(&head));
 		return text_error(commit);
 	}
-	r = git_run(top, NULL,
+	r = git_store(f, trust, NULL,
 		born ? GIT("commit-tree", text_string(&tree), "-p", text_string(&head), "-m",
 			       "gpuq: snapshot of the working tree")
 		     : GIT("commit-tree", text_string(&tree), "-m", "gpuq: snapshot of the working tree"),
@@ -317,8 +329,7 @@ static int find_tree(struct freezing *f, bool trust, struct gd_error *err)
 		return r;
 	r = trust ? 0 : git_trust_check(text_string(&f->top), &why);
 	if (r == -EPERM)
-		return error_set(
-			err, r, "%s, who could run commands as you; use --trust if you accept that", why.message);
+		return error_set(err, r, "%s, or use --trust if you accept that", why.message);
 	return r < 0 ? error_set(err, r, "%s", why.message) : find_prefix(f, err);
 }
 
@@ -359,8 +370,7 @@ static int make(struct freezing *f, const char *journal_path, const char *log_di
 		t->cwd = NULL;
 	if (!t->path || !t->commit || !t->cwd)
 		return error_set(err, -ENOMEM, "out of memory");
-	r = git_run(text_string(&f->top), NULL, GIT("worktree", "add", "--detach", "--quiet", t->path, t->commit), &out,
-		err);
+	r = git_store(f, trust, NULL, GIT("worktree", "add", "--detach", "--quiet", t->path, t->commit), &out, err);
 	return r < 0 ? r : link_ignored(f, t->path, err);
 }
 
@@ -370,7 +380,11 @@ int frozen_tree_make(
 	cleanup_(freezing_finish) struct freezing f = {0};
 	struct frozen_tree t = {0};
 	struct gd_error why = {0};
+	/* Others must not be able to change objects before git checks them out. */
+	mode_t before = umask(022);
+	umask(trust ? before : before | 022);
 	int r = make(&f, journal_path, log_dir, trust, &t, &why);
+	umask(before);
 	if (r < 0) {
 		if (t.path && frozen_tree_remove(t.path, NULL, trust, NULL) != 0)
 			(void)rmdir(t.path);
@@ -420,8 +434,8 @@ int frozen_tree_remove(const char *path, const char *commit, bool trust, struct 
 		r = git_trust_check(path, err);
 	if (r == 0)
 		r = git_run(path, NULL,
-			GIT("status", "--porcelain", "-z", "--untracked-files=all", "--ignored=matching",
-				"--no-renames"),
+			GIT("--no-optional-locks", "status", "--porcelain", "-z", "--untracked-files=all",
+				"--ignored=matching", "--no-renames"),
 			&status, err);
 	for (const char *p = text_string(&status); r == 0 && p < text_string(&status) + status.length;
 		p += strlen(p) + 1)

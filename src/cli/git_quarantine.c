@@ -14,13 +14,17 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/trust.h"
 #include "cli/git.h"
 
 /* `git prune` removes folders of this name that were left behind. */
 #define NAME "tmp_objdir-gpuq-XXXXXX"
 
-int git_quarantine_open(struct git_quarantine *q, const char *top, struct gd_error *err)
+/* Of folders that are removed. */
+#define MAX_DEPTH 8
+
+static int open_objects(struct git_quarantine *q, const char *top, struct gd_error *err)
 {
 	int r = git_run(top, NULL,
 		(const char *const[]){"rev-parse", "--path-format=absolute", "--git-path", "objects", NULL},
@@ -29,13 +33,65 @@ int git_quarantine_open(struct git_quarantine *q, const char *top, struct gd_err
 		return r;
 	if (q->objects.length && q->objects.data[q->objects.length - 1] == '\n')
 		q->objects.data[--q->objects.length] = '\0';
-	const char *objects = text_string(&q->objects);
+	return trust_open_directory(text_string(&q->objects), true, &q->objects_fd, err);
+}
+
+/* Lists a directory; dir_fd stays open. */
+static DIR *open_list(int dir_fd)
+{
+	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	if (!d)
+		closep(&fd);
+	return d;
+}
+
+static int open_folder(int dir_fd, const char *name)
+{
+	return openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static bool is_empty(int dir_fd)
+{
+	cleanup_(closedirp) DIR *d = open_list(dir_fd);
+	int count = 0;
+	while (d && readdir(d))
+		count++;
+	return count == 2; /* "." and ".." */
+}
+
+/* Creates the folder and opens it. If it is not the new one, fails: nothing in it may be moved or removed. */
+static int make_folder(struct git_quarantine *q)
+{
 	cleanup_(text_finish) struct text path = {0};
-	text_appendf(&path, "%s/" NAME, objects);
-	if (text_error(&path) || !mkdtemp(path.data))
-		return error_set(err, -errno, "cannot create a folder in '%s': %s", objects, error_words(-errno));
-	text_append_string(&q->path, text_string(&path));
-	text_appendf(&q->variables[0], "GIT_OBJECT_DIRECTORY=%s", text_string(&path));
+	struct stat st;
+	text_appendf(&path, "%s/" NAME, text_string(&q->objects));
+	if (text_error(&path))
+		return -ENOMEM;
+	if (!mkdtemp(path.data))
+		return -errno;
+	text_append_string(&q->name, strrchr(path.data, '/') + 1);
+	if (text_error(&q->name))
+		return -ENOMEM;
+	cleanup_(closep) int fd = open_folder(q->objects_fd, text_string(&q->name));
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_uid != geteuid() || (st.st_mode & 0777) != 0700 || !is_empty(fd))
+		return -EPERM;
+	q->fd = take_fd(&fd);
+	return 0;
+}
+
+int git_quarantine_open(struct git_quarantine *q, const char *top, struct gd_error *err)
+{
+	int r = open_objects(q, top, err);
+	if (r < 0)
+		return r;
+	const char *objects = text_string(&q->objects);
+	r = make_folder(q);
+	if (r < 0)
+		return error_set(err, r, "cannot create a folder in '%s': %s", objects, error_words(r));
+	text_appendf(&q->variables[0], "GIT_OBJECT_DIRECTORY=%s/%s", objects, text_string(&q->name));
 	/* Quoted, because a colon in the path would separate two paths. */
 	text_append_string(&q->variables[1], "GIT_ALTERNATE_OBJECT_DIRECTORIES=\"");
 	for (const char *p = objects; *p; p++) {
@@ -44,7 +100,7 @@ int git_quarantine_open(struct git_quarantine *q, const char *top, struct gd_err
 		text_append_char(&q->variables[1], *p);
 	}
 	text_append_char(&q->variables[1], '"');
-	r = text_error(&q->path) || text_error(&q->variables[0]) ? -ENOMEM : text_error(&q->variables[1]);
+	r = text_error(&q->variables[0]) ? -ENOMEM : text_error(&q->variables[1]);
 	return r < 0 ? error_set(err, r, "out of memory") : 0;
 }
 
@@ -108,97 +164,115 @@ int git_quarantine_check(const char *top, const struct text *before, const struc
 
 /* ---- Moving and removing --------------------------------------------------------------- */
 
-typedef int (*visitor)(int from, int to, const char *name, mode_t mode);
-
-static int move(int from, int to, const char *name, mode_t mode)
-{
-	return fchmodat(from, name, mode & 0444, 0) < 0 || renameat(from, name, to, name) < 0 ? -errno : 0;
-}
-
-static int discard(int from, int to, const char *name, mode_t mode)
-{
-	(void)to, (void)mode;
-	return unlinkat(from, name, 0) < 0 ? -errno : 0;
-}
-
 static bool is_name(const char *name)
 {
 	return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-/* Calls visit() for the index files of packs, or for all other files. Git uses a pack once it has an index. */
-static int visit_files(int from, int to, bool indexes, visitor visit, mode_t mode)
+static int move_file(int from, int to, const char *name, mode_t mode)
 {
-	int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
-	DIR *d = fd < 0 ? NULL : fdopendir(fd);
-	if (!d) {
-		r = -errno;
-		closep(&fd);
-		return r;
-	}
-	for (struct dirent *e; r == 0 && (e = readdir(d));) {
+	cleanup_(closep) int fd = file_open_regular(from, name, O_NOFOLLOW);
+	if (fd < 0)
+		return fd;
+	return fchmod(fd, mode & 0444) < 0 || renameat(from, name, to, name) < 0 ? -errno : 0;
+}
+
+/* Moves the index files of packs, or all other files. Git uses a pack once it has an index. */
+static int move_files(int from, int to, bool indexes, mode_t mode)
+{
+	int r = 0;
+	cleanup_(closedirp) DIR *d = open_list(from);
+	if (!d)
+		return -errno;
+	for (const struct dirent *e; r == 0 && (e = readdir(d));) {
 		size_t size = strlen(e->d_name);
 		bool is_index = size > 4 && strcmp(e->d_name + size - 4, ".idx") == 0;
 		if (is_name(e->d_name) && is_index == indexes)
-			r = visit(from, to, e->d_name, mode);
+			r = move_file(from, to, e->d_name, mode);
 	}
-	closedir(d);
 	return r;
 }
 
-/* Empties the folder `name`, and removes it. */
-static int visit_folder(int from, int to, const char *name, visitor visit, mode_t mode)
+static int move_folder(int from, int to, const char *name, mode_t mode, struct gd_error *err)
 {
-	cleanup_(closep) int below = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (below < 0)
-		return -errno;
-	if (to >= 0 && mkdirat(to, name, mode) < 0 && errno != EEXIST)
-		return -errno;
-	cleanup_(closep) int target = to < 0 ? -1 : openat(to, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (to >= 0 && target < 0)
-		return -errno;
-	int r = visit_files(below, target, false, visit, mode);
+	cleanup_(closep) int below = open_folder(from, name);
+	cleanup_(closep) int target = -1;
+	if (below < 0 || (mkdirat(to, name, mode) < 0 && errno != EEXIST))
+		return error_set(err, -errno, "'%s': %s", name, error_words(-errno));
+	int r = trust_open_directory_at(to, name, true, &target, err);
+	if (r < 0)
+		return r;
+	const char *objection = trust_objection(target);
+	if (objection)
+		return error_set(err, -EPERM, "'%s' %s", name, objection);
+	r = move_files(below, target, false, mode);
 	if (r == 0)
-		r = visit_files(below, target, true, visit, mode);
-	return r == 0 && unlinkat(from, name, AT_REMOVEDIR) < 0 ? -errno : r;
+		r = move_files(below, target, true, mode);
+	return r < 0 ? error_set(err, r, "'%s': %s", name, error_words(r)) : 0;
 }
 
-static int visit_all(const struct git_quarantine *q, int to, visitor visit, mode_t mode)
+static int move_all(const struct git_quarantine *q, mode_t mode, struct gd_error *err)
 {
 	int r = 0;
-	DIR *d = opendir(text_string(&q->path));
+	cleanup_(closedirp) DIR *d = open_list(q->fd);
 	if (!d)
-		return -errno;
-	for (struct dirent *e; r == 0 && (e = readdir(d));)
+		return error_set(err, -errno, "%s", error_words(-errno));
+	for (const struct dirent *e; r == 0 && (e = readdir(d));)
 		if (is_name(e->d_name))
-			r = visit_folder(dirfd(d), to, e->d_name, visit, mode);
-	closedir(d);
+			r = move_folder(q->fd, q->objects_fd, e->d_name, mode, err);
 	return r;
+}
+
+/* Whether the path that git used still leads to the folder. */
+static bool is_in_place(const struct git_quarantine *q)
+{
+	struct stat mine, there;
+	return fstat(q->fd, &mine) == 0 &&
+	       fstatat(q->objects_fd, text_string(&q->name), &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
 }
 
 int git_quarantine_accept(struct git_quarantine *q, struct gd_error *err)
 {
-	cleanup_(closep) int to = open(text_string(&q->objects), O_PATH | O_DIRECTORY | O_CLOEXEC);
+	const char *objects = text_string(&q->objects);
+	struct gd_error why = {0};
 	struct stat st;
-	int r = to < 0 || fstat(to, &st) < 0 ? -errno : 0;
-	if (r == 0) {
-		/* As git does: a repository that a group shares ignores the umask. */
-		mode_t before = umask(0), mode = st.st_mode & 07777;
-		r = visit_all(q, to, move, mode & S_ISGID ? mode : mode & ~before);
-		umask(before);
+	if (!is_in_place(q))
+		return error_set(err, -EPERM, "'%s/%s' was replaced while git used it", objects, text_string(&q->name));
+	if (fstat(q->objects_fd, &st) < 0)
+		return error_set(err, -errno, "'%s': %s", objects, error_words(-errno));
+	/* As git does: a repository that a group shares ignores the umask. */
+	mode_t before = umask(0), mode = st.st_mode & 07777;
+	int r = move_all(q, mode & S_ISGID ? mode : mode & ~before, &why);
+	umask(before);
+	return r < 0 ? error_set(err, r, "cannot move objects to '%s': %s", objects, why.message) : 0;
+}
+
+/* Follows no links. Folders in the folders are those of a git that was killed. */
+static void discard(int dir_fd, int depth)
+{
+	cleanup_(closedirp) DIR *d = open_list(dir_fd);
+	for (const struct dirent *e; d && (e = readdir(d));) {
+		if (!is_name(e->d_name) || unlinkat(dir_fd, e->d_name, 0) == 0 || errno != EISDIR || depth == MAX_DEPTH)
+			continue;
+		cleanup_(closep) int below = open_folder(dir_fd, e->d_name);
+		if (below < 0)
+			continue;
+		discard(below, depth + 1);
+		(void)unlinkat(dir_fd, e->d_name, AT_REMOVEDIR);
 	}
-	return r < 0 ? error_set(err, r, "cannot move objects to '%s': %s", text_string(&q->objects), error_words(r))
-		     : 0;
 }
 
 void git_quarantine_finish(struct git_quarantine *q)
 {
-	if (q->path.length) {
-		(void)visit_all(q, -1, discard, 0);
-		(void)rmdir(text_string(&q->path));
-	}
+	if (q->fd >= 0)
+		discard(q->fd, 0);
+	if (q->name.length)
+		(void)unlinkat(q->objects_fd, text_string(&q->name), AT_REMOVEDIR);
+	closep(&q->fd);
+	closep(&q->objects_fd);
 	text_finish(&q->objects);
-	text_finish(&q->path);
+	text_finish(&q->name);
 	text_finish(&q->variables[0]);
 	text_finish(&q->variables[1]);
 }

@@ -14,12 +14,20 @@
 #include "gpu_dispatch.h"
 
 struct git_quarantine {
-	struct text objects;      /* the repository's folder for objects */
-	struct text path;         /* the private folder in it */
+	int fd;                   /* the private folder, or -1; only git uses its path */
+	int objects_fd;           /* the repository's folder for objects, which contains it, or -1 */
+	struct text objects;      /* its path */
+	struct text name;         /* of the private folder */
 	struct text variables[2]; /* environment that makes git use the private folder */
 };
 
-/* Creates the folder. top: the top of the working tree. Always call git_quarantine_finish() at the end. */
+#define GIT_QUARANTINE_NONE                                                                                            \
+	{                                                                                                              \
+		.fd = -1, .objects_fd = -1                                                                             \
+	}
+
+/* Creates the folder. Begin with GIT_QUARANTINE_NONE. top: the top of the working tree. Always call
+ * git_quarantine_finish() at the end. */
 int git_quarantine_open(struct git_quarantine *q, const char *top, struct gd_error *err);
 
 /*
@@ -34,7 +42,7 @@ int git_quarantine_run(const struct git_quarantine *q, const char *top, const ch
  */
 int git_quarantine_check(const char *top, const struct text *before, const struct text *after, struct gd_error *err);
 
-/* Moves the objects to the repository. */
+/* Moves the objects to the repository. -EPERM, with a message: the folder is not at its path any more. */
 int git_quarantine_accept(struct git_quarantine *q, struct gd_error *err);
 
 /* Removes the folder and everything that is still in it. */

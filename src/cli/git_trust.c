@@ -2,33 +2,27 @@
 #include "cli/git_trust.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "base/trust.h"
 #include "cli/git.h"
+#include "cli/git_alternates.h"
 
-/* Checks a configuration file in a git directory; it may be missing. */
-static int check_file(int dir_fd, const char *folder, const char *name, struct gd_error *err)
+/* The path that `git rev-parse WORDS…` prints. This git command runs no programs. */
+static int find_path(const char *dir, const char *word, const char *name, struct text *ret, struct gd_error *err)
 {
-	cleanup_(closep) int fd = -1;
-	uid_t chooser;
-	int r = trust_open_any(dir_fd, name, &fd, &chooser);
-	if (r == -ENOENT)
-		return 0;
-	if (r < 0)
-		return error_set(err, r, "'%s/%s': %s", folder, name, error_words(r));
-	const char *objection = chooser ? "is a symbolic link of another user" : trust_objection(fd);
-	return objection ? error_set(err, -EPERM, "'%s/%s' %s", folder, name, objection) : 0;
-}
-
-/* The path that `git rev-parse WORD` prints. This git command runs no programs. */
-static int find_path(const char *dir, const char *word, struct text *ret, struct gd_error *err)
-{
-	int r = git_run(dir, NULL, (const char *const[]){"rev-parse", "--path-format=absolute", word, NULL}, ret, err);
+	int r = git_run(
+		dir, NULL, (const char *const[]){"rev-parse", "--path-format=absolute", word, name, NULL}, ret, err);
 	if (r == 0 && ret->length && ret->data[ret->length - 1] == '\n')
 		ret->data[--ret->length] = '\0';
 	return r;
@@ -36,32 +30,138 @@ static int find_path(const char *dir, const char *word, struct text *ret, struct
 
 int git_find_top(const char *dir, struct text *ret, struct gd_error *err)
 {
-	return find_path(dir, "--show-toplevel", ret, err);
+	return find_path(dir, "--show-toplevel", NULL, ret, err);
 }
 
-static int check_directory(const char *path, bool has_config, struct gd_error *err)
+/* Adds what to do to the objection of a check of `folder`. */
+static int explain(int code, const struct gd_error *why, const char *folder, struct gd_error *err)
+{
+	if (code != -EPERM)
+		return error_set(err, -EPERM, "%s; remove it, change its permissions", why->message);
+	return error_set(err, code,
+		"%s, who could run commands as you; run chmod -R go-w '%s', clone the repository if its files belong to others",
+		why->message, folder);
+}
+
+/* Opens a directory; no other user can write or replace it. */
+static int open_directory(const char *path, int *ret, struct gd_error *err)
 {
 	cleanup_(closep) int fd = -1;
 	int r = trust_open_directory(path, true, &fd, err);
-	if (r < 0)
-		return r;
-	const char *objection = trust_objection(fd);
+	const char *objection = r < 0 ? NULL : trust_objection(fd);
 	if (objection)
 		return error_set(err, -EPERM, "'%s' %s", path, objection);
-	if (has_config)
-		r = check_file(fd, path, "config", err);
-	return r < 0 || !has_config ? r : check_file(fd, path, "config.worktree", err);
+	if (r == 0)
+		*ret = take_fd(&fd);
+	return r;
+}
+
+/*
+ * A file that leads to a git directory: ".git" in a working tree, or "commondir". Git prints the path without links,
+ * but follows those in the file each time.
+ */
+static int check_pointer(int dir_fd, const char *name, const char *prefix, struct gd_error *err)
+{
+	char text[PATH_MAX + 16];
+	cleanup_(closep) int fd = -1;
+	size_t skipped = strlen(prefix);
+	int n = file_read_small(dir_fd, name, text, sizeof(text));
+	if (n == -ENOENT)
+		return 0;
+	if (n < 0)
+		return error_set(err, n, "'%s': %s", name, error_words(n));
+	if (strncmp(text, prefix, skipped) != 0)
+		return error_set(err, -EINVAL, "'%s' is not a file of git", name);
+	return trust_open_directory_at(dir_fd, text + skipped, true, &fd, err);
+}
+
+/* ".git" in the top, if it is not the git directory itself. */
+static int check_link(int top_fd, const char *top, struct gd_error *err)
+{
+	cleanup_(closep) int fd = -1;
+	cleanup_(text_finish) struct text path = {0};
+	struct stat st;
+	if (fstatat(top_fd, ".git", &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISDIR(st.st_mode))
+		return 0;
+	text_appendf(&path, "%s/.git", top);
+	if (text_error(&path))
+		return error_set(err, -ENOMEM, "out of memory");
+	if (S_ISLNK(st.st_mode))
+		return trust_open_directory_at(top_fd, ".git", true, &fd, err);
+	int r = trust_check_target(text_string(&path), err);
+	return r < 0 ? r : check_pointer(top_fd, ".git", "gitdir: ", err);
+}
+
+static int check_top(const char *top, struct gd_error *err)
+{
+	cleanup_(closep) int fd = -1;
+	struct gd_error why = {0};
+	int r = open_directory(top, &fd, &why);
+	if (r == 0)
+		r = check_link(fd, top, &why);
+	if (r == -EPERM)
+		return error_set(err, r, "%s, who could run commands as you; remove their write access", why.message);
+	return r < 0 ? error_set(err, r, "%s", why.message) : 0;
+}
+
+static int check_folder(const char *path, struct gd_error *err)
+{
+	cleanup_(closep) int fd = -1;
+	struct gd_error why = {0};
+	int r = open_directory(path, &fd, &why);
+	if (r == 0)
+		r = trust_check_tree(fd, "hooks", &why);
+	if (r == 0)
+		r = check_pointer(fd, "commondir", "", &why);
+	return r < 0 ? explain(r, &why, path, err) : 0;
+}
+
+/* The folder of objects, if it is not in the git directory `common`, and the folders that it borrows from. */
+static int check_objects(const char *path, const char *common, struct gd_error *err)
+{
+	cleanup_(closep) int fd = -1;
+	struct gd_error why = {0};
+	size_t size = strlen(common);
+	bool is_known = strncmp(path, common, size) == 0 && strcmp(path + size, "/objects") == 0;
+	int r = open_directory(path, &fd, &why);
+	if (r == 0 && !is_known)
+		r = trust_check_tree(fd, NULL, &why);
+	if (r < 0)
+		return explain(r, &why, path, err);
+	return git_alternates_check(fd, err);
+}
+
+/* Git uses another index in its hooks. */
+static int check_index(const char *top, struct gd_error *err)
+{
+	cleanup_(text_finish) struct text path = {0};
+	struct gd_error why = {0};
+	if (!getenv("GIT_INDEX_FILE"))
+		return 0;
+	int r = find_path(top, "--git-path", "index", &path, err);
+	if (r < 0)
+		return r;
+	r = trust_check_target(text_string(&path), &why);
+	return r < 0 ? explain(r, &why, text_string(&path), err) : 0;
 }
 
 int git_trust_check(const char *top, struct gd_error *err)
 {
-	static const char *const words[] = {"--git-dir", "--git-common-dir"};
-	int r = check_directory(top, false, err);
-	for (size_t i = 0; r == 0 && i < sizeof(words) / sizeof(*words); i++) {
-		cleanup_(text_finish) struct text path = {0};
-		r = find_path(top, words[i], &path, err);
-		if (r == 0)
-			r = check_directory(text_string(&path), true, err);
-	}
-	return r;
+	cleanup_(text_finish) struct text dir = {0};
+	cleanup_(text_finish) struct text common = {0};
+	cleanup_(text_finish) struct text objects = {0};
+	int r = check_top(top, err);
+	if (r == 0)
+		r = find_path(top, "--git-dir", NULL, &dir, err);
+	if (r == 0)
+		r = check_folder(text_string(&dir), err);
+	if (r == 0)
+		r = find_path(top, "--git-common-dir", NULL, &common, err);
+	if (r == 0 && strcmp(text_string(&common), text_string(&dir)) != 0)
+		r = check_folder(text_string(&common), err);
+	if (r == 0)
+		r = find_path(top, "--git-path", "objects", &objects, err);
+	if (r == 0)
+		r = check_objects(text_string(&objects), text_string(&common), err);
+	return r < 0 ? r : check_index(top, err);
 }

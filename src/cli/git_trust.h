@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Checks whether another user could have written the configuration of a git repository: it names programs that git
- * runs. */
+/* Checks whether another user could have written a git repository: its configuration names programs that git runs, and
+ * its objects become code that jobs run. */
 #ifndef CLI_GIT_TRUST_H
 #define CLI_GIT_TRUST_H
 
@@ -11,14 +11,18 @@
 int git_find_top(const char *dir, struct text *ret, struct gd_error *err);
 
 /*
- * Checks the repository whose working tree has this top: the top, the git directories, all directories above them,
- * and the configuration. Git itself checks only who owns the directories, not who can write them.
+ * Checks the repository whose working tree has this top: the top, the git directories, all directories above them, and
+ * everything in the git directories (trust_check_tree()): the configuration names programs, and git does not compare
+ * objects with their names when it checks out files. The same for each folder of objects that the repository borrows
+ * from (alternates), and for those that variables name. Hooks are not checked, because git_run() never runs them. Git
+ * itself checks only who owns the directories, not who can write them.
  *
  * Run git only in the top that was checked, never below it: others may be able to write a directory below, and turn
  * it into another repository.
  *
- * 0; -EPERM: the message is "'/a/.git/config' can be written by group 'lab'"; -EINVAL: git finds no working tree,
- * with its message.
+ * 0; -EPERM: the message is "'/a/.git/config' can be written by its group, who could run commands as you; run chmod…",
+ * to be continued with ", or…", also if something cannot be examined; -EINVAL: git finds no working tree, with its
+ * message.
  */
 int git_trust_check(const char *top, struct gd_error *err);
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Git repositories that other users can change: their configuration names programs, which git runs."""
-import os
 import shutil
 import stat
 
 import pytest
 
+from freeze_lab import COMMIT, freeze, wrap_git
 from users import GROUP, OPEN, STICKY, WAIT_FOR, plant, refused, get_other, get_owner, make_machine, needs_users  # noqa: F401
 
 pytestmark = [needs_users, pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")]
@@ -16,18 +16,6 @@ MONITOR = "git config --file {0} core.fsmonitor 'touch {1}; false'"
 
 def repository(owner, directory, *words):
     owner.sh(f"git init -q {' '.join(words)} .; echo '* filter=evil' > .gitattributes; echo x > file", directory)
-
-
-def queue(owner):
-    """A queue in the home of the owner, where no other user can write."""
-    path = owner.home / "jobs.jsonl"
-    for old in owner.home.glob("jobs.jsonl*"):
-        shutil.rmtree(old) if old.is_dir() else old.unlink()
-    return {"GPUQ_JOBS_FILE": str(path)}
-
-
-def freeze(owner, directory, *words):
-    return owner.gpuq("add", "--freeze", "--hold", "--no-start", *words, "true", cwd=directory, env=queue(owner))
 
 
 @pytest.fixture(name="stolen")
@@ -71,9 +59,6 @@ def test_repository_that_others_can_replace_is_refused(machine, owner, stolen):
     assert freeze(owner, shared / "mine", "--trust").returncode == 0
 
 
-COMMIT = "git -c user.name=x -c user.email=x@y commit -qm x --allow-empty"
-
-
 def make_folder_of_git(stolen):
     """The attack on 'lib', a group-writable directory of the owner: renamed to '.git', it becomes a repository."""
     return ("git init -q --bare --shared=all bare; mv bare/* lib; rmdir bare; git config --file lib/config core.bare false; "
@@ -97,13 +82,11 @@ def test_submodule_that_a_group_can_write_is_not_executed(machine, owner, other,
 def test_directory_that_becomes_a_repository_after_the_check_is_not_executed(machine, owner, other, stolen):
     """The owner works in a group-writable directory of a tree that is otherwise private."""
     project = machine.project(owner)
-    owner.sh(f"git init -q .; mkdir -p sub/lib; echo x > sub/file; printf '/sub/.gitattributes\\n/sub/new\\n/sub/swapped\\n' > .gitignore; git add -A; {COMMIT}; chgrp -R {machine.group} sub; chmod {GROUP:o} sub sub/lib; "
-             "rm -rf ~/bin; mkdir ~/bin", project)
-    plant(owner, owner.home / "bin/git", "#!/bin/sh\n\"$REAL\" \"$@\"; code=$?\n"
-          f"case $* in *--git-common-dir*) touch '{project}/checked'; {WAIT_FOR.format(project / 'sub/swapped')};; esac; exit $code\n", 0o755)
+    owner.sh(f"git init -q .; mkdir -p sub/lib; echo x > sub/file; printf '/sub/.gitattributes\\n/sub/new\\n/sub/swapped\\n' > .gitignore; git add -A; {COMMIT}; chgrp -R {machine.group} sub; chmod {GROUP:o} sub sub/lib", project)
+    environment = wrap_git(owner, "\"$REAL\" \"$@\"; code=$?\n"
+                           f"case $* in *--git-common-dir*) touch '{project}/checked'; {WAIT_FOR.format(project / 'sub/swapped')};; esac; exit $code")
     other.start("sh", "-ec", make_folder_of_git(stolen) + WAIT_FOR.format("../checked") + "; mv lib .git; touch swapped", cwd=project / "sub")
-    environment = {**queue(owner), "REAL": shutil.which("git"), "PATH": f"{owner.home}/bin:{machine.place}/bin:{os.environ['PATH']}"}
-    result = owner.gpuq("add", "--freeze", "--hold", "--no-start", "true", cwd=project / "sub", env=environment)
+    result = freeze(owner, project / "sub", env=environment)
     assert (project / "sub/swapped").exists() and not stolen.exists(), result
     assert result.returncode == 0 and len(list((owner.home / "jobs.jsonl.d/trees").glob("*/sub/file"))) == 1, result
 
