@@ -13,6 +13,7 @@
 #include "cli/doctor_parts.h"
 #include "queue/journal/follow.h"
 #include "queue/journal/repair.h"
+#include "queue/schedule/claim_directory.h"
 #include "queue/schedule/claim_folders.h"
 
 /* ---- Settings -------------------------------------------------------------------------- */
@@ -138,12 +139,12 @@ void doctor_check_claims(struct doctor *d)
 	struct claim_folders folders = {0};
 	struct gd_error err = {0};
 	cleanup_(closep) int fd = -1;
-	if (named && *named && access(named, F_OK) < 0) {
+	char link[32], path[PATH_MAX];
+	int r = claim_directory_open(NULL, false, &fd, &err);
+	if (r == -ENOENT && named && *named) {
 		doctor_add(d, DOCTOR_OK, "directory", NULL, "'%s', not created yet", named);
 		return;
 	}
-	char link[32], path[PATH_MAX];
-	int r = claim_folders_open(NULL, &fd, &err);
 	if (r < 0) {
 		doctor_add(d, DOCTOR_PROBLEM, "directory", "see gpuq(1), \"SHARED MACHINES\"", "%s", err.message);
 		return;
@@ -155,9 +156,9 @@ void doctor_check_claims(struct doctor *d)
 		doctor_add(d, DOCTOR_PROBLEM, "directory",
 			"queues cannot see each other; the directory must be writable and sticky, like /tmp",
 			"'%s': %s", path, error_words(errno));
-	else if (!(named && *named) && strcmp(path, CLAIM_FOLDERS_SYSTEM) != 0)
+	else if (!(named && *named) && strcmp(path, CLAIM_DIRECTORY_SYSTEM) != 0)
 		doctor_add(d, DOCTOR_NOTE, "directory",
-			"root can create " CLAIM_FOLDERS_SYSTEM
+			"root can create " CLAIM_DIRECTORY_SYSTEM
 			" (systemd-tmpfiles --create): some services have a private /tmp",
 			"%s", path);
 	else

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from processes import until
 from test_queue_memory import FAKE, GIB, HANG_ABOUT, card
-from users import LIMIT, get_other, get_owner, make_machine, needs_users  # noqa: F401
+from users import GROUP, LIMIT, STICKY, get_other, get_owner, make_machine, needs_users  # noqa: F401
 
 pytestmark = needs_users
 
@@ -75,6 +75,16 @@ class Desk:
                                 stdin=subprocess.DEVNULL, timeout=LIMIT, check=False, **self.account.identity())
         assert result.returncode == 0, (words, result.stderr)
         return result.stdout
+
+    def run_all(self):
+        """All that a runner prints until the queue is empty."""
+        process = subprocess.run([self.gpuq_path, "run", "--no-panel"], cwd=self.home, env=self.environment, stdin=subprocess.DEVNULL, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT, check=True, **self.account.identity())
+        return process.stdout
+
+    def doctor(self):
+        return subprocess.run([self.gpuq_path, "doctor"], cwd=self.home, env=self.environment, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=LIMIT, check=False, **self.account.identity()).stdout
 
     def start(self, *words):
         process = subprocess.Popen([self.gpuq_path, *words], cwd=self.home, env=self.environment, stdin=subprocess.DEVNULL,
@@ -145,3 +155,38 @@ def test_fake_claim_that_earlier_runners_saw_for_long_blocks_nothing(desks):
     # Runner and keeper found the folder that the first of them created, although the directory is full.
     with os.scandir(victim.shared) as entries:
         assert sum(entry.stat(follow_symlinks=False).st_uid == victim.account.uid for entry in entries) == 1
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_directory_of_claims_that_a_group_can_replace_is_refused(machine, desks, exists):
+    """A member could exchange the new directory with a private one before its mode is set, or hide the existing claims."""
+    victim, group = desks[1], machine.directory(GROUP)
+    claims = group / "claims"
+    if exists:
+        claims.mkdir()
+        claims.chmod(STICKY)
+    words = (f"the directory of claims '{claims}' could be replaced by another user: directory '{group}' can be written by group '{machine.group}'; "
+             "name another directory, or run 'chmod +t' on one that others can write")
+    victim.environment["GPUQ_CLAIMS_DIR"] = str(claims)
+    victim.gpuq("add", "--no-start", "--mem", "10G", "true")
+    assert "promised" not in victim.gpuq("why", "1")
+    assert f"gpuq: {words}; other queues on this machine are not seen\n" in victim.run_all()
+    assert words in victim.doctor()
+    assert [path.name for path in group.rglob("*")] == (["claims"] if exists else [])
+    # The advice helps.
+    group.chmod(GROUP | 0o1000)
+    assert "could be replaced" not in victim.doctor()
+    victim.gpuq("add", "--no-start", "--mem", "10G", "true")
+    assert "other queues" not in victim.run_all()
+    assert claims.stat().st_mode & 0o7777 == STICKY
+    assert (claims / f"gpuq-claims-{victim.account.uid}").exists()
+
+
+def test_link_of_another_user_in_the_path_of_claims_is_refused(machine, desks):
+    attacker, victim = desks
+    shared = machine.directory(STICKY)
+    attacker.account.sh(f"ln -s '{victim.home}' link", shared)
+    victim.environment["GPUQ_CLAIMS_DIR"] = str(shared / "link/claims")
+    victim.gpuq("add", "--no-start", "--mem", "10G", "true")
+    assert f"'{shared}/link' is a symbolic link of another user" in victim.run_all()
+    assert not (victim.home / "claims").exists()

@@ -15,8 +15,6 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
-#include "base/error.h"
-#include "base/trust.h"
 #include "base/units.h"
 
 #define MAX_ENTRIES 65536
@@ -32,71 +30,6 @@ uint64_t claim_random(void)
 	if (getrandom(&n, sizeof(n), GRND_NONBLOCK) != sizeof(n))
 		n = (uint64_t)getpid() << 32 ^ (uintptr_t)&n;
 	return n;
-}
-
-/* ---- The shared directory ------------------------------------------------------ */
-
-/* Creates it under a temporary name and renames it once all users may write in it, so that no process finds it half
- * done. */
-static int make_shared(const char *path)
-{
-	size_t room = strlen(path) + 32;
-	cleanup_(freep) char *temporary = malloc(room);
-	if (!temporary)
-		return -ENOMEM;
-	snprintf(temporary, room, "%s.%016" PRIx64, path, claim_random());
-	if (mkdir(temporary, 0700) < 0)
-		return -errno;
-	if (chmod(temporary, 01777) == 0 && renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
-		return 0;
-	int code = -errno;
-	rmdir(temporary);
-	return code == -EEXIST ? 0 : code;
-}
-
-static bool is_made_by_root(const char *path)
-{
-	struct stat st;
-	return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == 0 && (st.st_mode & S_ISVTX);
-}
-
-int claim_folders_open(const char *dir, int *ret_fd, struct gd_error *err)
-{
-	const char *variable = getenv("GPUQ_CLAIMS_DIR");
-	const char *given = dir ? dir : variable && *variable ? variable : NULL;
-	const char *usual = is_made_by_root(CLAIM_FOLDERS_SYSTEM) ? CLAIM_FOLDERS_SYSTEM : CLAIM_FOLDERS_DEFAULT;
-	cleanup_(freep) char *path = strdup(given ? given : usual);
-	if (!path)
-		return error_set(err, -ENOMEM, "out of memory");
-	/* With a trailing slash, a symbolic link would be followed. */
-	for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
-		path[n - 1] = '\0';
-	/* /tmp itself may be a symbolic link created by the administrator. */
-	int flags = given ? OPEN_FLAGS : OPEN_FLAGS & ~O_NOFOLLOW;
-	cleanup_(closep) int fd = open(path, flags);
-	if (fd < 0 && errno == ENOENT && given) {
-		int r = make_shared(path);
-		if (r < 0)
-			return error_set(
-				err, r, "cannot create the directory of claims '%s': %s", path, error_words(r));
-		fd = open(path, flags);
-	}
-	struct stat st;
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		int code = -errno;
-		return error_set(err, code, "cannot open the directory of claims '%s': %s", path, error_words(code));
-	}
-	if ((st.st_mode & (S_IWGRP | S_IWOTH)) && !(st.st_mode & S_ISVTX))
-		return error_set(err, -EPERM,
-			"the directory of claims '%s' lets everybody remove the claims of others; run 'chmod +t' on it",
-			path);
-	const char *objection = given && !trust_is_off() ? trust_objection_above(fd) : NULL;
-	if (objection)
-		return error_set(err, -EPERM,
-			"the directory of claims '%s' %s, who could hide claims; use one of your own or of root", path,
-			objection);
-	*ret_fd = take_fd(&fd);
-	return 0;
 }
 
 /* ---- All folders --------------------------------------------------------------- */

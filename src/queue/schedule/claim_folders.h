@@ -6,10 +6,7 @@
  * can write in it, and files in it count only if they belong to the same user. A folder that another
  * user created under this name is ignored, and the user uses "gpuq-claims-UID-RANDOM" instead. So
  * another user cannot take, hide or change claims, as long as the shared directory is sticky and its
- * owner is trusted.
- *
- * The shared directory is $GPUQ_CLAIMS_DIR, else CLAIM_FOLDERS_SYSTEM if root has created it, else
- * CLAIM_FOLDERS_DEFAULT.
+ * owner is trusted: see claim_directory.h.
  */
 #ifndef QUEUE_SCHEDULE_CLAIM_FOLDERS_H
 #define QUEUE_SCHEDULE_CLAIM_FOLDERS_H
@@ -22,10 +19,8 @@
 
 #include "gpu_dispatch.h"
 
-#define CLAIM_FOLDERS_SYSTEM  "/run/gpuq"
-#define CLAIM_FOLDERS_DEFAULT "/tmp"
-#define CLAIM_FOLDER_PREFIX   "gpuq-claims-"
-#define CLAIM_FOLDER_ROOM     48
+#define CLAIM_FOLDER_PREFIX "gpuq-claims-"
+#define CLAIM_FOLDER_ROOM   48
 
 struct claim_folder {
 	uid_t owner;
@@ -39,10 +34,6 @@ struct claim_folders {
 	bool is_current;       /* until the directory changes */
 	struct timespec mtime; /* mtime of the directory */
 };
-
-/* Opens the shared directory; creates a missing one if `dir` or $GPUQ_CLAIMS_DIR names it. -EPERM: it is not sticky,
- * or such a directory belongs to another user. */
-int claim_folders_open(const char *dir, int *ret_fd, struct gd_error *err);
 
 /*
  * All folders that count; reads the directory only if it has changed since the last call. If the

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "queue/schedule/claim_directory.h"
 #include "queue/schedule/claim_folders.h"
 
 #define LARGEST_CLAIM CLAIM_TEXT_ROOM
@@ -58,7 +59,7 @@ int claims_open(const char *dir, struct claims **ret, struct gd_error *err)
 	struct claims *c = calloc(1, sizeof(*c));
 	if (!c)
 		return error_set(err, -ENOMEM, "out of memory");
-	int r = claim_folders_open(dir, &c->shared_fd, err);
+	int r = claim_directory_open(dir, true, &c->shared_fd, err);
 	if (r < 0) {
 		free(c);
 		return r;

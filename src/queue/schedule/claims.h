@@ -62,7 +62,7 @@ struct claims_list {
 struct claims;
 struct claim;
 
-/* Opens the directory that all users share, see claim_folders_open(). */
+/* Opens the directory that all users share, see claim_directory_open(). */
 int claims_open(const char *dir, struct claims **ret, struct gd_error *err);
 void claims_close(struct claims *c); /* releases the remaining claims */
 
