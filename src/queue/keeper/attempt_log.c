@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,38 +34,67 @@ static mode_t directory_mode(enum log_access access)
 
 /* ---- The directory ------------------------------------------------------------------ */
 
-/* Parent directories are created with default permissions. */
-static int make_directory(const char *path, enum log_access access)
-{
-	cleanup_(freep) char *copy = strdup(path);
-	if (!copy)
-		return -ENOMEM;
-	for (char *p = copy + 1; *p; p++)
-		if (*p == '/') {
-			*p = '\0';
-			if (mkdir(copy, 0777) < 0 && errno != EEXIST)
-				return -errno;
-			*p = '/';
-		}
-	if (mkdir(copy, 0700) < 0)
-		return errno == EEXIST ? 0 : -errno;
-	if (access == LOG_ACCESS_OWNER)
-		return 0;
-	cleanup_(closep) int fd = open(copy, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 || fchmod(fd, directory_mode(access)) < 0 ? -errno : 0;
-}
-
 /* Since the last attempt, another user may have replaced it with a link to a directory of this user. */
-static int open_existing(const struct attempt_log_options *o, int *ret)
+static int open_existing(const struct attempt_log_options *o, int dir_fd, const char *path, int *ret)
 {
 	if (!o->accepted) {
-		int r = trust_open_directory(o->directory, false, ret, NULL);
+		int r = trust_open_directory_at(dir_fd, path, false, ret, NULL);
 		return r == -EPERM ? -ENOTUNIQ : r;
 	}
-	int fd = open(o->directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(dir_fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	*ret = fd;
+	return 0;
+}
+
+/*
+ * With its final mode, whatever the umask. A later chmod could hit another directory of this user: users who can write
+ * the directory above can exchange the two. A keeper has only one thread.
+ */
+static int make_last(int dir_fd, const char *name, mode_t mode)
+{
+	mode_t mask = umask(0);
+	int r = mkdirat(dir_fd, name, mode) < 0 ? -errno : 0;
+	umask(mask);
+	return r;
+}
+
+/* Opens a component of the path; creates it if it is missing. */
+static int enter(const struct attempt_log_options *o, int dir_fd, const char *name, bool is_last, int *ret)
+{
+	int r = open_existing(o, dir_fd, name, ret);
+	if (r != -ENOENT)
+		return r;
+	if (is_last)
+		r = make_last(dir_fd, name, directory_mode(o->access));
+	else
+		r = mkdirat(dir_fd, name, 0777) < 0 ? -errno : 0;
+	return r < 0 && r != -EEXIST ? r : open_existing(o, dir_fd, name, ret);
+}
+
+/* Parent directories are created with default permissions. */
+static int make_directory(const struct attempt_log_options *o, int *ret)
+{
+	char name[NAME_MAX + 1];
+	cleanup_(closep) int fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	for (const char *p = o->directory + strspn(o->directory, "/"); *p;) {
+		size_t length = strcspn(p, "/");
+		int next = -1;
+		if (length >= sizeof(name))
+			return -ENAMETOOLONG;
+		memcpy(name, p, length);
+		name[length] = '\0';
+		p += length + strspn(p + length, "/");
+		int r = enter(o, fd, name, *p == '\0', &next);
+		if (r < 0)
+			return r;
+		close_fd(&fd);
+		fd = next;
+	}
+	*ret = take_fd(&fd);
 	return 0;
 }
 
@@ -85,12 +115,9 @@ static int open_directory(const struct attempt_log_options *o, int *ret)
 		*ret = fcntl(known, F_DUPFD_CLOEXEC, 3);
 		return *ret < 0 ? -errno : 0;
 	}
-	int r = open_existing(o, &fd);
-	if (r == -ENOENT) {
-		r = make_directory(o->directory, o->access);
-		if (r == 0)
-			r = open_existing(o, &fd);
-	}
+	int r = open_existing(o, AT_FDCWD, o->directory, &fd);
+	if (r == -ENOENT)
+		r = make_directory(o, &fd);
 	bool is_blocked = r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EACCES || r == -EPERM;
 	if (is_blocked && !o->accepted && is_blocked_by_others(o->directory))
 		return -ENOTUNIQ;
