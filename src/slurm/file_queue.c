@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/trust.h"
 #include "queue/input/control.h"
 #include "queue/journal/follow.h"
 #include "slurm/file_worker.h"
@@ -74,13 +76,36 @@ static int end_earlier(const char *dir, int dir_fd, struct gd_error *err)
 	return open_jobs > 0 || holder != 0 ? -EBUSY : 0;
 }
 
+/*
+ * The folder is cleared: a user who can replace it could have any other directory of this user cleared. The coordinator
+ * would refuse its journal, too.
+ */
+static int open_folder(const char *dir, int *ret_fd, struct gd_error *err)
+{
+	struct gd_error why = {0};
+	bool check = !trust_is_off();
+	cleanup_(closep) int fd = -1;
+	int r = trust_open_directory(dir, check, &fd, &why);
+	if (r == 0 && check)
+		r = trust_check_way(fd, &why);
+	if (r == -EPERM)
+		return error_set(err, r,
+			"refusing to clear folder '%s': %s, who could put another folder of yours there; choose another output folder, or set GPUQ_TRUST=1 if you trust these people",
+			dir, why.message);
+	int opened = r < 0 ? -1 : openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (opened < 0)
+		return error_set(err, r < 0 ? r : -errno, "cannot open '%s': %s", dir, error_words(r < 0 ? r : -errno));
+	*ret_fd = opened;
+	return 0;
+}
+
 int file_queue_prepare(const char *dir, struct gd_error *err)
 {
 	uint8_t secret[MAC_KEY_SIZE];
-	cleanup_(closep) int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return error_set(err, -errno, "cannot open '%s': %s", dir, error_words(errno));
-	int r = end_earlier(dir, fd, err);
+	cleanup_(closep) int fd = -1;
+	int r = open_folder(dir, &fd, err);
+	if (r == 0)
+		r = end_earlier(dir, fd, err);
 	if (r < 0)
 		return r;
 	node_folder_clear(fd);

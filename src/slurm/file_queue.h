@@ -13,7 +13,8 @@
 
 /*
  * Cancels all jobs of an earlier launch. If all have ended, empties the directory and makes a new secret. -EBUSY: some
- * have not ended, or a coordinator is alive; run a coordinator and try again.
+ * have not ended, or a coordinator is alive; run a coordinator and try again. -EPERM: another user could have put
+ * another directory there; nothing was removed.
  */
 int file_queue_prepare(const char *dir, struct gd_error *err);
 
