@@ -99,8 +99,11 @@ static int check_trust(struct journal_reader *r, int fd)
 	cleanup_(freep) char *dir = strdup(r->path);
 	if (!dir)
 		return -ENOMEM;
-	dir_fd = open(dirname(dir), O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return dir_fd < 0 ? -errno : trust_check_journal_directory(dir_fd, r->path, &r->refusal);
+	/* Since the file was opened, another user may have put a link to a trusted directory there. */
+	e = trust_open_directory(dirname(dir), false, &dir_fd, NULL);
+	if (e == -EPERM)
+		return trust_refuse(r->path, TRUST_FOREIGN_WAY, &r->refusal);
+	return e < 0 ? e : trust_check_journal_directory(dir_fd, r->path, &r->refusal);
 }
 
 /* The path had no links of other users when it was resolved; a directory may have been replaced with one since. */

@@ -55,11 +55,13 @@ static int check_above(const char *path, struct gd_error *err)
 	cleanup_(freep) char *above = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 	if (!above)
 		return -ENOMEM;
-	cleanup_(closep) int fd = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
+	/* Since the file was opened, another user may have put a link to a trusted directory there. */
+	cleanup_(closep) int fd = -1;
+	int r = trust_open_directory(above, false, &fd, NULL);
+	if (r < 0)
+		return r == -EPERM ? trust_refuse(path, TRUST_FOREIGN_WAY, err) : r;
 	struct gd_error why = {0};
-	int r = trust_check_way(fd, &why);
+	r = trust_check_way(fd, &why);
 	if (r == 0)
 		return 0;
 	return error_set(err, r,
