@@ -66,7 +66,7 @@ static bool is_private_group(gid_t gid)
  * If there is an access list, the group bits are its mask and do not show who may write. Attributes cannot be read
  * through an O_PATH descriptor, but through its name in /proc.
  */
-static bool has_access_list(int fd)
+bool trust_has_access_list(int fd)
 {
 	char name[32];
 	ssize_t size = fgetxattr(fd, ACCESS_LIST, NULL, 0);
@@ -101,15 +101,14 @@ static bool is_in_user_namespace(void)
 	return f && (fscanf(f, "%lu %lu %lu", &inside, &outside, &count) != 3 || count < UINT32_MAX);
 }
 
-/* Whether the id can stand for any user, even root. */
-static bool is_unmapped(uid_t uid)
+bool trust_is_unmapped(uid_t uid)
 {
 	return uid == overflow_id() && is_in_user_namespace();
 }
 
 bool trust_is_user(uid_t uid)
 {
-	return uid == geteuid() && !is_unmapped(uid);
+	return uid == geteuid() && !trust_is_unmapped(uid);
 }
 
 /* ---- One file ----------------------------------------------------------------------- */
@@ -134,7 +133,7 @@ static const char *find_writers(int fd, const struct stat *st, gid_t *private_gr
 {
 	if (st->st_mode & S_IWOTH)
 		return "can be written by everybody";
-	if ((st->st_mode & S_IWGRP) && has_access_list(fd))
+	if ((st->st_mode & S_IWGRP) && trust_has_access_list(fd))
 		return "can be written by others (it has an access list)";
 	if ((st->st_mode & S_IWGRP) && !is_cached_group(st->st_gid, private_group))
 		return by_its_group;
@@ -169,7 +168,7 @@ enum place {
 /* In a sticky directory only the owner of an entry, who is checked next, can rename or remove it. */
 static const char *check_above(int fd, const struct stat *st)
 {
-	if (!trust_is_ours(st) && !is_unmapped(st->st_uid))
+	if (!trust_is_ours(st) && !trust_is_unmapped(st->st_uid))
 		return by_another_user;
 	gid_t none = TRUST_NO_GROUP;
 	return st->st_mode & S_ISVTX ? NULL : find_writers(fd, st, &none);

@@ -78,10 +78,15 @@ int trust_open_directory_at(int dir_fd, const char *path, bool check_above, int 
 /*
  * Opens a path relative to dir_fd, a directory or any file, with O_PATH. Follows links of all users. *ret_chooser: the
  * other user whose links the path leads through, also behind links of this user, and who can therefore have chosen the
- * file; 0: only this user and root; or TRUST_SEVERAL_USERS.
+ * file; 0: only this user and root. TRUST_SEVERAL_USERS: several users, users without an id in this user namespace, or
+ * a user whose link leads through a link in /proc, which can lead another process elsewhere.
+ *
+ * *ret_restricted, if not NULL: such a user may not be allowed to read the file, because behind the first of these
+ * links there is a directory (also the one that a relative link is in) that not everybody can enter, a file that not
+ * everybody can read, an access list or a link in /proc. Always false if *ret_chooser is 0.
  */
 #define TRUST_SEVERAL_USERS ((uid_t)-1)
-int trust_open_any(int dir_fd, const char *path, int *ret_fd, uid_t *ret_chooser);
+int trust_open_any(int dir_fd, const char *path, int *ret_fd, uid_t *ret_chooser, bool *ret_restricted);
 
 /*
  * Opens the directory of a file in the same way, with O_PATH. If the file itself is a link, follows it; *ret_name is

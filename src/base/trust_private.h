@@ -19,4 +19,10 @@ bool trust_is_ours(const struct stat *st);
 #define TRUST_NO_GROUP ((gid_t)-1)
 const char *trust_objection_cached(int fd, const struct stat *st, gid_t *private_group);
 
+/* Whether the id can stand for any user, even root: the overflow id in a user namespace. */
+bool trust_is_unmapped(uid_t uid);
+
+/* Also if this cannot be determined. O_PATH is enough. */
+bool trust_has_access_list(int fd);
+
 #endif

@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -29,6 +31,7 @@ struct walk {
 	char *rest;         /* components that follow; each link adds its own */
 	int links, steps;
 	uid_t chooser;         /* see trust_open_any() */
+	bool restricted;       /* the same */
 	const char *objection; /* to the component that was taken last */
 	char name[NAME_MAX + 2];
 };
@@ -37,6 +40,32 @@ static void walk_finish(struct walk *w)
 {
 	closep(&w->fd);
 	free(w->rest);
+}
+
+/* The mode 0705 excludes the members of a group. If there is an access list, the mode does not show who is excluded. */
+static bool is_for_everybody(int fd, const struct stat *st)
+{
+	mode_t needed = S_ISDIR(st->st_mode) ? S_IXGRP | S_IXOTH : S_IRGRP | S_IROTH;
+	return (st->st_mode & needed) == needed && !trust_has_access_list(fd);
+}
+
+/* Notes who can use a component behind a link of another user. */
+static void walk_note_access(struct walk *w, int fd, const struct stat *st)
+{
+	if (w->chooser && !w->restricted)
+		w->restricted = !is_for_everybody(fd, st);
+}
+
+/* The same for the directory that the walk has reached. */
+static int walk_note_here(struct walk *w)
+{
+	struct stat st;
+	if (!w->chooser)
+		return 0;
+	if (fstat(w->fd, &st) < 0)
+		return -errno;
+	walk_note_access(w, w->fd, &st);
+	return 0;
 }
 
 static int walk_to_root(struct walk *w)
@@ -70,15 +99,36 @@ static bool walk_has_more(const struct walk *w)
 	return w->rest[strspn(w->rest, "/")] != '\0';
 }
 
-static int walk_follow(struct walk *w, int link_fd, const struct stat *st)
+/* Links such as /proc/self and /proc/self/cwd: they lead the program that will use the path elsewhere. */
+static bool is_in_proc(int fd)
 {
-	char target[PATH_MAX], *longer;
+	struct statfs fs;
+	return fstatfs(fd, &fs) < 0 || fs.f_type == PROC_SUPER_MAGIC;
+}
+
+/* Notes which other user chooses the target of the link; -EPERM if no other user may. */
+static int walk_note_owner(struct walk *w, int link_fd, const struct stat *st)
+{
 	if (!trust_is_ours(st)) {
 		w->objection = w->follow_others ? NULL : "is a symbolic link of another user";
 		if (w->objection)
 			return -EPERM;
-		w->chooser = w->chooser && w->chooser != st->st_uid ? TRUST_SEVERAL_USERS : st->st_uid;
+		bool several = (w->chooser && w->chooser != st->st_uid) || trust_is_unmapped(st->st_uid);
+		w->chooser = several ? TRUST_SEVERAL_USERS : st->st_uid;
 	}
+	if (w->chooser && is_in_proc(link_fd)) {
+		w->chooser = TRUST_SEVERAL_USERS;
+		w->restricted = true;
+	}
+	return 0;
+}
+
+static int walk_follow(struct walk *w, int link_fd, const struct stat *st)
+{
+	char target[PATH_MAX], *longer;
+	int r = walk_note_owner(w, link_fd, st);
+	if (r < 0)
+		return r;
 	ssize_t n = readlinkat(link_fd, "", target, sizeof(target));
 	if (n < 0 || (size_t)n >= sizeof(target))
 		return n < 0 ? -errno : -ENAMETOOLONG;
@@ -89,7 +139,8 @@ static int walk_follow(struct walk *w, int link_fd, const struct stat *st)
 		return -ENOMEM;
 	free(w->rest);
 	w->rest = longer;
-	return target[0] == '/' ? walk_to_root(w) : 0;
+	r = target[0] == '/' ? walk_to_root(w) : 0;
+	return r < 0 ? r : walk_note_here(w);
 }
 
 /* An automounted directory is mounted only if it is opened as a directory. */
@@ -115,6 +166,7 @@ static int walk_step(struct walk *w)
 	w->objection = w->check_above && walk_has_more(w) ? trust_objection_above(fd) : NULL;
 	if (w->objection)
 		return -EPERM;
+	walk_note_access(w, fd, &st);
 	close_fd(&w->fd);
 	w->fd = take_fd(&fd);
 	return 0;
@@ -186,13 +238,16 @@ int trust_open_directory_at(int dir_fd, const char *path, bool check_above, int 
 	return walk_all(&w, dir_fd, path, ret_fd, err);
 }
 
-int trust_open_any(int dir_fd, const char *path, int *ret_fd, uid_t *ret_chooser)
+int trust_open_any(int dir_fd, const char *path, int *ret_fd, uid_t *ret_chooser, bool *ret_restricted)
 {
 	cleanup_(walk_finish) struct walk w = {.follow_others = true, .any_file = true};
 	int r = walk_all(&w, dir_fd, path, ret_fd, NULL);
-	if (r == 0)
-		*ret_chooser = w.chooser;
-	return r;
+	if (r < 0)
+		return r;
+	*ret_chooser = w.chooser;
+	if (ret_restricted)
+		*ret_restricted = w.restricted;
+	return 0;
 }
 
 static bool is_link(int dir_fd, const char *name)

@@ -244,7 +244,7 @@ static int open_no_foreign_link(const char *path)
 	cleanup_(closep) int fd = -1;
 	struct stat seen, st;
 	uid_t chooser;
-	int r = trust_open_any(AT_FDCWD, path, &found, &chooser);
+	int r = trust_open_any(AT_FDCWD, path, &found, &chooser, NULL);
 	if (r < 0)
 		return r;
 	if (fstat(found, &seen) < 0)

@@ -33,9 +33,9 @@ int find_open_folder(const char *path, int *ret_fd);
 /*
  * Opens an entry of an input folder, which may be a link, with O_PATH. -EPERM: it is not used as input, and
  * *ret_objection says why. A path through a link of another user, even one reached through a link of ours, must not
- * lead to a folder, to a file of ours, or to a third user's file that is not world-readable: the link's owner may not
- * be allowed to read it, and the results would disclose it. For root, all files are "ours" except those of the link's
- * owner.
+ * lead to a folder, to a file of ours, or to a third user's file that not everybody can reach and read: the link's
+ * owner may not be allowed to read it, and the results would disclose it. For root, all files are "ours" except those
+ * of the link's owner.
  */
 int find_open_entry(int folder_fd, const char *path, int *ret_fd, struct stat *ret, const char **ret_objection);
 

@@ -10,8 +10,8 @@
 #include "base/trust.h"
 #include "launch/find.h"
 
-/* chooser: the other user, who chose the target. */
-static const char *find_objection(uid_t chooser, const struct stat *target)
+/* chooser: the other user, who chose the target; restricted: and who may not be allowed to read it. */
+static const char *find_objection(uid_t chooser, bool restricted, const struct stat *target)
 {
 	uid_t user = geteuid();
 	if (S_ISDIR(target->st_mode))
@@ -22,23 +22,24 @@ static const char *find_objection(uid_t chooser, const struct stat *target)
 		return NULL;
 	if (ours || user == 0)
 		return "its path contains a symbolic link of another user to a file of yours";
-	return target->st_mode & S_IROTH
-		       ? NULL
-		       : "its path contains a symbolic link of another user to a file that not everybody can read";
+	if (!restricted)
+		return NULL;
+	return "its path contains a symbolic link of another user to a file that not everybody can read, or in a folder that not everybody can enter; to use it, create the link yourself";
 }
 
 int find_open_entry(int folder_fd, const char *path, int *ret_fd, struct stat *ret, const char **ret_objection)
 {
 	cleanup_(closep) int fd = -1;
 	uid_t chooser;
+	bool restricted;
 	struct stat st;
 	*ret_objection = NULL;
-	int r = trust_open_any(folder_fd, path, &fd, &chooser);
+	int r = trust_open_any(folder_fd, path, &fd, &chooser, &restricted);
 	if (r < 0)
 		return r;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	*ret_objection = chooser ? find_objection(chooser, &st) : NULL;
+	*ret_objection = chooser ? find_objection(chooser, restricted, &st) : NULL;
 	if (*ret_objection)
 		return -EPERM;
 	*ret_fd = take_fd(&fd);
@@ -51,7 +52,7 @@ int find_open_folder(const char *path, int *ret_fd)
 	cleanup_(closep) int fd = -1;
 	uid_t chooser;
 	struct stat st;
-	int r = trust_open_any(AT_FDCWD, path, &fd, &chooser);
+	int r = trust_open_any(AT_FDCWD, path, &fd, &chooser, NULL);
 	if (r < 0)
 		return r;
 	if (chooser)

@@ -42,17 +42,20 @@ static int check_folder(const struct gd_launcher *l)
 	return l->watch ? -ENOENT : -ESTALE;
 }
 
-/* The file as it is now: later changes make its result outdated. -EPERM: see find_open_entry(). */
-static int look_at_file(struct gd_launcher *l, size_t i)
+/*
+ * The file as it is now: later changes make its result outdated. -EPERM: see find_open_entry(), or check_folder() if
+ * the objection is NULL.
+ */
+static int look_at_file(struct gd_launcher *l, size_t i, const char **ret_objection)
 {
 	struct gd_found *f = l->todo[i];
 	struct stat st;
-	const char *objection;
+	*ret_objection = NULL;
 	cleanup_(closep) int fd = -1;
 	/* The folder may have been listed long ago. */
 	int r = check_folder(l);
 	if (r == 0)
-		r = find_open_entry(l->input_fd, f->path, &fd, &st, &objection);
+		r = find_open_entry(l->input_fd, f->path, &fd, &st, ret_objection);
 	if (r < 0)
 		return r;
 	if (!S_ISREG(st.st_mode))
@@ -84,13 +87,14 @@ static int reserve(struct gd_launcher *l, size_t size, int gpu, struct gd_draft 
 static int prepare(struct gd_launcher *l, size_t i, const char *output, struct text *words)
 {
 	const char *objection;
-	int r = look_at_file(l, i);
+	int r = look_at_file(l, i, &objection);
 	if (r < 0) {
-		text_append_string(
-			words, r == -ENOENT   ? "the file no longer exists"
-			       : r == -EPERM  ? "the file or one of its folders is now a symbolic link of another user"
-			       : r == -ESTALE ? "the input folder was replaced"
-					      : error_words(r));
+		text_append_string(words, objection      ? objection
+					  : r == -ENOENT ? "the file no longer exists"
+					  : r == -EPERM
+						  ? "one of the folders above it is now a symbolic link of another user"
+					  : r == -ESTALE ? "the input folder was replaced"
+							 : error_words(r));
 		return r;
 	}
 	r = outputs_make_result_folder(l->output_fd, l->output_of[i], l->options.trust_output_dir, &objection);

@@ -369,46 +369,6 @@ static void test_directory_is_not_opened_where_others_can_rename_it(void **state
 	assert_int_equal(opens("top/none", true, NULL, &err), -ENOENT);
 }
 
-/* The owner of foreign links on the path to the opened file, which must be `expected`. */
-static uid_t chooser_of(int dir_fd, const char *path, const char *expected)
-{
-	struct stat opened, there;
-	int fd = -1;
-	uid_t chooser = 1;
-	assert_int_equal(trust_open_any(dir_fd, path, &fd, &chooser), 0);
-	assert_int_equal(fstat(fd, &opened) | stat(expected, &there), 0);
-	assert_int_equal(opened.st_ino, there.st_ino);
-	close(fd);
-	return chooser;
-}
-
-static void test_any_file_is_opened_and_who_chose_it_is_told(void **state)
-{
-	(void)state;
-	int fd = -1, top = open("top", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	uid_t chooser;
-	assert_int_equal(symlink("bin", "top/inner") | symlink("top/inner/program", "link"), 0);
-	assert_int_equal(symlink("../link", "top/outer"), 0);
-	assert_int_equal(chooser_of(AT_FDCWD, "link", program), 0);
-	assert_int_equal(chooser_of(top, "outer", program), 0);
-	assert_int_equal(chooser_of(top, "bin", "top/bin"), 0);
-	assert_int_equal(trust_open_any(top, "bin/program/below", &fd, &chooser), -ENOTDIR);
-	assert_int_equal(trust_open_any(top, "none", &fd, &chooser), -ENOENT);
-	assert_int_equal(trust_open_directory_at(top, "inner", true, &fd, NULL), 0);
-	close(fd);
-	fd = -1;
-	if (geteuid() == 0) {
-		assert_int_equal(lchown("top/inner", OTHER, OTHER), 0);
-		assert_int_equal(chooser_of(top, "outer", program), OTHER);
-		assert_int_equal(chooser_of(top, "inner", "top/bin"), OTHER);
-		assert_int_equal(lchown("link", USER, USER), 0);
-		assert_int_equal(chooser_of(top, "outer", program), TRUST_SEVERAL_USERS);
-		assert_int_equal(trust_open_directory_at(top, "inner", false, &fd, NULL), -EPERM);
-	}
-	assert_int_equal(fd, -1);
-	close(top);
-}
-
 static int become_user(void)
 {
 	check_true(setgid(USER) == 0 && setuid(USER) == 0);
@@ -462,7 +422,6 @@ int main(void)
 		T(test_link_or_directory_in_place_of_the_file_is_refused),
 		T(test_path_must_be_absolute_and_name_a_file),
 		T(test_links_of_the_last_component_are_followed),
-		T(test_any_file_is_opened_and_who_chose_it_is_told),
 		T(test_link_of_another_user_is_told_wherever_it_is),
 		T(test_directory_of_a_file_is_opened_through_links_of_the_user),
 		T(test_directory_is_opened_through_links_of_the_user),

@@ -171,7 +171,7 @@ def test_input_that_becomes_a_link_of_another_user_to_an_own_file_is_not_process
     other.sh(swap.format(home=victim.home), shared)
     victim.sh("echo > go", victim.home)
     out, err = process.communicate(timeout=LIMIT)
-    assert process.returncode == 1 and "the file or one of its folders is now a symbolic link of another user" in out + err, (out, err)
+    assert process.returncode == 1 and "its path contains a symbolic link of another user to a file of yours" in out + err, (out, err)
     assert not (victim.home / "out/sub/d/r").exists() and (victim.home / "out/a/r").exists()
 
 
@@ -197,7 +197,7 @@ def test_input_folder_that_another_user_replaces_is_not_processed(victim, replac
     victim.sh("echo > go", victim.home)
     out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 1, (out, err)
-    words = "one of its folders is now a symbolic link of another user" if kind == "link" else "the input folder was replaced"
+    words = "one of the folders above it is now a symbolic link of another user" if kind == "link" else "the input folder was replaced"
     assert words in out + err and not (victim.home / "out/d/r").exists(), (out, err)
 
 

@@ -75,7 +75,7 @@ static int check_links(const char *path, const struct stat *opened, struct gd_er
 	cleanup_(closep) int fd = -1;
 	uid_t chooser;
 	struct stat st;
-	int r = trust_open_any(AT_FDCWD, path, &fd, &chooser);
+	int r = trust_open_any(AT_FDCWD, path, &fd, &chooser, NULL);
 	if (r < 0)
 		return r;
 	if (fstat(fd, &st) < 0)
