@@ -297,6 +297,11 @@ static int open_log(struct logs *l, struct log *log, const struct job_attempt *a
 		return 0;
 	close_fd(&log->fd);
 	int fd = open_file(l, log, a->log, f);
+	/* On a cluster, the start is recorded before the node creates the log. The next step tries again. */
+	if (fd == -ENOENT && a->state == JOB_RUNNING && a->pid <= 0) {
+		l->err = (struct gd_error){0};
+		return 0;
+	}
 	if (fd < 0)
 		return fd;
 	log->fd = fd;

@@ -21,6 +21,7 @@
 #include "queue/journal/archive.h"
 #include "queue/journal/follow.h"
 #include "queue/journal/trust.h"
+#include "queue/runner/published.h"
 
 struct wait {
 	struct queue_choice queue;
@@ -269,7 +270,8 @@ static int look_ahead(struct wait *w, struct follow *f)
 		return error_set(&w->err, -ENODEV,
 			"cannot wait: no runner is active, and the last one could not start the remaining jobs");
 	if (found == OBSTACLES_NONE && !runs && !w->told && !w->obstacles.told.count) {
-		say("no runner is active; start one with 'gpuq run'");
+		say("no runner is active; start one with 'gpuq run%s'",
+			f->dir_fd >= 0 && published_is_cluster(f->dir_fd) ? " --slurm" : "");
 		w->told = true;
 	}
 	return 0;

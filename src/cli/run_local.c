@@ -30,25 +30,12 @@ static void fill_options(struct run *run, struct runner_options *o)
 		.out = run_out(run)};
 }
 
-/* Whether the last runner ran on a cluster, according to its published state. */
-static bool was_on_cluster(const struct journal *j)
-{
-	struct jobs none;
-	struct published p;
-	struct scheduler *s = NULL;
-	jobs_init(&none);
-	bool was = scheduler_create(&none, &s) == 0 && published_read(j->dir_fd, &p, s) == 0 && scheduler_is_cluster(s);
-	scheduler_destroy(s);
-	jobs_finish(&none);
-	return was;
-}
-
 static int create(struct run *run, struct journal *j, void **ret, pid_t *ret_holder)
 {
 	struct runner_options o;
 	/* This runner was started by `gpuq add`: jobs of the cluster must not run here, on a login node, unless
 	 * requested. */
-	if (run->linger_ms && was_on_cluster(j))
+	if (run->linger_ms && published_is_cluster(j->dir_fd))
 		return error_set(&run->err, -EREMOTE,
 			"the queue was last run on a cluster; use 'gpuq run --slurm' again, or put its options into gpuq.yaml ('gpuq run' runs the queue on this machine)");
 	fill_options(run, &o);

@@ -9,6 +9,8 @@
 #define LEASE_MS      900000
 #define SILENCE_MS    15000
 #define MIN_MARGIN_MS 2000
+/* Within this time, a missing list of pilots is normal. */
+#define FIRST_LIST_NS (10 * NS_PER_S)
 
 /* ---- Actions --------------------------------------------------------------------------- */
 
@@ -151,10 +153,11 @@ const char *coordinator_core_waits_for(const struct coordinator_core *c, uint64_
 		snprintf(words, FRAME_WORDS_ROOM,
 			"pilot %.40s on %.40s has not connected yet (waiting at most %llu s more)", p->name,
 			*p->node ? p->node : "an unknown node", s);
+	else if (now_ns - c->begin_ns < FIRST_LIST_NS)
+		snprintf(words, FRAME_WORDS_ROOM, "asking Slurm for pilots of an earlier run");
 	else
 		snprintf(words, FRAME_WORDS_ROOM,
-			"Slurm does not report which pilots run, or one of them has not connected yet (waiting at most %llu s more)",
-			s);
+			"Slurm does not report which pilots of an earlier run are alive (waiting at most %llu s more)", s);
 	return words;
 }
 

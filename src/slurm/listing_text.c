@@ -106,7 +106,8 @@ static int take_job(struct listing_builder *b, struct slice line, const char *pr
 		return -EBADMSG;
 	job.restarts = (uint32_t)n;
 	job.state = listed_state_parse(word);
-	copy_words(reason, job.reason, sizeof(job.reason));
+	if (reason.size != 4 || memcmp(reason.data, "None", 4) != 0)
+		copy_words(reason, job.reason, sizeof(job.reason));
 	if (array_reserve(b->jobs, &b->jobs_room, b->num_jobs + 1) < 0)
 		return -ENOMEM;
 	b->jobs[b->num_jobs++] = job;

@@ -109,6 +109,19 @@ def test_logs_are_followed_from_the_login_node(queue):
     queue.finish()
 
 
+def test_logs_are_followed_from_before_the_start(queue):
+    ids = [queue.gpuq("add", "echo line of $GPUQ_JOB_ID").strip() for _ in range(6)]
+    followers = [subprocess.Popen(["gpuq", "logs", "-f", number], cwd=queue.lab.directory, env=queue.lab.cluster.environment, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, **queue.lab.cluster.identity()) for number in ids]
+    for follower in followers:
+        assert "has not started; waiting" in follower.stderr.readline()
+    queue.lab.touch("go")
+    for number, follower in zip(ids, followers):
+        out, words = follower.communicate(timeout=LIMIT)
+        assert (out, words, follower.returncode) == (f"line of {number}\n", "", 0)
+    queue.finish()
+
+
 def test_hold_and_release(queue):
     queue.gpuq("hold", "2")
     queue.gpuq("add", "true")
@@ -141,6 +154,12 @@ def test_nothing_starts_on_the_login_node_by_itself(queue):
     result = subprocess.run(["gpuq", "add", "true"], cwd=queue.lab.directory, env={**queue.lab.cluster.environment, "GPUQ_GPUS": "sim:1"},
                             capture_output=True, text=True, timeout=LIMIT, check=False, **queue.lab.cluster.identity())
     assert "was last run on a cluster" in result.stderr and "gpuq run --slurm" in result.stderr, result
+    number = str(len(queue.lab.states()))
+    text = queue.gpuq("why", number)
+    assert "no runner is active; the queue was last run on a cluster: use 'gpuq run --slurm' again\n" in text and "never" not in text
+    waiting = subprocess.run(["gpuq", "wait", "--timeout", "1", number], cwd=queue.lab.directory, env=queue.lab.cluster.environment, capture_output=True,
+                             stdin=subprocess.DEVNULL, text=True, check=False, **queue.lab.cluster.identity())
+    assert "start one with 'gpuq run --slurm'" in waiting.stderr, waiting
     assert queue.lab.states()[-1] == "pending"
     # An explicit run on this host works.
     queue.lab.gpuq("run", "--gpus", "sim:1")

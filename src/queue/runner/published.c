@@ -121,3 +121,15 @@ int published_read(int dir_fd, struct published *ret, struct scheduler *s)
 		ret->written_ms = (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
 	return r;
 }
+
+bool published_is_cluster(int dir_fd)
+{
+	struct jobs none;
+	struct published p;
+	struct scheduler *s = NULL;
+	jobs_init(&none);
+	bool is = scheduler_create(&none, &s) == 0 && published_read(dir_fd, &p, s) == 0 && scheduler_is_cluster(s);
+	scheduler_destroy(s);
+	jobs_finish(&none);
+	return is;
+}

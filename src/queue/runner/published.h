@@ -7,6 +7,7 @@
 #ifndef QUEUE_RUNNER_PUBLISHED_H
 #define QUEUE_RUNNER_PUBLISHED_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -30,6 +31,8 @@ void published_format(struct text *t, const struct published *p, const struct sc
 int published_write(int dir_fd, const char *data, size_t size);
 /* `s` must be new. */
 int published_read(int dir_fd, struct published *ret, struct scheduler *s);
+/* Whether the last runner ran the queue on a cluster. */
+bool published_is_cluster(int dir_fd);
 int published_parse(const char *data, size_t size, struct published *ret, struct scheduler *s);
 
 #endif

@@ -15,6 +15,7 @@ enum verdicts_source {
 	SOURCE_ELSEWHERE, /* a runner on another machine */
 	SOURCE_SELF,      /* no runner: the GPUs as this process sees them */
 	SOURCE_LAST,      /* no runner: published by the last one, for jobs that it could never start */
+	SOURCE_CLUSTER,   /* no runner: the last one ran the queue on a cluster, so the GPUs here do not matter */
 	SOURCE_NONE,      /* no runner, and the GPUs were not queried */
 };
 

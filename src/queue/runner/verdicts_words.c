@@ -160,7 +160,7 @@ int verdicts_brief(struct verdicts *v, const struct job *job, struct text *t)
 	}
 	if (v->follow->jobs.paused)
 		text_append_string(t, "the queue is paused");
-	else if (v->source == SOURCE_NONE)
+	else if (v->source == SOURCE_NONE || v->source == SOURCE_CLUSTER)
 		text_append_string(t, "no runner is active");
 	else if (v->source == SOURCE_LAST)
 		return brief_of_last(v, job, t);
@@ -187,6 +187,10 @@ static void say_source(const struct verdicts *v, const struct scheduler_verdict 
 		break;
 	case SOURCE_ELSEWHERE:
 		text_append_string(t, "its runner is on another machine; run 'gpuq why' there\n");
+		break;
+	case SOURCE_CLUSTER:
+		text_append_string(
+			t, "no runner is active; the queue was last run on a cluster: use 'gpuq run --slurm' again\n");
 		break;
 	case SOURCE_SELF:
 	case SOURCE_LAST:
