@@ -157,7 +157,8 @@ const char *coordinator_core_waits_for(const struct coordinator_core *c, uint64_
 		snprintf(words, FRAME_WORDS_ROOM, "asking Slurm for pilots of an earlier run");
 	else
 		snprintf(words, FRAME_WORDS_ROOM,
-			"Slurm does not report which pilots of an earlier run are alive (waiting at most %llu s more)", s);
+			"Slurm does not report which pilots of an earlier run are alive (waiting at most %llu s more)",
+			s);
 	return words;
 }
 
