@@ -147,6 +147,19 @@ const char *trust_objection_cached(int fd, const struct stat *st, gid_t *private
 	return find_writers(fd, st, private_group);
 }
 
+const char *trust_objection_at(int dir_fd, const char *name, const struct stat *st, gid_t *private_group)
+{
+	struct stat opened;
+	if (S_ISLNK(st->st_mode))
+		return trust_is_ours(st) ? NULL : "is a symbolic link of another user";
+	if (trust_is_ours(st) && !(st->st_mode & (S_IWGRP | S_IWOTH)))
+		return NULL;
+	cleanup_(closep) int fd = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &opened) < 0)
+		return errno == ENOENT ? NULL : "cannot be examined";
+	return trust_objection_cached(fd, &opened, private_group);
+}
+
 static const char *find_objection(int fd, const struct stat *st)
 {
 	gid_t none = TRUST_NO_GROUP;

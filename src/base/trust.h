@@ -14,6 +14,7 @@
 #define BASE_TRUST_H
 
 #include <stdbool.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "gpu_dispatch.h"
@@ -26,6 +27,14 @@ bool trust_is_user(uid_t uid);
 
 /* NULL if the open file or directory is trusted; otherwise the reason: "belongs to another user". O_PATH is enough. */
 const char *trust_objection(int fd);
+
+/*
+ * The same for an entry of a directory, for many files: st is what fstatat() returned for it, and only files that need
+ * it are opened. Symbolic links are not followed: "is a symbolic link of another user". *private_group caches the
+ * user's private group, because looking it up is slow; begin with TRUST_NO_GROUP.
+ */
+#define TRUST_NO_GROUP ((gid_t)-1)
+const char *trust_objection_at(int dir_fd, const char *name, const struct stat *st, gid_t *private_group);
 
 /*
  * NULL, or the reason why another user could replace an entry of this directory. A sticky directory of the user or root

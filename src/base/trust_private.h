@@ -12,11 +12,7 @@
 /* Whether the file belongs to the effective user or root. */
 bool trust_is_ours(const struct stat *st);
 
-/*
- * trust_objection() for many files, of which st is known. *private_group caches the user's private group, because
- * looking it up is slow; begin with TRUST_NO_GROUP.
- */
-#define TRUST_NO_GROUP ((gid_t)-1)
+/* trust_objection() for many files, of which st is known; *private_group as for trust_objection_at(). */
 const char *trust_objection_cached(int fd, const struct stat *st, gid_t *private_group);
 
 /* Whether the id can stand for any user, even root: the overflow id in a user namespace. */

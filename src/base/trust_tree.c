@@ -106,19 +106,6 @@ static bool shares_new_files(int fd)
 
 static int check_entry(struct tree *t, int dir_fd, const char *name, bool follow);
 
-/* A file or directory itself. Most need not be opened. */
-static int check_owner(struct tree *t, int dir_fd, const char *name, const struct stat *st)
-{
-	struct stat opened;
-	if (trust_is_ours(st) && !(st->st_mode & (S_IWGRP | S_IWOTH)))
-		return 0;
-	cleanup_(closep) int fd = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &opened) < 0)
-		return errno == ENOENT ? 0 : give_up(t, dir_fd, name, -errno);
-	const char *objection = trust_objection_cached(fd, &opened, &t->private_group);
-	return objection ? refuse(t, dir_fd, name, objection) : 0;
-}
-
 /* Closes fd. */
 static int check_directory(struct tree *t, int fd, const char *skip)
 {
@@ -188,11 +175,9 @@ static int check_target(struct tree *t, const char *path)
 	return r <= 0 ? r : check_entry(t, parent, name, false);
 }
 
-static int check_link(struct tree *t, int dir_fd, const char *name, const struct stat *st)
+static int check_link(struct tree *t, int dir_fd, const char *name)
 {
 	char path[PATH_MAX + NAME_MAX + 2];
-	if (!trust_is_ours(st))
-		return refuse(t, dir_fd, name, "is a symbolic link of another user");
 	find_path(dir_fd, name, path, sizeof(path));
 	return check_target(t, path);
 }
@@ -203,11 +188,13 @@ static int check_entry(struct tree *t, int dir_fd, const char *name, bool follow
 	struct stat st;
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : give_up(t, dir_fd, name, -errno);
+	const char *objection = trust_objection_at(dir_fd, name, &st, &t->private_group);
+	if (objection)
+		return refuse(t, dir_fd, name, objection);
 	if (S_ISLNK(st.st_mode))
-		return follow ? check_link(t, dir_fd, name, &st) : give_up(t, dir_fd, name, -ELOOP);
-	int r = check_owner(t, dir_fd, name, &st);
-	if (r < 0 || !S_ISDIR(st.st_mode))
-		return r;
+		return follow ? check_link(t, dir_fd, name) : give_up(t, dir_fd, name, -ELOOP);
+	if (!S_ISDIR(st.st_mode))
+		return 0;
 	int fd = openat(dir_fd, name, TREE_FLAGS);
 	if (fd < 0)
 		return errno == ENOENT ? 0 : give_up(t, dir_fd, name, -errno);

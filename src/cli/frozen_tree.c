@@ -14,16 +14,18 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "base/trust.h"
 #include "base/units.h"
+#include "cli/frozen_links.h"
 #include "cli/git.h"
-#include "cli/git_quarantine.h"
 #include "cli/git_trust.h"
+#include "cli/git_work_tree.h"
 
 #define GIT(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 /* State of freezing a tree. */
 struct freezing {
+	const char *journal_path, *log_dir;
+	bool trust;
 	struct text top, prefix; /* of the original tree */
 	struct text index;       /* a temporary index file */
 	struct text excludes[4]; /* pathspecs of the queue's own files */
@@ -74,9 +76,20 @@ static void exclude(struct freezing *f, const char *path, const char *suffix)
 	text_append_string(t, suffix);
 }
 
-/* Runs "git WORDS… -- . EXCLUDES…" at the top. q: the place for new objects, or NULL. */
-static int git_files_in(struct freezing *f, const struct git_quarantine *q, const char *const *words, struct text *out,
-	struct gd_error *err)
+/* Runs git at the top. Without `trust`, nothing that it creates in the repository can be written by a group. */
+static int git_top(
+	const struct freezing *f, const char *index, const char *const *words, struct text *out, struct gd_error *err)
+{
+	const char *argv[20] = {"-c", "core.sharedRepository=umask"};
+	size_t n = f->trust ? 0 : 2;
+	while (*words)
+		argv[n++] = *words++;
+	argv[n] = NULL;
+	return git_run(text_string(&f->top), index, argv, out, err);
+}
+
+/* Runs "git WORDS… -- . EXCLUDES…" at the top. */
+static int git_files(const struct freezing *f, const char *const *words, struct text *out, struct gd_error *err)
 {
 	const char *argv[16];
 	size_t n = 0;
@@ -87,25 +100,7 @@ static int git_files_in(struct freezing *f, const struct git_quarantine *q, cons
 	for (size_t i = 0; i < f->num_excludes; i++)
 		argv[n++] = text_string(&f->excludes[i]);
 	argv[n] = NULL;
-	const char *top = text_string(&f->top), *index = text_string(&f->index);
-	return q ? git_quarantine_run(q, top, index, argv, out, err) : git_run(top, index, argv, out, err);
-}
-
-static int git_files(struct freezing *f, const char *const *words, struct text *out, struct gd_error *err)
-{
-	return git_files_in(f, NULL, words, out, err);
-}
-
-/* Runs git, which writes to the repository. Without `trust`, nothing that it creates can be written by a group. */
-static int git_store(struct freezing *f, bool trust, const char *index, const char *const *words, struct text *out,
-	struct gd_error *err)
-{
-	const char *argv[16] = {"-c", "core.sharedRepository=umask"};
-	size_t n = trust ? 0 : 2;
-	while (*words)
-		argv[n++] = *words++;
-	argv[n] = NULL;
-	return git_run(text_string(&f->top), index, argv, out, err);
+	return git_top(f, text_string(&f->index), argv, out, err);
 }
 
 static int check_size(struct freezing *f, struct gd_error *err)
@@ -135,69 +130,38 @@ static int check_size(struct freezing *f, struct gd_error *err)
 	return r;
 }
 
-/* Whether others can replace files in this directory of the tree: "" is its top, "a/b/" a subdirectory. */
-static bool is_open_to_others(const struct freezing *f, const char *dir)
+/* Refuses submodules, and repositories inside the tree, which git add treats as submodules. index: as listed. */
+static int check_submodules(const struct text *index, struct gd_error *err)
 {
-	char path[PATH_MAX];
-	for (const char *end = dir; end; end = strchr(end, '/') ? strchr(end, '/') + 1 : NULL) {
-		if (snprintf(path, sizeof(path), "%s/%.*s", text_string(&f->top), (int)(end - dir), dir) >=
-			(int)sizeof(path))
-			return true;
-		cleanup_(closep) int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (fd < 0 || trust_objection_above(fd))
-			return true;
-	}
-	return false;
-}
-
-/* Limits tracked files that others can rename: they can replace such a file with any other, and git would copy it. */
-static int check_tracked(struct freezing *f, struct gd_error *err)
-{
-	cleanup_(text_finish) struct text files = {0};
-	char dir[PATH_MAX] = "/", words[UNITS_ROOM];
-	unsigned long long total = 0;
-	bool open_to_others = false;
-	int r = git_files(f, GIT("ls-files", "-z"), &files, err);
-	for (const char *p = text_string(&files); r == 0 && p < text_string(&files) + files.length;
-		p += strlen(p) + 1) {
-		char path[PATH_MAX];
-		struct stat st;
-		const char *slash = strrchr(p, '/');
-		size_t size = slash ? (size_t)(slash - p) + 1 : 0;
-		if (snprintf(path, sizeof(path), "%s/%s", text_string(&f->top), p) >= (int)sizeof(path))
-			continue;
-		if (strncmp(dir, p, size) != 0 || dir[size]) {
-			snprintf(dir, sizeof(dir), "%.*s", (int)size, p);
-			open_to_others = is_open_to_others(f, dir);
-		}
-		if (!open_to_others || lstat(path, &st) < 0 || !S_ISREG(st.st_mode))
-			continue;
-		total += (unsigned long long)st.st_size;
-		if (total > FROZEN_TREE_MAX_FOREIGN_BYTES)
-			return error_set(err, -EPERM,
-				"other users can replace tracked files of %s or more, such as '%s', and at most 1 GiB is "
-				"copied; remove their write permission, or use --trust",
-				units_format_size(total, words), p);
-	}
-	return r;
-}
-
-static int list_index(struct freezing *f, struct text *ret, struct gd_error *err)
-{
-	return git_run(text_string(&f->top), text_string(&f->index), GIT("ls-files", "-s", "-z"), ret, err);
-}
-
-/* Refuses submodules, and repositories inside the tree, which git add treats as submodules. */
-static int check_submodules(struct freezing *f, struct gd_error *err)
-{
-	cleanup_(text_finish) struct text files = {0};
-	int r = list_index(f, &files, err);
-	for (const char *p = text_string(&files); r == 0 && p < text_string(&files) + files.length; p += strlen(p) + 1)
+	const char *p = text_string(index), *end = p + index->length;
+	for (; p < end; p += strlen(p) + 1)
 		if (strncmp(p, "160000 ", 7) == 0)
 			return error_set(err, -EINVAL,
 				"'%s' is a submodule or another git repository, which cannot be frozen",
 				strchr(p, '\t') ? strchr(p, '\t') + 1 : p);
-	return r;
+	return 0;
+}
+
+/* Checks the files before git reads any. The queue checks its folder itself. */
+static int check_files(const struct freezing *f, struct gd_error *err)
+{
+	cleanup_(text_finish) struct text index = {0};
+	cleanup_(text_finish) struct text skip = {0};
+	struct gd_error why = {0};
+	const char *top = text_string(&f->top);
+	size_t size = strlen(top);
+	int r = git_top(f, NULL, GIT("ls-files", "-s", "-z"), &index, err);
+	/* git add would check submodules for changes, and run programs named in their configuration. */
+	if (r == 0)
+		r = check_submodules(&index, err);
+	if (r < 0 || f->trust)
+		return r;
+	if (strncmp(f->journal_path, top, size) == 0 && f->journal_path[size] == '/')
+		text_appendf(&skip, "%s.d", f->journal_path + size + 1);
+	r = git_work_tree_check(top, &index, text_string(&skip), &why);
+	if (r < 0)
+		return error_set(err, r, "%s%s", why.message, r == -EPERM ? ", or use --trust if you accept that" : "");
+	return 0;
 }
 
 /* ---- The commit ----------------------------------------------------------------------- */
@@ -230,40 +194,21 @@ static int copy_index(struct freezing *f, const char *trees, struct gd_error *er
 			      error_words(-errno));
 }
 
-/* git add. Its objects become part of the repository only if others cannot have chosen their contents. */
-static int add_files(struct freezing *f, struct gd_error *err)
+static int make_commit(struct freezing *f, struct text *commit, struct gd_error *err)
 {
-	cleanup_(git_quarantine_finish) struct git_quarantine q = GIT_QUARANTINE_NONE;
-	cleanup_(text_finish) struct text before = {0};
-	cleanup_(text_finish) struct text after = {0};
-	cleanup_(text_finish) struct text out = {0};
-	const char *top = text_string(&f->top);
-	int r = git_quarantine_open(&q, top, err);
-	if (r == 0)
-		r = list_index(f, &before, err);
-	if (r == 0)
-		r = git_files_in(f, &q, GIT("add", "-A"), &out, err);
-	if (r == 0)
-		r = check_submodules(f, err);
-	if (r == 0)
-		r = list_index(f, &after, err);
-	if (r == 0)
-		r = git_quarantine_check(top, &before, &after, err);
-	return r < 0 ? r : git_quarantine_accept(&q, err);
-}
-
-static int make_commit(struct freezing *f, bool trust, struct text *commit, struct gd_error *err)
-{
+	cleanup_(text_finish) struct text index = {0};
 	cleanup_(text_finish) struct text tree = {0};
 	cleanup_(text_finish) struct text head = {0};
 	cleanup_(text_finish) struct text head_tree = {0};
 	const char *top = text_string(&f->top);
-	int r = trust ? git_files(f, GIT("add", "-A"), &tree, err) : add_files(f, err);
-	text_clear(&tree);
-	if (r == 0 && trust)
-		r = check_submodules(f, err);
+	int r = git_files(f, GIT("add", "-A"), &index, err);
+	text_clear(&index);
 	if (r == 0)
-		r = git_store(f, trust, text_string(&f->index), GIT("write-tree"), &tree, err);
+		r = git_top(f, text_string(&f->index), GIT("ls-files", "-s", "-z"), &index, err);
+	if (r == 0)
+		r = check_submodules(&index, err);
+	if (r == 0)
+		r = git_top(f, text_string(&f->index), GIT("write-tree"), &tree, err);
 	if (r < 0)
 		return r;
 	cut_newline(&tree);
@@ -275,7 +220,7 @@ static int make_commit(struct freezing *f, bool trust, struct text *commit, stru
 		text_append_string(commit, text_string(&head));
 		return text_error(commit);
 	}
-	r = git_store(f, trust, NULL,
+	r = git_top(f, NULL,
 		born ? GIT("commit-tree", text_string(&tree), "-p", text_string(&head), "-m",
 			       "gpuq: snapshot of the working tree")
 		     : GIT("commit-tree", text_string(&tree), "-m", "gpuq: snapshot of the working tree"),
@@ -285,26 +230,6 @@ static int make_commit(struct freezing *f, bool trust, struct text *commit, stru
 }
 
 /* ---- The worktree --------------------------------------------------------------------- */
-
-/* Links ignored entries at the top, which are not part of the commit. */
-static int link_ignored(struct freezing *f, const char *path, struct gd_error *err)
-{
-	cleanup_(text_finish) struct text entries = {0};
-	int r = git_files(f, GIT("ls-files", "-o", "-i", "--exclude-standard", "--directory", "-z"), &entries, err);
-	for (const char *p = text_string(&entries); r == 0 && p < text_string(&entries) + entries.length;
-		p += strlen(p) + 1) {
-		char from[PATH_MAX], to[PATH_MAX];
-		int size = (int)strcspn(p, "/");
-		if (p[size] && p[size + 1])
-			continue;
-		if (snprintf(from, sizeof(from), "%s/%.*s", text_string(&f->top), size, p) >= (int)sizeof(from) ||
-			snprintf(to, sizeof(to), "%s/%.*s", path, size, p) >= (int)sizeof(to))
-			return error_set(err, -ENAMETOOLONG, "cannot link '%s': %s", p, error_words(-ENAMETOOLONG));
-		if (symlink(from, to) < 0 && errno != EEXIST)
-			return error_set(err, -errno, "cannot link '%s': %s", to, error_words(-errno));
-	}
-	return r;
-}
 
 /* The path of the current directory relative to the top: "", or "a/b/". */
 static int find_prefix(struct freezing *f, struct gd_error *err)
@@ -321,44 +246,41 @@ static int find_prefix(struct freezing *f, struct gd_error *err)
 	return text_error(&f->prefix) ? error_set(err, -ENOMEM, "out of memory") : 0;
 }
 
-static int find_tree(struct freezing *f, bool trust, struct gd_error *err)
+static int find_tree(struct freezing *f, struct gd_error *err)
 {
 	struct gd_error why = {0};
 	int r = git_find_top(".", &f->top, err);
 	if (r < 0)
 		return r;
-	r = trust ? 0 : git_trust_check(text_string(&f->top), &why);
+	r = f->trust ? 0 : git_trust_check(text_string(&f->top), &why);
 	if (r == -EPERM)
 		return error_set(err, r, "%s, or use --trust if you accept that", why.message);
-	return r < 0 ? error_set(err, r, "%s", why.message) : find_prefix(f, err);
+	if (r < 0)
+		return error_set(err, r, "%s", why.message);
+	r = find_prefix(f, err);
+	return r < 0 ? r : check_files(f, err);
 }
 
-static int make(struct freezing *f, const char *journal_path, const char *log_dir, bool trust, struct frozen_tree *t,
-	struct gd_error *err)
+static int make(struct freezing *f, struct frozen_tree *t, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text commit = {0};
 	cleanup_(text_finish) struct text path = {0};
 	cleanup_(text_finish) struct text out = {0};
-	int r = find_tree(f, trust, err);
+	int r = find_tree(f, err);
 	if (r < 0)
 		return r;
-	exclude(f, journal_path, "");
-	exclude(f, journal_path, ".*");
-	exclude(f, journal_path, ".*/**");
-	exclude(f, log_dir, "");
-	text_appendf(&path, "%s.d/trees", journal_path);
+	exclude(f, f->journal_path, "");
+	exclude(f, f->journal_path, ".*");
+	exclude(f, f->journal_path, ".*/**");
+	exclude(f, f->log_dir, "");
+	text_appendf(&path, "%s.d/trees", f->journal_path);
 	if (mkdir(text_string(&path), 0700) < 0 && errno != EEXIST)
 		return error_set(err, -errno, "cannot create '%s': %s", text_string(&path), error_words(-errno));
 	r = copy_index(f, text_string(&path), err);
-	/* Before git add, which checks submodules for changes and runs programs named in their configuration. */
-	if (r == 0)
-		r = check_submodules(f, err);
-	if (r == 0 && !trust)
-		r = check_tracked(f, err);
 	if (r == 0)
 		r = check_size(f, err);
 	if (r == 0)
-		r = make_commit(f, trust, &commit, err);
+		r = make_commit(f, &commit, err);
 	if (r < 0)
 		return r;
 	text_appendf(&path, "/%.12s.XXXXXX", text_string(&commit));
@@ -370,20 +292,21 @@ static int make(struct freezing *f, const char *journal_path, const char *log_di
 		t->cwd = NULL;
 	if (!t->path || !t->commit || !t->cwd)
 		return error_set(err, -ENOMEM, "out of memory");
-	r = git_store(f, trust, NULL, GIT("worktree", "add", "--detach", "--quiet", t->path, t->commit), &out, err);
-	return r < 0 ? r : link_ignored(f, t->path, err);
+	r = git_top(f, NULL, GIT("worktree", "add", "--detach", "--quiet", t->path, t->commit), &out, err);
+	return r < 0 ? r : frozen_links_create(text_string(&f->top), t->path, f->journal_path, f->log_dir, err);
 }
 
 int frozen_tree_make(
 	const char *journal_path, const char *log_dir, bool trust, struct frozen_tree *ret, struct gd_error *err)
 {
-	cleanup_(freezing_finish) struct freezing f = {0};
+	cleanup_(freezing_finish) struct freezing f = {
+		.journal_path = journal_path, .log_dir = log_dir, .trust = trust};
 	struct frozen_tree t = {0};
 	struct gd_error why = {0};
 	/* Others must not be able to change objects before git checks them out. */
 	mode_t before = umask(022);
 	umask(trust ? before : before | 022);
-	int r = make(&f, journal_path, log_dir, trust, &t, &why);
+	int r = make(&f, &t, &why);
 	umask(before);
 	if (r < 0) {
 		if (t.path && frozen_tree_remove(t.path, NULL, trust, NULL) != 0)

@@ -21,13 +21,10 @@ struct frozen_tree {
 /* More bytes in untracked files are most likely data that git should ignore. */
 #define FROZEN_TREE_MAX_BYTES ((unsigned long long)100 << 20)
 
-/* Limit for tracked files that other users can replace. */
-#define FROZEN_TREE_MAX_FOREIGN_BYTES ((unsigned long long)1 << 30)
-
 /*
- * Freezes the tree of the current directory. log_dir: where logs go. trust: accept a repository that other users
- * can change, otherwise -EPERM. -EINVAL, with a message: not in a git tree, submodules or other repositories in
- * it, or too many bytes in untracked files.
+ * Freezes the tree of the current directory. log_dir: where logs go. trust: accept a repository or files that
+ * other users can change, otherwise -EPERM. -EINVAL, with a message: not in a git tree, submodules or other
+ * repositories in it, or too many bytes in untracked files.
  */
 int frozen_tree_make(
 	const char *journal_path, const char *log_dir, bool trust, struct frozen_tree *ret, struct gd_error *err);

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +15,15 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "cli/git_child.h"
 
 extern char **environ;
 
 #define MAX_WORDS 48
 
-static int spawn(const char *const *argv, char *const *env, int out, int messages, pid_t *ret)
+/* in: -1 for no input. */
+static int spawn(const char *const *argv, char *const *env, int in, int out, int messages, pid_t *ret)
 {
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
@@ -36,7 +37,8 @@ static int spawn(const char *const *argv, char *const *env, int out, int message
 		posix_spawn_file_actions_destroy(&actions);
 		return -ENOMEM;
 	}
-	int r = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	int r = in < 0 ? posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0)
+		       : posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
 	r = r ? r : posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
 	r = r ? r : posix_spawn_file_actions_adddup2(&actions, messages, STDERR_FILENO);
 	r = r ? r : posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
@@ -49,79 +51,97 @@ static int spawn(const char *const *argv, char *const *env, int out, int message
 }
 
 /* The first line of git's error output. */
-static int failed(int messages, struct gd_error *err)
+static int failed(int messages, int status, struct gd_error *err)
 {
 	char words[400];
 	ssize_t n = pread(messages, words, sizeof(words) - 1, 0);
 	words[n > 0 ? n : 0] = '\0';
 	words[strcspn(words, "\n")] = '\0';
+	if (WIFSIGNALED(status))
+		return error_set(err, -EINVAL, "git was ended by signal %d", WTERMSIG(status));
 	return error_set(err, -EINVAL, "%s", *words ? words : "git failed");
 }
 
-/* Whether `entry`, "NAME=VALUE", is one of the variables. */
-static bool is_replaced(const char *entry, const char *const *variables)
+/* The environment with this variable, "NAME=VALUE"; allocated, but the strings are not copied. */
+static char **with_variable(char *variable)
 {
-	for (; *variables; variables++)
-		if (strncmp(entry, *variables, strcspn(*variables, "=") + 1) == 0)
-			return true;
-	return false;
-}
-
-/* The environment with these variables; allocated, but the strings are not copied. */
-static char **with_variables(const char *const *variables)
-{
-	size_t n = 0, added = 0, kept = 0;
+	size_t n = 0, kept = 0, name = strcspn(variable, "=") + 1;
 	while (environ[n])
 		n++;
-	while (variables[added])
-		added++;
-	char **env = calloc(n + added + 1, sizeof(*env));
+	char **env = calloc(n + 2, sizeof(*env));
 	for (size_t i = 0; env && i < n; i++)
-		if (!is_replaced(environ[i], variables))
+		if (strncmp(environ[i], variable, name) != 0)
 			env[kept++] = environ[i];
-	for (size_t i = 0; env && i < added; i++)
-		env[kept++] = (char *)(uintptr_t)variables[i];
+	if (env)
+		env[kept] = variable;
 	return env;
 }
 
-int git_run(const char *dir, const char *index, const char *const *words, struct text *out, struct gd_error *err)
+/* *ret_status: as of waitpid(), if 0 is returned. */
+static int run(const char *const *argv, char *const *env, int in, int messages, struct text *out, int *ret_status,
+	struct gd_error *err)
 {
-	cleanup_(freep) char *variable = NULL;
-	if (index && asprintf(&variable, "GIT_INDEX_FILE=%s", index) < 0) {
-		variable = NULL;
-		return error_set(err, -ENOMEM, "cannot start git: out of memory");
-	}
-	return git_run_with(dir, (const char *const[]){variable, NULL}, words, out, err);
-}
-
-int git_run_with(
-	const char *dir, const char *const *variables, const char *const *words, struct text *out, struct gd_error *err)
-{
-	const char *argv[MAX_WORDS + 14] = {"git", "-C", dir, "-c", "core.hooksPath=/dev/null", "-c",
-		"core.fsmonitor=false", "-c", "user.name=gpuq", "-c", "user.email=gpuq@localhost"};
-	size_t n = 11;
-	cleanup_(freep) char **env = with_variables(variables);
-	cleanup_(closep) int messages = memfd_create("git", MFD_CLOEXEC);
-	int fds[2], status = 0;
+	int fds[2];
 	pid_t pid = 0;
-	for (; *words && n < MAX_WORDS + 13; words++)
-		argv[n++] = *words;
-	if (messages < 0 || !env || pipe2(fds, O_CLOEXEC) < 0)
-		return error_set(err, -ENOMEM, "cannot start git: %s", error_words(-errno));
-	int r = spawn(argv, env, fds[1], messages, &pid);
+	if (messages < 0 || pipe2(fds, O_CLOEXEC) < 0)
+		return error_set(err, -errno, "cannot start git: %s", error_words(-errno));
+	int r = spawn(argv, env, in, fds[1], messages, &pid);
 	close(fds[1]);
 	if (r == 0)
 		r = git_child_read(pid, fds[0], &(struct git_patience)GIT_PATIENCE, out);
 	close(fds[0]);
 	if (r < 0 && pid == 0)
 		return error_set(err, r, "cannot start git: %s", error_words(r));
-	while (pid && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+	while (pid && waitpid(pid, ret_status, 0) < 0 && errno == EINTR)
 		;
 	if (r == -ETIME)
 		return error_set(err, r, "git did nothing for 30 s; is a .gitignore or .gitattributes a pipe?");
 	if (r == -EFBIG)
-		return error_set(err, r, "git worked for more than 10 min; is there a huge file in the tree?");
+		return error_set(err, r, "git ran for more than 10 min; is there a huge file in the tree?");
+	return r < 0 ? error_set(err, r, "cannot read the output of git: %s", error_words(r)) : 0;
+}
+
+/* accepted: an exit code besides 0 that is not an error; check-ignore exits with 1 if it finds nothing. */
+static int run_words(const char *dir, char *const *env, int in, const char *const *words, int accepted,
+	struct text *out, struct gd_error *err)
+{
+	const char *argv[MAX_WORDS + 14] = {"git", "-C", dir, "-c", "core.hooksPath=/dev/null", "-c",
+		"core.fsmonitor=false", "-c", "user.name=gpuq", "-c", "user.email=gpuq@localhost"};
+	cleanup_(closep) int messages = memfd_create("git", MFD_CLOEXEC);
+	int status = 0;
+	for (size_t n = 11; *words && n < MAX_WORDS + 13; words++)
+		argv[n++] = *words;
+	int r = run(argv, env, in, messages, out, &status, err);
 	if (r < 0)
-		return error_set(err, r, "cannot read the output of git: %s", error_words(r));
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : failed(messages, err);
+		return r;
+	bool good = WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == accepted);
+	return good ? 0 : failed(messages, status, err);
+}
+
+int git_run(const char *dir, const char *index, const char *const *words, struct text *out, struct gd_error *err)
+{
+	cleanup_(freep) char *variable = NULL;
+	cleanup_(freep) char **env = NULL;
+	if (index && asprintf(&variable, "GIT_INDEX_FILE=%s", index) < 0)
+		variable = NULL;
+	if (variable)
+		env = with_variable(variable);
+	if (index && !env)
+		return error_set(err, -ENOMEM, "cannot start git: out of memory");
+	return run_words(dir, env ? env : environ, -1, words, 0, out, err);
+}
+
+int git_list_ignored(const char *top, const struct text *paths, struct text *ret, struct gd_error *err)
+{
+	cleanup_(closep) int in = memfd_create("paths", MFD_CLOEXEC);
+	int r = text_error(paths) ? -ENOMEM : in < 0 ? -errno : file_write_all(in, text_string(paths), paths->length);
+	if (r == 0 && lseek(in, 0, SEEK_SET) < 0)
+		r = -errno;
+	if (r < 0)
+		return error_set(err, r, "cannot start git: %s", error_words(r));
+	if (paths->length == 0)
+		return 0;
+	/* Without the index, because git would search all of it for each path. */
+	return run_words(top, environ, in, (const char *const[]){"check-ignore", "--no-index", "-z", "--stdin", NULL},
+		1, ret, err);
 }

@@ -9,13 +9,16 @@
 /*
  * Runs `git -C dir WORDS…` (ended by NULL) and appends its output. index: the index file to use, or NULL for the
  * default. -ENOENT if git is not installed; -EINVAL if git fails, with the first line of its error output as err's
- * message. Neither hooks nor a file system monitor run. -ETIME, -EFBIG: git waited or worked for too long
+ * message. Neither hooks nor a file system monitor run. -ETIME, -EFBIG: git waited or took too long
  * (git_child.h).
  */
 int git_run(const char *dir, const char *index, const char *const *words, struct text *out, struct gd_error *err);
 
-/* The same with environment variables, "NAME=VALUE", ended by NULL. They replace those of the same names. */
-int git_run_with(const char *dir, const char *const *variables, const char *const *words, struct text *out,
-	struct gd_error *err);
+/*
+ * Appends those paths that are ignored, in the same order. Each path begins with "./", because ":" has a meaning, is
+ * relative to the top of the working tree, and ends with NUL. Git reads rules in the directories above each path, and
+ * nothing in the path itself. Whether the path is tracked makes no difference.
+ */
+int git_list_ignored(const char *top, const struct text *paths, struct text *ret, struct gd_error *err);
 
 #endif

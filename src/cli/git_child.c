@@ -54,11 +54,11 @@ static int end_child(pid_t pid, int code)
 
 int git_child_read(pid_t pid, int fd, const struct git_patience *patience, struct text *out)
 {
-	const uint64_t ticks_ms = 1000 / (uint64_t)sysconf(_SC_CLK_TCK);
 	const int look_ms = patience->idle_ms / 8 < 1000 ? (int)(patience->idle_ms / 8) + 1 : 1000;
+	const uint64_t end = clock_now_ns() + patience->all_ms * NS_PER_MS;
 	uint64_t progress_at = clock_now_ns(), cpu = 0;
 	char chunk[65536];
-	for (;;) {
+	while (clock_now_ns() < end) {
 		struct pollfd p = {fd, POLLIN, 0};
 		int ready = poll(&p, 1, look_ms);
 		if (ready > 0) {
@@ -75,9 +75,8 @@ int git_child_read(pid_t pid, int fd, const struct git_patience *patience, struc
 		if (now != cpu)
 			progress_at = clock_now_ns();
 		cpu = now;
-		if (cpu * ticks_ms > patience->cpu_ms)
-			return end_child(pid, -EFBIG);
 		if (clock_now_ns() - progress_at > patience->idle_ms * NS_PER_MS)
 			return end_child(pid, -ETIME);
 	}
+	return end_child(pid, -EFBIG);
 }

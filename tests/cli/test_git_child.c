@@ -52,6 +52,16 @@ static void test_child_that_works_without_end_is_ended(void **state)
 	text_finish(&out);
 }
 
+/* Slow output, or CPU time now and then, is progress, but not forever. */
+static void test_child_that_takes_its_time_is_ended(void **state)
+{
+	(void)state;
+	struct text out = {0};
+	assert_int_equal(run("while :; do echo a; sleep 0.05; done", (struct git_patience){60000, 500}, &out), -EFBIG);
+	assert_int_equal(run("exec yes", (struct git_patience){60000, 20}, &out), -EFBIG);
+	text_finish(&out);
+}
+
 static void test_child_that_works_is_waited_for(void **state)
 {
 	(void)state;
@@ -69,6 +79,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		scratch_test(test_child_that_waits_for_a_pipe_is_ended),
 		scratch_test(test_child_that_works_without_end_is_ended),
+		scratch_test(test_child_that_takes_its_time_is_ended),
 		scratch_test(test_child_that_works_is_waited_for),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,8 +8,8 @@ import zlib
 
 import pytest
 
-from freeze_lab import COMMIT, freeze, wrap_git
-from users import GROUP, STICKY, plant, refused, get_other, get_owner, make_machine, needs_users  # noqa: F401
+from freeze_lab import COMMIT, freeze
+from users import STICKY, plant, refused, get_other, get_owner, make_machine, needs_users  # noqa: F401
 
 pytestmark = [needs_users, pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")]
 
@@ -231,37 +231,3 @@ def test_folders_in_variables_are_examined(machine, owner, project):
         owner.sh("chmod -R go-w .", place)
     for value in ("relative", f'"{place}/objects"'):
         refused(freeze(owner, project, env={"GIT_ALTERNATE_OBJECT_DIRECTORIES": value}), "GIT_ALTERNATE_OBJECT_DIRECTORIES")
-
-
-# ---- The private folder for new objects -----------------------------------------------------------
-
-
-@pytest.mark.parametrize("code", [0, 1], ids=["accepted", "discarded"])
-@pytest.mark.parametrize("back", [False, True], ids=["before", "after"])
-def test_link_in_place_of_the_private_folder_is_not_followed(owner, project, code, back):
-    """As if another user had replaced the folder when git ran, before or after git has written to it."""
-    owner.sh("rm -rf ~/private; mkdir -p ~/private/gh; chmod 700 ~/private; echo token > ~/private/gh/hosts; echo new > new", project)
-    swap = "cd .git/objects; for folder in tmp_objdir-gpuq-*; do mv $folder moved; ln -s ~/private $folder; done; cd ../.."
-    run = f"\"$REAL\" \"$@\"; {swap}" if back else f"{swap}; \"$REAL\" \"$@\""
-    environment = wrap_git(owner, f"case $* in *' add -A '*) cd {project}; {run}; exit {code};; esac; exec \"$REAL\" \"$@\"")
-    result = freeze(owner, project, env=environment)
-    assert (owner.home / "private/gh/hosts").read_text() == "token\n", "a private file was moved or removed"
-    assert not (project / ".git/objects/gh").exists()
-    assert result.returncode == 2, result
-    if code == 0:
-        assert "was replaced" in result.stderr, result
-    assert list((project / ".git/objects/moved").iterdir()) == [], "objects are left"
-
-
-def test_objects_are_not_moved_through_links_of_another_user(machine, owner, other, project):
-    """A link that appears after the check, in place of a folder for objects."""
-    target, link = machine.directory(GROUP), machine.project(owner) / "link"
-    link.symlink_to(target)
-    os.chown(link, other.uid, other.gid, follow_symlinks=False)
-    owner.sh("echo new > new", project)
-    folder = project / ".git/objects" / owner.sh("git hash-object new", project)[:2]
-    assert not folder.exists()
-    environment = wrap_git(owner, f"case $* in *' add -A '*) mv {link} {folder};; esac; exec \"$REAL\" \"$@\"")
-    result = freeze(owner, project, env=environment)
-    assert list(target.iterdir()) == []
-    assert result.returncode == 2 and f"'{folder}' is a symbolic link of another user" in result.stderr, result

@@ -125,6 +125,22 @@ def test_too_many_bytes_of_untracked_files_are_refused(lab, tree):
     assert (frozen(lab) / "large").is_symlink()
 
 
+def test_what_is_linked(lab, tree):
+    """Ignored entries, also empty ones, and directories in which everything is ignored."""
+    for name in ("mixed", "models", "empty", "data/empty", "shadow"):
+        (tree / name).mkdir()
+    for name in ("mixed/a.bin", "mixed/code", "models/b.bin", "c.bin"):
+        (tree / name).write_text("x\n")
+    (tree / ".gitignore").write_text((tree / ".gitignore").read_text() + "shadow\n")
+    (tree / "d.bin").symlink_to("c.bin")
+    os.mkfifo(tree / "e.bin")
+    lab.add("--freeze", "true")
+    entries = {path.name: os.readlink(path) if path.is_symlink() else None for path in frozen(lab).iterdir()}
+    linked = {name: target for name, target in entries.items() if target and name not in ("state", "claims")}
+    assert linked == {name: str(tree / name) for name in ("data", "secret", "models", "shadow", "c.bin", "d.bin")}
+    assert sorted(path.name for path in (frozen(lab) / "mixed").iterdir()) == ["code"] and "empty" not in entries
+
+
 def test_a_tree_without_a_commit(lab):
     git(lab.directory, "init", "-q")
     (lab.directory / "new").write_text("new\n")
