@@ -105,7 +105,10 @@ void doctor_check_gpus(struct doctor *d)
 		doctor_add(d, DOCTOR_PROBLEM, "driver", NULL, "%s", list->warnings[i]);
 	for (size_t i = 0; i < list->count; i++)
 		add_gpu(d, list->gpus[i]);
-	if (list->count == 0)
+	if (list->count == 0 && d->queue.config.slurm)
+		doctor_add(d, DOCTOR_NOTE, "GPUs", NULL,
+			"this machine has none; the queue runs on a cluster, which 'gpuq slurm check' tests");
+	else if (list->count == 0)
 		doctor_add(d, DOCTOR_PROBLEM, "GPUs",
 			"if 'nvidia-smi' or 'rocm-smi' shows some, report this; to simulate GPUs: export GPUQ_GPUS=sim:4",
 			"no GPU found");

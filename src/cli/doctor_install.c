@@ -115,6 +115,7 @@ void doctor_check_installation(struct doctor *d)
 	check_helper(d, "gpuq-map", NULL);
 	check_helper(d, "gpuq-top", "'gpuq top' needs it, and it needs ncurses");
 	check_helper(d, "gpuq-web", "'gpuq web' needs it, and it needs libmicrohttpd");
+	check_helper(d, "gpuq-slurm", "'gpuq run --slurm' needs it, and it needs nettle");
 	unsetenv(SUBPROGRAM_MARK);
 }
 

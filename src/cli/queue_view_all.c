@@ -194,6 +194,7 @@ static void facts(void *context, struct view_facts *ret)
 		ret->journal_bytes += one.journal_bytes;
 		ret->bad_lines += one.bad_lines;
 		ret->paused = ret->paused && one.paused;
+		ret->on_nodes = ret->on_nodes || one.on_nodes;
 	}
 	ret->paused = ret->paused && ret->num_queues > 0;
 }

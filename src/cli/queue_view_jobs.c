@@ -152,6 +152,7 @@ static int put_job(struct queue_view *v, const struct job *job)
 		.num_after = job->after ? (size_t)job->after[0] : 0,
 		.submit_ms = job->submit_ms,
 		.reason = reason,
+		.node = n > 0 ? queue_view_node(job) : NULL,
 		.attempts = v->attempts,
 		.num_attempts = (size_t)n,
 		.delays = v->delays,

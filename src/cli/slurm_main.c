@@ -235,6 +235,10 @@ int main(int argc, char **argv)
 		return node_check_main(argv[2], argv[3], (uint16_t)strtoul(argv[4], NULL, 10), token);
 	if (argc >= 3 && strncmp(argv[1], "launch-", 7) == 0)
 		return slurm_launch_main(argc, argv);
+	if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+		puts(argp_program_version);
+		return EXIT_DONE;
+	}
 	bool pilot = argc >= 2 && strcmp(argv[1], "pilot") == 0;
 	if (!pilot && (argc < 2 || strcmp(argv[1], "coordinator") != 0)) {
 		say("this program is part of gpuq and is started by it");

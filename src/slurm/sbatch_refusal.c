@@ -26,8 +26,9 @@ enum sbatch_refusal sbatch_refusal_classify(const char *err)
 	/* Some messages of sbatch begin with a small letter: "invalid partition specified: x". */
 	static const char *const final[] = {"nvalid partition", "nvalid account", "nvalid qos", "nvalid generic",
 		"nvalid feature", "nvalid license", "nvalid node name", "time limit is invalid", "Invalid --",
-		"unrecognized option", "invalid option", "requires an argument", "group not permitted",
-		"not in this partition", "system default partition", "violates accounting", NULL};
+		"unrecognized option", "invalid option", "requires an argument", "is ambiguous",
+		"doesn't allow an argument", "Unable to open file", "group not permitted", "not in this partition",
+		"system default partition", "violates accounting", NULL};
 	if (has_any(err, uncertain))
 		return SBATCH_UNCERTAIN;
 	if (has_any(err, for_now))
@@ -74,6 +75,12 @@ void sbatch_refusal_words(const char *err, char *ret, size_t size)
 
 const char *sbatch_refusal_advice(const char *err)
 {
+	static const char any[] = "change the options in --slurm; 'sbatch --help' explains them";
+	/* The message may contain any other option. */
+	if (strstr(err, "unrecognized option") || strstr(err, "is ambiguous"))
+		return any;
+	if (strstr(err, "Unable to open file"))
+		return "give only options of sbatch in --slurm, no script: the jobs come from the queue";
 	if (strstr(err, "SubmitJob"))
 		return "use a smaller --max-nodes, or ask the administrator for more jobs at a time (MaxSubmitJobs)";
 	if (strstr(err, "ime limit") || strstr(err, "TimeLimit") || strstr(err, "WallDuration"))
@@ -90,5 +97,5 @@ const char *sbatch_refusal_advice(const char *err)
 		return "name a partition that 'sinfo' lists: --partition in --slurm";
 	if (strstr(err, "node configuration"))
 		return "no node has what the options request; 'sinfo -o \"%P %c %m %G\"' shows CPUs, memory and GPUs of nodes";
-	return "change the options in --slurm; 'sbatch --help' explains them";
+	return any;
 }

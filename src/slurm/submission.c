@@ -482,8 +482,9 @@ const char *submission_words(const struct submission *s, uint64_t now_ns, char w
 		snprintf(
 			words, FRAME_WORDS_ROOM, "sbatch failed (%.80s); waiting for Slurm's list of pilots", s->words);
 	else if (s->delays && now_ns < s->not_before_ns)
-		snprintf(words, FRAME_WORDS_ROOM, "Slurm accepts no more pilots for now (%.90s); next try in %llu s",
-			s->words, (unsigned long long)((s->not_before_ns - now_ns + NS_PER_S - 1) / NS_PER_S));
+		snprintf(words, FRAME_WORDS_ROOM, "Slurm accepts no %spilots for now (%.90s); next try in %llu s",
+			s->accepted ? "more " : "", s->words,
+			(unsigned long long)((s->not_before_ns - now_ns + NS_PER_S - 1) / NS_PER_S));
 	else if (s->failures && now_ns < s->not_before_ns)
 		snprintf(words, FRAME_WORDS_ROOM, "the last pilot failed at once (%.80s); next try in %llu s", s->words,
 			(unsigned long long)((s->not_before_ns - now_ns + NS_PER_S - 1) / NS_PER_S));

@@ -47,6 +47,14 @@ def test_a_machine_without_a_gpu_is_a_problem(lab):
     assert "GPUQ_GPUS=sim:4" in found["GPUs", "GPUs"]["advice"]
 
 
+def test_a_login_node_needs_no_gpu(lab):
+    (lab.directory / "sysfs").mkdir()
+    (lab.directory / "gpuq.yaml").write_text("slurm: --gres=gpu:1\n", encoding="utf-8")
+    found = findings(lab, env={"GPUQ_GPUS": "", "GPUQ_SYSFS_ROOT": str(lab.directory / "sysfs"), "CUDA_VISIBLE_DEVICES": "",
+                               "GPUQ_NVML_LIBRARY": str(lab.directory / "missing.so")})
+    assert [f["level"] for f in found if f["name"] == "GPUs"] == ["note"]
+
+
 def test_a_program_of_another_version_is_a_problem(lab):
     found = problems(lab, env={"GPUQ_MAP": "/bin/echo", "GPUQ_PROBE": str(lab.directory / "missing")})
     assert "is not version" in found["Installation", "gpuq-map"]["words"]

@@ -324,7 +324,7 @@ static void test_refusal_for_now_is_retried_without_limit(void **state)
 				submission_listed(s, now + 1, now + 1, &(struct slurm_listing){.ok = true});
 			assert_int_equal(next(s, now + waits[i] * S - 1, &step), SUBMISSION_NONE);
 			assert_non_null(strstr(submission_words(s, now + S, words),
-				"Slurm accepts no more pilots for now (QOSMaxSubmitJobPerUserLimit)"));
+				"Slurm accepts no pilots for now (QOSMaxSubmitJobPerUserLimit)"));
 			now += waits[i] * S;
 		}
 		join(s, now, 10, "p1");

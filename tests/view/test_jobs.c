@@ -25,7 +25,7 @@ static void test_everything_of_a_job_is_copied(void **state)
 	struct view_model *m = *state;
 	int gpus[] = {2, 3};
 	uint64_t after[] = {5, 6, 7};
-	char words[] = "exit 1", path[] = "logs/9.log", name[] = "nightly";
+	char words[] = "exit 1", path[] = "logs/9.log", name[] = "nightly", node[] = "n1";
 	struct view_attempt attempts[] = {
 		{.start_ms = 1, .end_ms = 2, .reason = words, .log_file = path, .gpus = gpus, .num_gpus = 1},
 		{.start_ms = 3, .end_ms = -1, .gpus = gpus, .num_gpus = 2, .pid = 77},
@@ -35,6 +35,7 @@ static void test_everything_of_a_job_is_copied(void **state)
 		.command = "a",
 		.cwd = "/b",
 		.reason = "c",
+		.node = node,
 		.state = VIEW_JOB_RUNNING,
 		.after = after,
 		.num_after = 3,
@@ -44,13 +45,14 @@ static void test_everything_of_a_job_is_copied(void **state)
 	memset(attempts, 0, sizeof(attempts));
 	gpus[0] = gpus[1] = 0;
 	after[2] = 0;
-	words[0] = path[0] = name[0] = 'X';
+	words[0] = path[0] = name[0] = node[0] = 'X';
 
 	const struct view_job *seen = view_find_job(m, 9);
 	assert_string_equal(seen->name, "nightly");
 	assert_string_equal(seen->command, "a");
 	assert_string_equal(seen->cwd, "/b");
 	assert_string_equal(seen->reason, "c");
+	assert_string_equal(seen->node, "n1");
 	assert_int_equal(seen->after[2], 7);
 	assert_string_equal(seen->attempts[0].reason, "exit 1");
 	assert_string_equal(seen->attempts[0].log_file, "logs/9.log");

@@ -60,6 +60,27 @@ static void test_running_job_that_is_paused_or_has_an_idle_gpu_is_marked(void **
 	assert_shows(top_rig_row(l, 0), "paused: gpuq resume");
 }
 
+static void test_job_on_a_node_is_shown_with_the_node(void **state)
+{
+	struct top_rig *l = *state;
+	top_rig_put_job(l, 1, VIEW_JOB_RUNNING, "python train.py");
+	struct view_job j = *view_find_job(l->model, 1);
+	struct view_attempt a = j.attempts[0];
+	const int gpu = 1;
+	a.gpus = &gpu;
+	j.attempts = &a;
+	j.command = "python train.py";
+	j.node = "gpu12";
+	l->top.facts.on_nodes = true;
+	assert_int_equal(view_put_job(l->model, &j), 0);
+	assert_shows(top_rig_draw(l, 12, 140), "  gpu12:1  ");
+	assert_shows(top_rig_draw(l, 12, 80), "  gpu12:1  ");
+	struct text details = {0};
+	top_put_details(&details, view_find_job(l->model, 1), a.start_ms + 61000);
+	assert_shows(text_string(&details), "GPU         gpu12:1\n");
+	text_finish(&details);
+}
+
 static void put_of_queue(struct top_rig *l, unsigned queue, const char *name, const char *command)
 {
 	struct view_job j = {.id = view_job_id(queue, 1),
@@ -250,6 +271,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		top_rig_test(test_screen_shows_queue_gpus_and_jobs),
 		top_rig_test(test_running_job_that_is_paused_or_has_an_idle_gpu_is_marked),
+		top_rig_test(test_job_on_a_node_is_shown_with_the_node),
 		top_rig_test(test_all_queues_have_a_column_and_jobs_their_numbers),
 		top_rig_test(test_every_screen_size_is_drawn),
 		top_rig_test(test_launches_and_maps_have_lines_of_their_own),

@@ -71,7 +71,7 @@ static size_t room_of(const struct view_job *job)
 		room += a->num_gpus * sizeof(*a->gpus) + view_string_room(a->reason) + view_string_room(a->log_file);
 	}
 	return room + view_string_room(job->queue) + view_string_room(job->name) + view_string_room(job->command) +
-	       view_string_room(job->cwd) + view_string_room(job->reason);
+	       view_string_room(job->cwd) + view_string_room(job->reason) + view_string_room(job->node);
 }
 
 static void *put_array(char **at, const void *data, size_t size)
@@ -106,6 +106,7 @@ static struct view_entry *copy_job(const struct view_job *job)
 	e->job.command = view_string_put(&at, job->command);
 	e->job.cwd = view_string_put(&at, job->cwd);
 	e->job.reason = view_string_put(&at, job->reason);
+	e->job.node = view_string_put(&at, job->node);
 	return e;
 }
 
@@ -145,7 +146,7 @@ static bool same_job(const struct view_job *a, const struct view_job *b)
 			return false;
 	return view_string_equal(a->queue, b->queue) && view_string_equal(a->name, b->name) &&
 	       view_string_equal(a->command, b->command) && view_string_equal(a->cwd, b->cwd) &&
-	       view_string_equal(a->reason, b->reason);
+	       view_string_equal(a->reason, b->reason) && view_string_equal(a->node, b->node);
 }
 
 /* ---- The table by id ----------------------------------------------------------- */

@@ -162,6 +162,7 @@ struct view_job {
 	size_t num_after;
 	int64_t submit_ms;
 	const char *reason; /* why it ended or did not start */
+	const char *node;   /* the cluster node of its last attempt; NULL: this machine, or none */
 	/* Oldest first; the last one counts. */
 	const struct view_attempt *attempts;
 	size_t num_attempts;

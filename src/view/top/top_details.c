@@ -57,6 +57,8 @@ static void put_gpus(struct text *t, const struct view_job *job, const struct vi
 {
 	if (a && a->num_gpus > 0) {
 		put_name(t, "GPU");
+		if (job->node)
+			text_appendf(t, "%s:", job->node);
 		for (size_t i = 0; i < a->num_gpus; i++)
 			text_appendf(t, "%s%d", i ? ", " : "", a->gpus[i]);
 		text_append_char(t, '\n');

@@ -47,6 +47,8 @@ static void gpu_words(const struct view_job *job, int64_t now_ms, char *out, siz
 	out[0] = '\0';
 	if (job->state == VIEW_JOB_PENDING || job->state == VIEW_JOB_HELD)
 		return;
+	if (a && a->num_gpus > 0 && job->node)
+		n = snprintf(out, size, "%.32s:", job->node);
 	for (size_t i = 0; a && i < a->num_gpus && n >= 0 && (size_t)n < size; i++)
 		n += snprintf(out + n, size - (size_t)n, "%s%d", i ? "," : "", a->gpus[i]);
 }
@@ -140,7 +142,8 @@ static size_t make_columns(const struct top *t, int width, struct job_column col
 	columns[n++] = (struct job_column){"ID", id_width, true, VIEW_BY_ID, id_words};
 	columns[n++] = (struct job_column){"STATE", 9, false, VIEW_BY_STATE, state_words};
 	if (width >= 50)
-		columns[n++] = (struct job_column){"GPU", width >= 100 ? 7 : 5, false, VIEW_BY_GPU, gpu_words};
+		columns[n++] = (struct job_column){
+			"GPU", (t->facts.on_nodes ? 5 : 0) + (width >= 100 ? 7 : 5), false, VIEW_BY_GPU, gpu_words};
 	columns[n++] = (struct job_column){"TIME", 7, true, VIEW_BY_DURATION, time_words};
 	if (width >= 70) {
 		columns[n++] = (struct job_column){"PEAK GiB", 8, true, VIEW_BY_MEMORY, peak_words};

@@ -216,6 +216,7 @@ void web_put_row(struct text *t, const struct view_job *job)
 	json_put_bool(t, "paused", job->paused);
 	put_known(t, "idle_since", idle_since(job));
 	put_gpus(t, last);
+	put_string(t, "node", job->node);
 	put_end(t, last);
 	put_string(t, "reason", job->reason);
 	json_put_int(t, "attempts", (int64_t)job->num_attempts);
@@ -258,6 +259,7 @@ void web_put_job(struct text *t, const struct view_job *job)
 	put_known(t, "timeout", job->timeout_ms);
 	put_known(t, "submit", job->submit_ms > 0 ? job->submit_ms : -1);
 	put_string(t, "reason", job->reason);
+	put_string(t, "node", job->node);
 	json_put_int(t, "version", (int64_t)job->version);
 	json_open(t, "after", '[');
 	for (size_t i = 0; i < job->num_after; i++)

@@ -93,7 +93,7 @@ function showDetails() {
     ...fact("Command", element("pre", {}, job.command)), ...fact("Queue", job.queue), ...fact("Folder", element("code", {}, job.cwd ?? "")), ...fact("Added", fullTime(job.submit)),
     ...fact("Needs", [`${job.num_gpus} GPU${job.num_gpus === 1 ? "" : "s"}`, job.mem_mb === null ? null : `${bytes(job.mem_mb * 1048576)} of memory${job.num_gpus > 1 ? " each" : ""}`].filter(Boolean).join(", ")),
     ...fact("Priority", job.priority >= 1e9 ? "urgent" : job.priority ? String(job.priority) : null), ...fact("Time limit", job.timeout === null ? null : duration(job.timeout)),
-    ...fact("Runs after", job.after.length ? `job ${job.after.join(", ")}` : null), ...fact("Process", last?.pid && job.state === "running" ? String(last.pid) : null),
+    ...fact("Node", job.node), ...fact("Runs after", job.after.length ? `job ${job.after.join(", ")}` : null), ...fact("Process", last?.pid && job.state === "running" ? String(last.pid) : null),
     ...fact("GPU idle", job.idle_since ? `for ${clock(now() - job.idle_since)}` : null), ...fact("Ended by", job.reason), ...fact("Log", last?.log ? element("code", {}, last.log) : null));
   const pane = $("pane-details"), scroll = pane.scrollTop;
   pane.replaceChildren(...why, why.length ? element("h3", {}, "Details") : "", facts, ...attemptTable());

@@ -75,7 +75,7 @@ function fillRow(p, job) {
   p.name.hidden = !job.name;
   setCommand(p.command, job.command.replace(/\s+/g, " "));
   p.cells.command.title = job.command;
-  setText(p.cells.gpu, job.gpus.length ? `GPU ${job.gpus.join(", ")}` : "");
+  setText(p.cells.gpu, job.gpus.length ? `${job.node ? `${job.node}: ` : ""}GPU ${job.gpus.join(", ")}` : "");
   setText(p.cells.start, startWords(job));
   p.cells.start.title = fullTime(job.start ?? job.submit);
   setText(p.cells.duration, tookWords(job));
