@@ -50,7 +50,7 @@ def test_a_machine_without_a_gpu_is_a_problem(lab):
 def test_a_login_node_needs_no_gpu(lab):
     (lab.directory / "sysfs").mkdir()
     (lab.directory / "gpuq.yaml").write_text("slurm: --gres=gpu:1\n", encoding="utf-8")
-    found = findings(lab, env={"GPUQ_GPUS": "", "GPUQ_SYSFS_ROOT": str(lab.directory / "sysfs"), "CUDA_VISIBLE_DEVICES": "",
+    found = findings(lab, code=1, env={"GPUQ_GPUS": "", "GPUQ_SYSFS_ROOT": str(lab.directory / "sysfs"), "CUDA_VISIBLE_DEVICES": "",
                                "GPUQ_NVML_LIBRARY": str(lab.directory / "missing.so")})
     assert [f["level"] for f in found if f["name"] == "GPUs"] == ["note"]
 
