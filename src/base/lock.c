@@ -1,45 +1,93 @@
 /* SPDX-License-Identifier: MIT */
 #include "base/lock.h"
 
-#include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/file.h"
 
-static int lock_call(int fd, int command, short type)
+/* Most locks are held for less than the first pause. */
+#define FIRST_PAUSE_NS   (NS_PER_MS / 20)
+#define LONGEST_PAUSE_NS (10 * NS_PER_MS)
+
+static int lock_call(int fd, short type)
 {
 	struct flock f = {.l_type = type, .l_whence = SEEK_SET};
 	for (;;) {
-		if (fcntl(fd, command, &f) == 0)
+		if (fcntl(fd, F_SETLK, &f) == 0)
 			return 0;
-		if (errno == EINTR && command == F_SETLKW)
-			continue;
-		return errno == EACCES ? -EAGAIN : -errno;
+		if (errno != EINTR)
+			return errno == EACCES ? -EAGAIN : -errno;
 	}
+}
+
+/* The lock that prevents ours; l_type is F_UNLCK if there is none. */
+static int find_blocker(int fd, struct flock *f)
+{
+	*f = (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	return fcntl(fd, F_GETLK, f) < 0 ? -errno : 0;
+}
+
+/*
+ * Polls instead of using F_SETLKW, which nothing but a signal ends: a reader can take its lock while we wait for a
+ * process of ours. A reader that releases its lock for moments gets no new time.
+ */
+static int wait_for_lock(int fd, bool wait_for_writer)
+{
+	uint64_t pause_ns = FIRST_PAUSE_NS, deadline_ns = 0;
+	int r;
+	while ((r = lock_try(fd)) == -EAGAIN) {
+		struct flock f;
+		r = find_blocker(fd, &f);
+		if (r < 0)
+			return r;
+		if (f.l_type == F_WRLCK && !wait_for_writer)
+			return -EAGAIN;
+		if (f.l_type == F_RDLCK && !deadline_ns)
+			deadline_ns = clock_now_ns() + LOCK_READER_MS * NS_PER_MS;
+		if (f.l_type == F_RDLCK && clock_now_ns() >= deadline_ns)
+			return LOCK_BLOCKED;
+		/* If interrupted, retry earlier. */
+		(void)nanosleep(&(struct timespec){.tv_nsec = (long)pause_ns}, NULL);
+		pause_ns = pause_ns * 2 < LONGEST_PAUSE_NS ? pause_ns * 2 : LONGEST_PAUSE_NS;
+	}
+	return r;
 }
 
 int lock_take(int fd)
 {
-	return lock_call(fd, F_SETLKW, F_WRLCK);
+	return wait_for_lock(fd, true);
+}
+
+int lock_take_free(int fd)
+{
+	return wait_for_lock(fd, false);
 }
 
 int lock_try(int fd)
 {
-	return lock_call(fd, F_SETLK, F_WRLCK);
+	return lock_call(fd, F_WRLCK);
 }
 
 int lock_release(int fd)
 {
-	return lock_call(fd, F_SETLK, F_UNLCK);
+	return lock_call(fd, F_UNLCK);
 }
 
 int lock_holder(int fd, pid_t *ret)
 {
-	struct flock f = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-	if (fcntl(fd, F_GETLK, &f) < 0)
-		return -errno;
-	if (f.l_type == F_UNLCK)
+	struct flock f;
+	int r = find_blocker(fd, &f);
+	if (r < 0)
+		return r;
+	if (f.l_type != F_WRLCK)
 		*ret = 0;
 	else
 		*ret = f.l_pid > 0 ? f.l_pid : -1;
@@ -56,4 +104,31 @@ int lock_holder_at(int dirfd, const char *name, pid_t *ret)
 	if (fd < 0)
 		return fd;
 	return lock_holder(fd, ret);
+}
+
+void lock_describe_reader(int fd, char ret[LOCK_WORDS_ROOM])
+{
+	char path[32], room[4096];
+	struct passwd pw, *user = NULL;
+	struct stat st;
+	struct flock f;
+	snprintf(ret, LOCK_WORDS_ROOM, "a process");
+	if (find_blocker(fd, &f) < 0 || f.l_type != F_RDLCK || f.l_pid <= 0)
+		return;
+	int pid = (int)f.l_pid;
+	snprintf(ret, LOCK_WORDS_ROOM, "process %d", pid);
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	if (stat(path, &st) < 0)
+		return;
+	if (getpwuid_r(st.st_uid, &pw, room, sizeof(room), &user) == 0 && user)
+		snprintf(ret, LOCK_WORDS_ROOM, "process %d of user '%.80s'", pid, user->pw_name);
+	else
+		snprintf(ret, LOCK_WORDS_ROOM, "process %d of user %u", pid, (unsigned)st.st_uid);
+}
+
+void lock_protect(int fd)
+{
+	struct stat st;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_mode & (S_IRWXG | S_IRWXO))
+		(void)fchmod(fd, st.st_mode & S_IRWXU);
 }

@@ -5,25 +5,46 @@
  * Such a lock belongs to the process: a fork does not inherit it, and the kernel releases it when the process ends, for
  * whatever reason. It is also released when the process closes *any* descriptor of that file, so a process opens a file
  * that it locks only once.
+ *
+ * We never take read locks, but any user who can read the file can, and while someone has one, nobody has a write lock.
+ * So a read lock never shows that a process of ours is alive, and is not waited for indefinitely.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
 
+#include <errno.h>
 #include <sys/types.h>
 
-/* Waits for the lock. Returns 0 or a negative errno value (-ENOLCK, -ENOTSUP: the file system has no locks). */
+/* A read lock of another process has prevented the lock for LOCK_READER_MS. */
+#define LOCK_BLOCKED   (-EUSERS)
+#define LOCK_READER_MS 2000
+
+/*
+ * Waits for the lock. Returns 0 or a negative errno value (LOCK_BLOCKED; -ENOLCK, -ENOTSUP: the file system has no
+ * locks).
+ */
 int lock_take(int fd);
-/* Returns -EAGAIN if another process has the lock. */
+/* The same, but returns -EAGAIN at once if another process has the write lock. */
+int lock_take_free(int fd);
+/* Returns -EAGAIN if another process has the lock, or a read lock. */
 int lock_try(int fd);
 int lock_release(int fd);
 
 /*
- * Sets *ret to the PID of the holder, 0 if the file is not locked, -1 if the holder has no PID here (another host or
- * PID namespace). Never reports the calling process itself.
+ * Sets *ret to the PID of the process that has the write lock, 0 if there is none, -1 if the process has no PID here
+ * (another host or PID namespace). Never reports the calling process itself.
  */
 int lock_holder(int fd, pid_t *ret);
 
 /* The same for a file by name. A missing file is not locked. */
 int lock_holder_at(int dirfd, const char *name, pid_t *ret);
+
+/* For messages: "process 123 of user 'bob'", the process with a read lock, or "a process" if it is unknown. */
+#define LOCK_WORDS_ROOM 128
+void lock_describe_reader(int fd, char ret[LOCK_WORDS_ROOM]);
+
+/* Removes the permissions of other users for a file of this user, so that they cannot open it to lock it. Best effort.
+ */
+void lock_protect(int fd);
 
 #endif

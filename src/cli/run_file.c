@@ -49,6 +49,7 @@ static int take_lock(int dir_fd, const char *name, int *ret_fd)
 		cleanup_(closep) int fd = file_above_stdio(opened < 0 ? -errno : opened);
 		if (fd < 0)
 			return fd;
+		lock_protect(fd);
 		int r = wait_for_lock(fd);
 		if (r < 0)
 			return r;

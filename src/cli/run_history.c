@@ -33,7 +33,11 @@ static int make_room(int dir_fd)
 	struct stat st;
 	cleanup_(closep) int lock =
 		openat(dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
-	int r = lock < 0 ? -errno : lock_try(lock);
+	int r = lock < 0 ? -errno : 0;
+	if (r == 0) {
+		lock_protect(lock);
+		r = lock_try(lock);
+	}
 	if (r == -EAGAIN)
 		return 0; /* another run does it */
 	if (r < 0 || fstatat(dir_fd, NEWER, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_size < MAX_BYTES)

@@ -24,6 +24,14 @@ static int say_who(const char *what, int fd, struct gd_error *err)
 	return error_set(err, -EBUSY, "%s", what);
 }
 
+static int say_reader(const char *path, int fd, struct gd_error *err)
+{
+	char reader[LOCK_WORDS_ROOM];
+	lock_describe_reader(fd, reader);
+	return error_set(err, -EBUSY, "cannot lock '%s': %s has a read lock on it; end that process or remove the file",
+		path, reader);
+}
+
 static int open_file(const char *path, int *ret_fd, struct gd_error *err)
 {
 	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -41,6 +49,7 @@ static int open_file(const char *path, int *ret_fd, struct gd_error *err)
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
 		return error_set(err, -EPERM, "cannot open '%s': it %s; remove it", path,
 			S_ISREG(st.st_mode) ? "belongs to another user" : "is not a regular file");
+	lock_protect(fd); /* the output folder may have been made readable by everyone */
 	*ret_fd = take_fd(&fd);
 	return 0;
 }
@@ -63,9 +72,11 @@ int output_lock_take(struct history_lock *l, const char *lock_path, const char *
 		int r = open_file(path, &fd, err);
 		if (r < 0)
 			return r;
-		r = lock_try(fd);
+		r = lock_take_free(fd);
 		if (r == -EAGAIN)
 			return say_who(busy, fd, err);
+		if (r == LOCK_BLOCKED)
+			return say_reader(path, fd, err);
 		if (r == 0 && !is_current(fd, path))
 			continue;
 		l->fd = take_fd(&fd);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,6 +207,75 @@ static void test_time_is_shared_without_a_state_directory(void **state)
 	assert_false(scratch_has("gpuq"));
 }
 
+/* Holds a lock on the file until it is killed. */
+static pid_t start_holder(const char *path, short type)
+{
+	int ready[2];
+	char byte;
+	assert_int_equal(pipe(ready), 0);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		int fd = open(path, type == F_RDLCK ? O_RDONLY : O_RDWR);
+		if (fd < 0 || fcntl(fd, F_SETLK, &lock) < 0 || write(ready[1], "x", 1) != 1)
+			_exit(1);
+		process_hang();
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+	return pid;
+}
+
+/* The claimant could open the file for reading. */
+static void test_read_lock_gives_claims_no_new_time(void **state)
+{
+	(void)state;
+	struct stat st;
+	scratch_write_text("text", "gpuq-proofs 2\n54322 GPU-0 900000000000 1000 0 .\n");
+	struct claims *c = open_claims(true);
+	assert_int_equal(mkdir("gpuq", 0700), 0);
+	assert_int_equal(rename("text", "gpuq/claims-a_host"), 0);
+	assert_int_equal(chmod("gpuq/claims-a_host", 0644), 0);
+	pid_t reader = start_holder("gpuq/claims-a_host", F_RDLCK);
+	struct box b;
+	box_init(&b, OTHER);
+	sync_proofs(&b.proofs, 1000, c);
+	assert_false(counts_now(&b, 1000));
+	/* What this runner knows is written, too. */
+	const struct claim_proof more = {.user = OTHER, .gpu = "GPU-1", .spent_ns = 5, .seen_ns = 1000};
+	assert_int_equal(claim_proofs_merge(&b.proofs, &more), 0);
+	sync_proofs(&b.proofs, 1000 + CLAIM_PROOF_SYNC_NS, c);
+	assert_non_null(strstr(scratch_read("gpuq/claims-a_host"), "54322 GPU-1 5 "));
+	assert_int_equal(stat("gpuq/claims-a_host", &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
+	claim_proofs_finish(&b.proofs);
+	process_kill_child(reader);
+	claims_close(c);
+}
+
+static void test_file_that_another_runner_writes_is_only_read(void **state)
+{
+	(void)state;
+	static const char text[] = "gpuq-proofs 2\n54322 GPU-0 900000000000 1000 0 .\n";
+	struct claims *c = open_claims(true);
+	assert_int_equal(mkdir("gpuq", 0700), 0);
+	scratch_write_text("gpuq/claims-a_host", text);
+	pid_t writer = start_holder("gpuq/claims-a_host", F_WRLCK);
+	struct box b;
+	box_init(&b, OTHER);
+	const struct claim_proof more = {.user = OTHER, .gpu = "GPU-1", .spent_ns = 5, .seen_ns = 1000};
+	assert_int_equal(claim_proofs_merge(&b.proofs, &more), 0);
+	sync_proofs(&b.proofs, 1000, c);
+	assert_false(counts_now(&b, 1000));
+	assert_string_equal(scratch_read("gpuq/claims-a_host"), text);
+	claim_proofs_finish(&b.proofs);
+	process_kill_child(writer);
+	claims_close(c);
+}
+
 /* Another user could have written the directory: the folder of claims is used. */
 static void test_time_is_not_kept_where_others_can_write(void **state)
 {
@@ -325,6 +395,8 @@ int main(void)
 		cmocka_unit_test(test_claims_count_where_the_driver_names_no_process_while_memory_is_in_use),
 		scratch_test(test_runners_of_a_user_share_the_time),
 		scratch_test(test_time_is_shared_without_a_state_directory),
+		scratch_test(test_read_lock_gives_claims_no_new_time),
+		scratch_test(test_file_that_another_runner_writes_is_only_read),
 		scratch_test(test_time_is_not_kept_where_others_can_write),
 		cmocka_unit_test(test_proof_that_one_runner_saw_counts_for_the_others),
 		scratch_test(test_damaged_file_of_proofs_is_ignored_and_written_anew),

@@ -14,6 +14,7 @@
 #include "queue/journal/environment.h"
 #include "queue/journal/journal.h"
 #include "queue/journal/prune.h"
+#include "support/process.h"
 #include "support/scratch.h"
 
 #define HEADER                                                                                                         \
@@ -289,6 +290,42 @@ static void test_directory_that_was_removed_and_made_again_is_used(void **state)
 }
 
 /* A pipe, a sparse file and a link where the environment of a job should be: reading needs no trust. */
+static mode_t mode_of(const char *path)
+{
+	struct stat st;
+	check_equal(stat(path, &st), 0);
+	return st.st_mode & 07777;
+}
+
+/* Whether another process can lock the file. */
+static bool is_free(const char *path)
+{
+	pid_t pid = fork();
+	if (pid == 0) {
+		int fd = open(path, O_RDWR | O_CLOEXEC);
+		_exit(fd >= 0 && lock_try(fd) == 0);
+	}
+	return process_exit_code(pid) != 0;
+}
+
+static void test_others_lose_access_to_locks_but_a_runner_keeps_its_lock(void **state)
+{
+	(void)state;
+	journal_close(opened());
+	int fd = open("jobs.jsonl.d/runner.lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	check_equal(lock_try(fd), 0);
+	check_equal(chmod("jobs.jsonl.d", 0755), 0);
+	check_equal(chmod("jobs.jsonl.d/append.lock", 0644), 0);
+	check_equal(chmod("jobs.jsonl.d/runner.lock", 0644), 0);
+	journal_close(opened());
+	check_equal(mode_of("jobs.jsonl.d/append.lock"), 0600);
+	check_equal(mode_of("jobs.jsonl.d/runner.lock"), 0600);
+	check_equal(mode_of("jobs.jsonl.d"), 0755);
+	check_true(!is_free("jobs.jsonl.d/runner.lock"));
+	close(fd);
+	check_true(is_free("jobs.jsonl.d/runner.lock"));
+}
+
 static void test_environment_is_a_small_regular_file(void **state)
 {
 	(void)state;
@@ -344,6 +381,7 @@ int main(void)
 		scratch_test(test_journal_and_link_of_another_user_are_refused),
 		scratch_test(test_journal_stays_in_its_directory),
 		scratch_test(test_directory_that_was_removed_and_made_again_is_used),
+		scratch_test(test_others_lose_access_to_locks_but_a_runner_keeps_its_lock),
 		scratch_test(test_environment_is_a_small_regular_file),
 		scratch_test(test_reading_opens_regular_files_only),
 	};

@@ -17,8 +17,22 @@
 
 /* ---- The lock ------------------------------------------------------------------ */
 
+/* The remedy keeps the counters. A process that gets the old lock later sees that its file was replaced. */
+static int blocked_words(const struct journal *j, struct gd_error *err)
+{
+	char reader[LOCK_WORDS_ROOM];
+	lock_describe_reader(j->lock_fd, reader);
+	return error_set(err, LOCK_BLOCKED,
+		"cannot lock journal '%s': %s has a read lock on append.lock in its folder; end that process or, if "
+		"neither a runner nor a job of the queue is running, replace the file: cd '%s' && cp append.lock "
+		"new.lock && mv new.lock append.lock",
+		j->path, reader, j->dir_path);
+}
+
 int journal_lock_words(const struct journal *j, int code, struct gd_error *err)
 {
+	if (code == LOCK_BLOCKED)
+		return blocked_words(j, err);
 	if (code == -ENOLCK || code == -ENOTSUP || code == -EINVAL || code == -ENOSYS)
 		return error_set(err, code,
 			"cannot lock journal '%s': the file system does not support locks; put the journal on another one",

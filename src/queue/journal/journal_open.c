@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/lock.h"
 #include "base/trust.h"
 #include "queue/journal/tally.h"
 #include "queue/journal/trust.h"
@@ -213,6 +214,23 @@ static const char *folder_name(const struct journal *j)
 	return j->dir_path + (j->name - j->path);
 }
 
+/*
+ * Users make a project readable with chmod -R, but whoever can open these files can also lock them. The rest of the
+ * folder stays readable. By name, because closing a descriptor of runner.lock would release the lock of a runner; no
+ * other user can replace a name in a folder that was checked.
+ */
+static void protect_locks(const struct journal *j, int dir_fd, int lock_fd)
+{
+	struct stat st;
+	if (j->accepted)
+		return;
+	lock_protect(lock_fd);
+	bool is_open = fstatat(dir_fd, "runner.lock", &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+		       st.st_uid == geteuid() && st.st_mode & (S_IRWXG | S_IRWXO);
+	if (is_open && fchmodat(dir_fd, "runner.lock", st.st_mode & S_IRWXU, AT_SYMLINK_NOFOLLOW) < 0)
+		return; /* best effort: some file systems have no modes */
+}
+
 int journal_open_folder(struct journal *j, struct gd_error *err)
 {
 	static const char *const parts[] = {"keepers", "env"};
@@ -232,6 +250,7 @@ int journal_open_folder(struct journal *j, struct gd_error *err)
 	cleanup_(closep) int counts_fd = openat(dir_fd, TALLY_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (counts_fd < 0)
 		return error_set(err, -errno, "cannot open '%s/" TALLY_NAME "': %s", j->dir_path, error_words(errno));
+	protect_locks(j, dir_fd, lock_fd);
 	closep(&j->dir_fd);
 	closep(&j->lock_fd);
 	closep(&j->counts_fd);

@@ -181,6 +181,14 @@ static void on_hello(struct runner_keeper *k, int32_t protocol)
 		(void)runner_keeper_flush(k); /* if the keeper is gone, its socket closes */
 }
 
+static void on_blocked(struct runner_keeper *k, const struct keeper_note *n)
+{
+	struct gd_error room;
+	k->blocked = true;
+	runner_say(k->runner, "gpuq: cannot write the end of job %llu: %s; no new jobs start until it is written\n",
+		(unsigned long long)n->id, runner_trouble_words(k->runner, n->code, &room));
+}
+
 static void on_unblocked(struct runner_keeper *k, uint64_t id)
 {
 	k->blocked = false;
@@ -223,9 +231,7 @@ static void on_note(struct runner_keeper *k, const struct keeper_note *n)
 		r->following.must_read = true;
 		break;
 	case KEEPER_NOTE_BLOCKED:
-		k->blocked = true;
-		runner_say(r, "gpuq: cannot write the end of job %llu: %s; no new jobs start until it is written\n",
-			(unsigned long long)n->id, error_words(n->code));
+		on_blocked(k, n);
 		break;
 	}
 }

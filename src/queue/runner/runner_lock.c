@@ -3,30 +3,54 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/error.h"
 #include "base/lock.h"
 #include "queue/journal/journal.h"
 #include "queue/runner/runner_rules.h"
 
+static int blocked(const struct journal *j, int fd, struct gd_error *err)
+{
+	char reader[LOCK_WORDS_ROOM];
+	lock_describe_reader(fd, reader);
+	return error_set(err, LOCK_BLOCKED,
+		"cannot start a runner: %s has a read lock on '%s/runner.lock'; end that process or, if no runner is "
+		"active, remove the file",
+		reader, j->dir_path);
+}
+
+/* Whether the locked file was removed: another runner can then lock a new one. */
+static bool is_removed(int fd)
+{
+	struct stat st;
+	return fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
 int runner_lock_take(
 	const struct journal *j, const struct machine *here, int *ret_fd, pid_t *ret_holder, struct gd_error *err)
 {
-	int fd = openat(j->dir_fd, "runner.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return error_set(err, -errno, "cannot open '%s/runner.lock': %s", j->dir_path, error_words(errno));
 	for (;;) {
-		int e = lock_try(fd);
-		if (e == 0)
-			break;
+		cleanup_(closep) int fd =
+			openat(j->dir_fd, "runner.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		if (fd < 0)
+			return error_set(
+				err, -errno, "cannot open '%s/runner.lock': %s", j->dir_path, error_words(errno));
+		int e = lock_take_free(fd);
 		if (e == -EAGAIN && lock_holder(fd, ret_holder) == 0 && *ret_holder == 0)
 			continue; /* the holder has just exited */
-		close(fd);
-		return e == -EAGAIN ? -EBUSY : journal_lock_words(j, e, err);
+		if (e == LOCK_BLOCKED)
+			return blocked(j, fd, err);
+		if (e < 0)
+			return e == -EAGAIN ? -EBUSY : journal_lock_words(j, e, err);
+		if (is_removed(fd))
+			continue;
+		/* Information for users; the lock works without it. */
+		(void)runner_rules_write(fd, here, NULL);
+		*ret_fd = take_fd(&fd);
+		return 0;
 	}
-	/* Information for users; the lock works without it. */
-	(void)runner_rules_write(fd, here, NULL);
-	*ret_fd = fd;
-	return 0;
 }

@@ -10,7 +10,8 @@
 
 struct journal;
 
-/* -EBUSY, without a message: *ret_holder holds the lock, -1 if that process has no PID here. */
+/* LOCK_BLOCKED: see base/lock.h. -EBUSY, without a message: *ret_holder holds the lock, -1 if that process has no PID
+ * here. */
 int runner_lock_take(
 	const struct journal *j, const struct machine *here, int *ret_fd, pid_t *ret_holder, struct gd_error *err);
 

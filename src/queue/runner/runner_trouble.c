@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/lock.h"
 #include "base/loop.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/runner_say.h"
@@ -17,6 +18,14 @@ void runner_pause(struct runner *r, enum runner_trouble trouble, int code)
 	runner_pause_at(r, trouble, "", code);
 }
 
+const char *runner_trouble_words(const struct runner *r, int code, struct gd_error *room)
+{
+	if (code != LOCK_BLOCKED)
+		return error_words(code);
+	journal_lock_words(r->following.journal, code, room);
+	return room->message;
+}
+
 void runner_pause_at(struct runner *r, enum runner_trouble trouble, const char *where, int code)
 {
 	static const char *const doing[] = {[RUNNER_TROUBLE_FOLLOW] = "cannot follow the journal",
@@ -25,8 +34,10 @@ void runner_pause_at(struct runner *r, enum runner_trouble trouble, const char *
 		[RUNNER_TROUBLE_KEEPER] = "cannot start a keeper",
 		[RUNNER_TROUBLE_END] = "cannot write the end of a job",
 		[RUNNER_TROUBLE_GPUS] = "cannot query the GPUs"};
+	struct gd_error room;
 	if (!(r->troubles & 1u << trouble))
-		runner_say(r, "gpuq: %s%s: %s; retrying\n", doing[trouble], where, error_words(code));
+		runner_say(
+			r, "gpuq: %s%s: %s; retrying\n", doing[trouble], where, runner_trouble_words(r, code, &room));
 	r->troubles |= 1u << trouble;
 	r->deciding.pause_until_ns = clock_now_ns() + PAUSE_MS * NS_PER_MS;
 	loop_advance_deadline(r->tick, r->deciding.pause_until_ns + NS_PER_MS);

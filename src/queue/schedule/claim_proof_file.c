@@ -137,11 +137,22 @@ int claim_proofs_load(struct claim_proofs *p, uint64_t now_ns, const char *host,
 	return result;
 }
 
+/*
+ * Merges even without the lock: damaged lines are ignored, and a user who could open the file, and whose claims it
+ * limits, may hold a read lock. Then it is also written: two runners at once can only damage lines.
+ */
 static int sync_file(struct claim_proofs *p, uint64_t now_ns, int fd)
 {
-	int r = lock_try(fd);
+	pid_t writer = 0;
+	lock_protect(fd);
+	int locked = lock_try(fd);
+	if (locked == -EAGAIN && lock_holder(fd, &writer) == 0 && writer == 0)
+		locked = 0;
+	if (locked < 0 && locked != -EAGAIN)
+		return locked;
+	int r = merge_file(p, now_ns, fd);
 	if (r == 0)
-		r = merge_file(p, now_ns, fd);
+		r = locked;
 	return r < 0 ? r : write_file(p, fd);
 }
 

@@ -21,8 +21,8 @@
 /* Merges the files. host: from struct machine. Missing files are ignored. Call claims_list() first. */
 int claim_proofs_load(struct claim_proofs *p, uint64_t now_ns, const char *host, struct claims *claims);
 
-/* Merges the file, then writes all records. Does nothing while another process does so, or for CLAIM_PROOF_SYNC_NS
- * after the last time. */
+/* Merges the file, then writes all records, unless another process does so now. Does nothing for CLAIM_PROOF_SYNC_NS
+ * after it has written them. */
 int claim_proofs_sync(struct claim_proofs *p, uint64_t now_ns, const char *host, struct claims *claims);
 
 #endif

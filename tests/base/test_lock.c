@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* Locks, and read locks of processes that can only read the file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/lock.h"
+#include "support/process.h"
+#include "support/scratch.h"
+
+#define NAME "file.lock"
+
+static int open_lock(void)
+{
+	int fd = open(NAME, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	return fd;
+}
+
+/* A process that holds a lock of this type until it is killed. */
+static pid_t start_holder(short type)
+{
+	int ready[2];
+	char byte;
+	assert_int_equal(pipe(ready), 0);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = 7, .l_len = 1};
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		int fd = open(NAME, type == F_RDLCK ? O_RDONLY : O_RDWR);
+		if (fd < 0 || fcntl(fd, F_SETLK, &lock) < 0 || write(ready[1], "x", 1) != 1)
+			_exit(1);
+		process_hang();
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+	return pid;
+}
+
+static void test_read_lock_is_no_sign_of_life(void **state)
+{
+	(void)state;
+	pid_t holder = -1;
+	int fd = open_lock();
+	pid_t reader = start_holder(F_RDLCK);
+	assert_int_equal(lock_try(fd), -EAGAIN);
+	assert_int_equal(lock_holder(fd, &holder), 0);
+	assert_int_equal(holder, 0);
+	process_kill_child(reader);
+	pid_t writer = start_holder(F_WRLCK);
+	assert_int_equal(lock_holder(fd, &holder), 0);
+	assert_int_equal(holder, writer);
+	process_kill_child(writer);
+	assert_int_equal(lock_try(fd), 0);
+	close(fd);
+}
+
+static void test_read_lock_blocks_nobody_for_ever(void **state)
+{
+	(void)state;
+	char words[LOCK_WORDS_ROOM], expected[32];
+	int fd = open_lock();
+	pid_t reader = start_holder(F_RDLCK);
+	assert_int_equal(lock_take(fd), LOCK_BLOCKED);
+	assert_int_equal(lock_take_free(fd), LOCK_BLOCKED);
+	snprintf(expected, sizeof(expected), "process %d of ", (int)reader);
+	lock_describe_reader(fd, words);
+	assert_memory_equal(words, expected, strlen(expected));
+	process_kill_child(reader);
+	assert_int_equal(lock_take(fd), 0);
+	close(fd);
+}
+
+static void test_lock_is_not_waited_for_if_it_should_be_free(void **state)
+{
+	(void)state;
+	int fd = open_lock();
+	pid_t writer = start_holder(F_WRLCK);
+	assert_int_equal(lock_take_free(fd), -EAGAIN);
+	process_kill_child(writer);
+	assert_int_equal(lock_take_free(fd), 0);
+	close(fd);
+}
+
+/* Each process adds to a number that only the lock protects. */
+static void test_one_process_at_a_time_has_the_lock(void **state)
+{
+	(void)state;
+	enum { PROCESSES = 8, ROUNDS = 200 };
+	pid_t pids[PROCESSES];
+	int number = 0, fd = open_lock();
+	assert_int_equal(pwrite(fd, &number, sizeof(number), 0), sizeof(number));
+	for (int i = 0; i < PROCESSES; i++)
+		if ((pids[i] = fork()) == 0) {
+			bool ok = true;
+			for (int n = 0; n < ROUNDS && ok; n++) {
+				ok = lock_take(fd) == 0 && pread(fd, &number, sizeof(number), 0) == sizeof(number);
+				number++;
+				ok = ok && pwrite(fd, &number, sizeof(number), 0) == sizeof(number) &&
+				     lock_release(fd) == 0;
+			}
+			_exit(!ok);
+		}
+	for (int i = 0; i < PROCESSES; i++)
+		assert_int_equal(process_exit_code(pids[i]), 0);
+	assert_int_equal(pread(fd, &number, sizeof(number), 0), sizeof(number));
+	assert_int_equal(number, PROCESSES * ROUNDS);
+	close(fd);
+}
+
+static void test_protection_removes_the_permissions_of_others(void **state)
+{
+	(void)state;
+	struct stat st;
+	int fd = open_lock();
+	assert_int_equal(fchmod(fd, 0644), 0);
+	lock_protect(fd);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		scratch_test(test_read_lock_is_no_sign_of_life),
+		scratch_test(test_read_lock_blocks_nobody_for_ever),
+		scratch_test(test_lock_is_not_waited_for_if_it_should_be_free),
+		scratch_test(test_one_process_at_a_time_has_the_lock),
+		scratch_test(test_protection_removes_the_permissions_of_others),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
