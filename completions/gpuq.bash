@@ -1,20 +1,19 @@
 # bash completion for gpuq. SPDX-License-Identifier: MIT
-# `gpuq complete` knows the candidates; see src/cli/complete.h for what it prints.
+# `gpuq complete` knows the candidates; see src/cli/complete.h for what it prints. They are plain words. Names of files
+# never pass through this script: anybody may have chosen them, and only bash itself quotes them correctly.
 
-# Other users may have chosen these names. With "filenames", bash quotes what it inserts. With $plain, the word is text for
-# another shell, which would need a second level of quotes: offer only names that need none.
-_gpuq_files()
+# Whether bash itself should not complete a file that begins with this word. It expands a folder that does not exist,
+# even if it is quoted, and `$((a[$(command)]))` runs the command. If the folder exists, bash removes the quotes of its $.
+# So the only $ that may be in the word is the one of $NAME or ${NAME}, not quoted as a part of a name.
+_gpuq_is_code()
 {
-	local file
-	compopt -o filenames 2>/dev/null
-	while IFS= read -r file; do
-		[[ $plain && $file == *[![:alnum:]_.,:=@%+/-]* ]] || COMPREPLY+=("$file")
-	done < <(compgen "$@" -- "$value")
+	local LC_ALL=C code='`|\\[$]|[$]([^A-Za-z_{]|[{][A-Za-z0-9_]*[^A-Za-z0-9_}])'
+	[[ $1 =~ $code ]] || [[ $1 == *\$* && $1 == *\'* ]]
 }
 
 _gpuq()
 {
-	local line=${COMP_LINE:0:COMP_POINT} blanks word value typed plain= i at
+	local line=${COMP_LINE:0:COMP_POINT} blanks word last typed asked='' is_plain=yes i
 	local -a words=() first=()
 
 	# bash splits --state=running and tag:night into several words: join words that no blank separates.
@@ -31,43 +30,53 @@ _gpuq()
 			first+=("$i")
 		fi
 	done
+	local -a raw=("${words[@]}")
+	last=${words[${#words[@]} - 1]}
 	for i in "${!words[@]}"; do
 		words[i]=${words[i]//[\"\'\\]/}
 	done
 	word=${words[${#words[@]} - 1]}
-	value=$word
-	[[ $word != --*=* ]] || value=${word#*=}
 
 	# bash replaces only the part after the last of these characters.
 	typed=${word%"${word##*[=:]}"}
 	COMPREPLY=()
 	while IFS= read -r line; do
 		case $line in
-		$'\tfiles') _gpuq_files -f ;;
-		$'\tdirectories') _gpuq_files -d ;;
-		$'\tcommands')
-			# `gpuq exec` executes the word itself; elsewhere it can be a command for a shell.
-			[[ ${words[1]} == exec ]] || plain=yes
-			_gpuq_files -c
+		$'\tfiles') asked=default ;;
+		$'\tdirectories') asked=dirnames ;;
+		$'\targuments '[0-9] | $'\targuments '[0-9][0-9])
+			asked=default
+			i=$((10#${line##* } + 1))
+			# Functions for other commands evaluate words: they get only plain ones.
+			for word in "${raw[@]:i}"; do
+				[[ $word != *[!A-Za-z0-9_.,:=@%+/-]* ]] || is_plain=
+			done
+			[[ $is_plain ]] && _gpuq_delegate "${first[i]}" && return
 			;;
-		$'\targuments '*)
-			at=${first[${line##* } + 1]}
-			if declare -F _comp_command_offset >/dev/null; then
-				_comp_command_offset "$at"
-			elif declare -F _command_offset >/dev/null; then
-				_command_offset "$at"
-			else
-				_gpuq_files -f
-			fi
-			return
-			;;
+		$'\t'*) ;;
 		*)
 			line=${line%%$'\t'*}
-			printf -v line %q "${line#"$typed"}"
-			COMPREPLY+=("$line")
+			line=${line#"$typed"}
+			# bash inserts these words as they are.
+			[[ ${line#\~/} == *[!A-Za-z0-9_.,:=@%+/-]* ]] || COMPREPLY+=("$line")
+			[[ $line != */ ]] || compopt -o nospace 2>/dev/null
 			;;
 		esac
 	done < <(gpuq complete -- "${words[@]:1}" 2>/dev/null)
+	[[ -z $asked ]] || _gpuq_is_code "$last ${2-}" || compopt -o "$asked" 2>/dev/null
+}
+
+# Completes the command that begins at this word. Fails without the package bash-completion.
+_gpuq_delegate()
+{
+	local offset
+	for offset in _comp_command_offset _command_offset; do
+		if declare -F "$offset" >/dev/null; then
+			"$offset" "$1"
+			return 0
+		fi
+	done
+	return 1
 }
 
 # Keep the order of gpuq: the newest job first.

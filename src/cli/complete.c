@@ -11,6 +11,7 @@
 #include "cli/command_table.h"
 #include "cli/complete_line.h"
 #include "cli/complete_offer.h"
+#include "cli/complete_programs.h"
 #include "cli/complete_queue.h"
 #include "cli/complete_values.h"
 #include "cli/exit_code.h"
@@ -49,8 +50,13 @@ static void offer_options(const struct complete_table *t, struct complete_offer 
 	}
 }
 
+/*
+ * `gpuq exec` executes the word itself, so the shell may complete any file there. Elsewhere a second shell may read the
+ * word: offer only programs with plain names.
+ */
 static void offer_command(const struct complete_line *l, bool takes_script, struct complete_offer *o)
 {
+	bool executes = strcmp(asked->name, "exec") == 0;
 	char words[32];
 	if (l->part == COMPLETE_ARGUMENTS) {
 		/* Counted from the word after "gpuq", which is the name of the command. */
@@ -58,8 +64,9 @@ static void offer_command(const struct complete_line *l, bool takes_script, stru
 		complete_offer_ask(o, words);
 		return;
 	}
-	complete_offer_ask(o, "commands");
-	if (takes_script)
+	if (!executes || !strchr(l->word, '/'))
+		complete_programs(takes_script, o);
+	if (executes && o->out.length == 0)
 		complete_offer_ask(o, "files");
 }
 

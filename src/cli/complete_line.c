@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/complete_line.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void note(struct complete_line *l, const struct complete_option *o, const char *value)
@@ -94,4 +96,13 @@ void complete_line_read(
 	l->part = COMPLETE_VALUE;
 	l->option = complete_table_by_name(t, l->word + 2, (size_t)(equals - l->word) - 2);
 	l->word = equals + 1;
+}
+
+char *complete_line_expand(const char *path)
+{
+	const char *home = getenv("HOME");
+	char *whole = NULL;
+	if (!path || strncmp(path, "~/", 2) != 0 || !home)
+		return path ? strdup(path) : NULL;
+	return asprintf(&whole, "%s%s", home, path + 1) < 0 ? NULL : whole;
 }

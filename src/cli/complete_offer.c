@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/complete_offer.h"
 
-#include "base/cleanup.h"
 #include "base/display.h"
+#include "base/shell_words.h"
 
 #define DESCRIPTION_COLUMNS 60
 
@@ -13,17 +13,22 @@ void complete_offer_begin_list(struct complete_offer *o)
 		o->typed = comma + 1;
 }
 
-/* Names come from a journal: only plain text may be shown or inserted. */
-static bool is_plain(const char *candidate)
+bool complete_offer_is_plain(const char *word)
 {
-	cleanup_(text_finish) struct text shown = {0};
-	display_append(&shown, candidate, strlen(candidate), DISPLAY_ALL);
-	return *candidate && strcmp(text_string(&shown), candidate) == 0;
+	if (strncmp(word, "~/", 2) == 0)
+		word += 2;
+	return shell_is_plain(word, strlen(word));
+}
+
+/* The candidate is printed together with the head that the user typed, so both must be plain. */
+static bool is_safe(const struct complete_offer *o, const char *candidate)
+{
+	return *candidate && shell_is_plain(candidate, strlen(candidate)) && complete_offer_is_plain(o->head);
 }
 
 void complete_offer_add(struct complete_offer *o, const char *candidate, const char *description, size_t size)
 {
-	if (strncmp(candidate, o->typed, strlen(o->typed)) != 0 || !is_plain(candidate))
+	if (strncmp(candidate, o->typed, strlen(o->typed)) != 0 || !is_safe(o, candidate))
 		return;
 	text_append(&o->out, o->head, (size_t)(o->typed - o->head));
 	text_append_string(&o->out, candidate);

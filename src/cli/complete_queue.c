@@ -22,21 +22,12 @@ struct complete_source {
 	bool has_follow;
 };
 
-/* Expands a leading "~/", which the shell has not expanded yet. */
-static char *expand(const char *path)
-{
-	const char *home = getenv("HOME");
-	char *whole = NULL;
-	if (!path || strncmp(path, "~/", 2) != 0 || !home)
-		return path ? strdup(path) : NULL;
-	return asprintf(&whole, "%s%s", home, path + 1) < 0 ? NULL : whole;
-}
-
 /* A journal that others can change offers nothing: its text would be inserted into this user's command line. */
 static bool open_source(struct complete_source *s, const struct complete_line *l)
 {
 	struct gd_error err;
-	*s = (struct complete_source){.jobs_file = expand(l->jobs_file), .config_file = expand(l->config_file)};
+	*s = (struct complete_source){
+		.jobs_file = complete_line_expand(l->jobs_file), .config_file = complete_line_expand(l->config_file)};
 	s->choice = (struct queue_choice){.jobs_file = s->jobs_file, .config_file = s->config_file, .trust = l->trust};
 	if (queue_choice_resolve(&s->choice, &err) < 0)
 		return false;
@@ -82,7 +73,8 @@ static bool is_offered(const struct text *seen, const char *word)
 
 static void offer_once(struct text *seen, const char *word, const char *description, struct complete_offer *o)
 {
-	if (strchr(word, '\n') || is_offered(seen, word))
+	/* A name such as "--all" would be read as an option. */
+	if (*word == '-' || strchr(word, '\n') || is_offered(seen, word))
 		return;
 	text_append_string(seen, word);
 	text_append_char(seen, '\n');

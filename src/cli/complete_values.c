@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/signals.h"
+#include "cli/complete_programs.h"
 #include "cli/complete_queue.h"
 #include "launch/plugins.h"
 #include "queue/journal/job.h"
@@ -25,7 +26,7 @@ static void offer_directories(const struct complete_line *l, struct complete_off
 static void offer_commands(const struct complete_line *l, struct complete_offer *o)
 {
 	(void)l;
-	complete_offer_ask(o, "commands");
+	complete_programs(false, o);
 }
 
 static void offer_jobs(const struct complete_line *l, struct complete_offer *o)

@@ -3,32 +3,11 @@
 import json
 import os
 import pathlib
-import pty
 import re
-import select
 import shutil
-import signal
 import subprocess
-import time
 
-import pytest
-
-from lab import GPUQ, Lab
-
-SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
-SCRIPTS = SOURCE / "completions"
-LIMIT = 120
-
-
-@pytest.fixture(name="lab")
-def make_lab(tmp_path):
-    lab = Lab(tmp_path)
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/gpuq").symlink_to(GPUQ)
-    lab.environment["PATH"] = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    lab.environment["HOME"] = str(tmp_path)
-    yield lab
-    lab.end()
+from shells import LIMIT, SCRIPTS, make_lab, start_bash, start_fish, start_zsh  # noqa: F401
 
 
 def lines(lab, *words):
@@ -52,7 +31,7 @@ def options(lab, command):
     text = lab.gpuq(command, "--help")
     heads = re.findall(r"^ {2,6}(-[^\s,]+(?:, -[^\s,]+)*)", text, re.MULTILINE)
     words = [word.split("=")[0] for head in heads for word in head.split(", ")]
-    return {word for word in words if word.startswith("--")}, {word for word in words if re.fullmatch("-.", word)}
+    return {word for word in words if word.startswith("--")}, {word for word in words if re.fullmatch("-[a-zA-Z]", word)}
 
 
 # ---- The shells ---------------------------------------------------------------------------
@@ -78,79 +57,6 @@ def in_fish(lab, *lines_):
                             capture_output=True, text=True, timeout=LIMIT, check=True)
     assert result.stderr == ""
     return [[line.split("\t")[0] for line in block.split("\n") if line] for block in result.stdout.split("---\n")[:-1]]
-
-
-class Shell:
-    """An interactive shell in a terminal. ^X^B shows the line that is being edited, in angle brackets."""
-
-    def __init__(self, lab, words, setup):
-        self.text = ""
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            try:
-                os.chdir(lab.directory)
-                os.execvpe(words[0], words, {**lab.environment, "TERM": "dumb", "PS1": "$ ", "LC_ALL": "C.UTF-8"})
-            finally:
-                os._exit(127)
-        (lab.directory / "setup").write_text(setup + "\necho rea''dy\n")
-        self.type("source ./setup\r")
-        self.until("ready")
-
-    def type(self, keys):
-        os.write(self.fd, keys.encode())
-
-    def until(self, pattern):
-        """Reads until the pattern matches; drops the output up to its end."""
-        deadline = time.monotonic() + LIMIT
-        while not (match := re.search(pattern, self.text)):
-            assert time.monotonic() < deadline, (pattern, self.text)
-            if select.select([self.fd], [], [], 0.1)[0]:
-                self.text += os.read(self.fd, 65536).decode("utf-8", "replace")
-        self.text = self.text[match.end():]
-        return match
-
-    def complete(self, line):
-        """The line after TAB."""
-        self.type(line + "\t\x18\x02")
-        got = self.until(r"<(gpuq[^>]*)>").group(1)
-        self.type("\x18k")
-        return got
-
-    def end(self):
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        os.close(self.fd)
-
-
-@pytest.fixture(name="zsh")
-def start_zsh(lab):
-    shell = Shell(lab, ["zsh", "-f", "-i"], f"""
-# compinit reads every file in fpath, which takes long: only what these tests need.
-unix=(${{^fpath}}/Completion/Unix(N) ${{(M)fpath:#*/Completion/Unix}})
-fpath=({SCRIPTS} ${{(M)fpath:#*/Completion(|/Base|/Zsh)}})
-autoload -Uz compinit && compinit -u -D
-fpath+=($unix)
-autoload -Uz _files _path_files _list_files
-show() {{ zle -I; print -r -- "<$BUFFER>" }}
-zle -N show
-bindkey -e
-bindkey '^X^B' show
-bindkey '^Xk' kill-whole-line
-""")
-    yield shell
-    shell.end()
-
-
-@pytest.fixture(name="bash")
-def start_bash(lab):
-    shell = Shell(lab, ["bash", "--norc", "--noprofile", "-i"], f"""
-source {SCRIPTS}/gpuq.bash
-bind -x '"\\C-x\\C-b": printf "<%s>\\n" "$READLINE_LINE"'
-bind '"\\C-xk": kill-whole-line'
-bind 'set bell-style none'
-""")
-    yield shell
-    shell.end()
 
 
 # ---- Tables -------------------------------------------------------------------------------
@@ -204,11 +110,28 @@ def test_files_and_commands_are_left_to_the_shell(lab):
         assert lines(lab, *words) == ["\tfiles"], words
     for words in (["launch", "--input-dir", ""], ["add", "--log-dir", ""], ["report", "--launch", ""]):
         assert lines(lab, *words) == ["\tdirectories"]
-    assert lines(lab, "exec", "") == ["\tcommands"]
-    assert lines(lab, "add", "--mem", "8G", "") == ["\tcommands", "\tfiles"]
+    assert lines(lab, "exec", "./x") == lines(lab, "exec", "no-such-program") == ["\tfiles"]
     assert lines(lab, "add", "--mem", "8G", "python3", "--sta") == ["\targuments 3"]
     assert lines(lab, "launch", "--input-dir", "x", "--", "ffmpeg", "-") == ["\targuments 4"]
-    assert lines(lab, "add", "--", "") == ["\tcommands", "\tfiles"]
+
+
+def test_programs_with_plain_names_are_completed(lab):
+    for name in ("train.py", "train;x", "-train", ".train", "tree/train", "tree/run.sh"):
+        (lab.directory / name).parent.mkdir(exist_ok=True)
+        (lab.directory / name).write_text("#!/bin/sh\n")
+    for name in ("tree/run.sh", "train;x"):
+        (lab.directory / name).chmod(0o755)
+    for words in (["exec"], ["add", "--mem", "8G"], ["add", "--"]):
+        assert offered(lab, *words, "a-pro") == ["a-program"]
+    assert offered(lab, "add", "--on-finish=a-pro") == ["--on-finish=a-program"]
+    # Only `gpuq add` takes scripts that are not executable.
+    assert offered(lab, "add", "./tr") == ["./train.py", "./tree/"]
+    assert [word for word in offered(lab, "add", "tr") if word.startswith(("tra", "tre"))] == ["train.py", "tree/"]
+    assert offered(lab, "launch", "--", "./tr") == ["./tree/"]
+    assert offered(lab, "edit", "1", "--command", "tree/") == ["tree/run.sh"]
+    assert offered(lab, "add", "~/tree/") == ["~/tree/run.sh", "~/tree/train"]
+    assert offered(lab, "add", "./.t") == ["./.train"] and offered(lab, "add", "-t") == []
+    assert offered(lab, "add", "train;") == offered(lab, "add", "./no/") == offered(lab, "add", "$HOME/") == []
 
 
 # ---- The queue ----------------------------------------------------------------------------
@@ -272,10 +195,8 @@ def test_a_journal_that_others_can_write_offers_nothing(lab):
 def test_names_that_are_no_plain_text_are_not_offered(lab):
     for name in ("good", "bad\x1b[2J", "two\nlines", "$(touch made)", "with blank"):
         lab.add("--name", name, "true")
-    assert set(offered(lab, "status", "--name", "")) == {"good", "$(touch made)", "with blank"}
-    (found,) = in_bash(lab, "gpuq status --name ")
-    assert set(found) == {"good", "\\$\\(touch\\ made\\)", "with\\ blank"}
-    assert not (lab.directory / "made").exists()
+    assert offered(lab, "status", "--name", "") == ["good"]
+    assert in_bash(lab, "gpuq status --name ") == [["good"]]
 
 
 # ---- In the shells ------------------------------------------------------------------------
@@ -283,34 +204,45 @@ def test_names_that_are_no_plain_text_are_not_offered(lab):
 
 def test_bash_completes_words_that_it_splits(lab):
     lab.add("--tag", "night", "true")
-    (lab.directory / "commands.csv").write_text("x\n1\n")
-    (lab.directory / "folder").mkdir()
-    assert in_bash(lab, "gpuq st", "gpuq status --state=co", "gpuq cancel tag:n", "gpuq add --param-file com", "gpuq add --config=com",
-                   "gpuq add --log-dir fol", "gpuq add --mem=8G cat com") == [
-        ["status"], ["completed"], ["night"], ["commands.csv"], ["commands.csv"], ["folder"], ["commands.csv"]]
-    assert "gpuq" in in_bash(lab, "gpuq exec gpu")[0]
+    assert in_bash(lab, "gpuq st", "gpuq status --state=co", "gpuq cancel tag:n", "gpuq status --state running,co", "gpuq exec a-pro") == [
+        ["status"], ["completed"], ["night"], ["running,completed"], ["a-program"]]
+
+
+def test_bash_leaves_only_plain_commands_to_other_functions(lab):
     offset = "_command_offset() { COMPREPLY=(\"${COMP_WORDS[$1]}\"); }"
-    assert in_bash(lab, "gpuq add --mem=8G git sta", setup=offset) == [["git"]]
+    assert in_bash(lab, "gpuq add --mem=8G git sta", "gpuq add --mem=8G git $x/sta", "gpuq add --mem=8G git a;b sta", setup=offset) == [
+        ["git"], [], []]
 
 
 def test_bash_completes_at_its_prompt(lab, bash):
-    lab.add("--tag", "night", "--name", "my model", "true")
+    lab.add("--tag", "night", "--name", "model", "true")
+    (lab.directory / "commands 1.csv").write_text("x\n1\n")
+    (lab.directory / "folder").mkdir()
+    (lab.directory / "folder.txt").write_text("")
     assert bash.complete("gpuq sta") == "gpuq status "
     assert bash.complete("gpuq status --state=comp") == "gpuq status --state=completed "
     assert bash.complete("gpuq cancel tag:n") == "gpuq cancel tag:night "
-    assert bash.complete("gpuq cancel my") == "gpuq cancel my\\ model "
+    assert bash.complete("gpuq cancel mo") == "gpuq cancel model "
     assert bash.complete("gpuq run --cpu-aff") == "gpuq run --cpu-affinity "
+    assert bash.complete("gpuq exec a-pro") == "gpuq exec a-program "
+    assert bash.complete("gpuq add ./fold") == "gpuq add ./folder"
+    assert bash.complete("gpuq add ~/folder.") == "gpuq add ~/folder.txt "
+    assert bash.complete("gpuq add --on-finish ./fold") == "gpuq add --on-finish ./folder/"
+    assert bash.complete("gpuq add --log-dir fol") == "gpuq add --log-dir folder/"
+    assert bash.complete("gpuq add --log-dir=fol") == "gpuq add --log-dir=folder/"
+    assert bash.complete("gpuq add cat 'a;b' com") == "gpuq add cat 'a;b' commands\\ 1.csv "
+    for start in ("--param-file ", "--config=", "--config ~/", "--config=$HOME/", '--config="', "--mem=8G cat ", "--mem 8G cat "):
+        end = '1.csv" ' if start.endswith('"') else "1.csv "
+        assert bash.complete(f"gpuq add {start}com").replace("\\ ", " ") == f"gpuq add {start}commands {end}"
 
 
 def test_bash_executes_no_name_that_it_completes(lab, bash):
-    for folder in ("tools", "ev$(touch made)"):
-        (lab.directory / folder).mkdir()
-        (lab.directory / folder / "evil;touch made").write_text("#!/bin/sh\n")
-        (lab.directory / folder / "evil;touch made").chmod(0o755)
+    (lab.directory / "tools").mkdir()
+    (lab.directory / "tools/evil;touch made").write_text("#!/bin/sh\n")
+    (lab.directory / "tools/evil;touch made").chmod(0o755)
     quoted = "evil\\;touch\\ made "
     assert bash.complete("gpuq exec tools/ev") == "gpuq exec tools/" + quoted
     assert bash.complete("gpuq exec ./tools/ev") == "gpuq exec ./tools/" + quoted
-    assert bash.complete("gpuq exec ./ev\\$\\(touch\\ made\\)/e") == "gpuq exec ./ev\\$\\(touch\\ made\\)/" + quoted
     assert bash.complete("gpuq add --config tools/ev") == "gpuq add --config tools/" + quoted
     bash.type("gpuq exec --help ./tools/ev\t\recho do''ne\r")
     bash.until("done\r")
@@ -338,7 +270,6 @@ def test_bash_offers_only_plain_names_for_the_text_of_a_shell(lab, bash):
 
 def test_zsh_offers_only_plain_names_for_the_text_of_a_shell(lab, zsh):
     make_evil_names(lab)
-    zsh.type("autoload -Uz _command_names _path_commands _alternative _tags _requested _all_labels _next_label _wanted _call_function\r")
     for start in SHELL_TEXT:
         line = f"gpuq {start}" + ("" if start.endswith("=") else " ")
         assert zsh.complete(line + "./ev") == line + "./ev", start
@@ -358,13 +289,22 @@ def test_fish_offers_only_plain_names_for_the_text_of_a_shell(lab):
 
 
 def test_zsh_completes_at_its_prompt(lab, zsh):
-    lab.add("--tag", "night", "--name", "my model", "true")
+    lab.add("--tag", "night", "--name", "model", "true")
     (lab.directory / "commands.csv").write_text("x\n1\n")
+    (lab.directory / "folder").mkdir()
+    (lab.directory / "folder.txt").write_text("")
     assert zsh.complete("gpuq sta") == "gpuq status "
     assert zsh.complete("gpuq status --state=comp") == "gpuq status --state=completed "
     assert zsh.complete("gpuq status --state=running,comp") == "gpuq status --state=running,completed "
     assert zsh.complete("gpuq cancel tag:n") == "gpuq cancel tag:night "
-    assert zsh.complete("gpuq cancel my") == "gpuq cancel my\\ model "
+    assert zsh.complete("gpuq cancel mo") == "gpuq cancel model "
+    assert zsh.complete("gpuq exec a-pro") == "gpuq exec a-program "
+    assert zsh.complete("gpuq add ./fold") == "gpuq add ./folder"
+    assert zsh.complete("gpuq add ~/folder.") == "gpuq add ~/folder.txt "
+    assert zsh.complete("gpuq add --on-finish ./fold") == "gpuq add --on-finish ./folder/"
+    assert zsh.complete("gpuq add --log-dir fol") == "gpuq add --log-dir folder/"
+    assert zsh.complete("gpuq add --log-dir=fol") == "gpuq add --log-dir=folder/"
+    assert zsh.complete("gpuq add --config ~/com") == "gpuq add --config ~/commands.csv "
     assert zsh.complete("gpuq run --cpu-aff") == "gpuq run --cpu-affinity "
     assert zsh.complete("gpuq add --param-file com") == "gpuq add --param-file commands.csv "
     assert zsh.complete("gpuq add --config=com") == "gpuq add --config=commands.csv "
@@ -373,13 +313,23 @@ def test_zsh_completes_at_its_prompt(lab, zsh):
     zsh.until("--follow +-- Follow the output until")
 
 
+def test_fish_completes_at_its_prompt(lab, fish):
+    (lab.directory / "my commands.csv").write_text("x\n1\n")
+    (lab.directory / "folder.txt").write_text("")
+    assert fish.complete("gpuq status --state=comp") == "gpuq status --state=completed "
+    for start in ("--config ", "--config=", "--param-file ./", "cat ", "--mem=8G cat "):
+        assert fish.complete(f"gpuq add {start}my") == f"gpuq add {start}my\\ commands.csv "
+    assert fish.complete("gpuq add ~/fold") == "gpuq add ~/folder.txt "
+    assert fish.complete("gpuq exec ./my") == "gpuq exec ./my\\ commands.csv "
+
+
 def test_fish_completes(lab):
-    lab.add("--tag", "night", "--name", "my model", "true")
+    lab.add("--tag", "night", "--name", "model", "true")
     (lab.directory / "commands.csv").write_text("x\n1\n")
     (lab.directory / "folder").mkdir()
-    assert in_fish(lab, "gpuq sta", "gpuq status --state=comp", "gpuq cancel tag:n", "gpuq cancel my", "gpuq add --param-file com",
+    assert in_fish(lab, "gpuq sta", "gpuq status --state=comp", "gpuq cancel tag:n", "gpuq cancel mo", "gpuq add --param-file com",
                    "gpuq add --config=com", "gpuq add --log-dir fol", "gpuq add --mem 8G cat com") == [
-        ["status"], ["--state=completed"], ["tag:night"], ["my model"], ["commands.csv"], ["--config=commands.csv"], ["folder/"],
+        ["status"], ["--state=completed"], ["tag:night"], ["model"], ["commands.csv"], ["--config=commands.csv"], ["folder/"],
         ["commands.csv"]]
 
 
