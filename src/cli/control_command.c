@@ -19,6 +19,7 @@
 #include "queue/input/control.h"
 #include "queue/input/job_selection.h"
 #include "queue/journal/follow.h"
+#include "queue/runner/published.h"
 
 struct control_command {
 	struct queue_choice queue;
@@ -168,10 +169,13 @@ static int control(struct control_command *c, const char *words)
 			record_event_name(c->event));
 	if (r == 0 && done > 0 && !c->quiet)
 		r = say_done(c, words);
+	pid_t holder = 0;
+	bool runs = lock_holder_at(j->dir_fd, "runner.lock", &holder) < 0 || holder != 0;
+	if (r == 0 && done > 0 && c->event == EVENT_CANCEL && !runs && published_is_cluster(j->dir_fd))
+		say("no 'gpuq run --slurm' is active: jobs that run on nodes continue until it runs again");
 	if (r < 0 || done == 0 || (c->event != EVENT_RETRY && c->event != EVENT_RELEASE))
 		return r;
-	pid_t holder = 0;
-	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder == 0)
+	if (!runs)
 		r = background_start(&c->queue, j->dir_fd, NULL, BACKGROUND_READY_SOON_MS, &c->err);
 	return r;
 }

@@ -133,6 +133,13 @@ int run_hand_over(struct run *run, pid_t holder)
 	struct sigaction sa = {.sa_handler = on_interrupt};
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
+	/* The engine that could not start may have blocked signals for its loop. */
+	sigset_t signals;
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	sigaddset(&signals, SIGHUP);
+	sigprocmask(SIG_UNBLOCK, &signals, NULL);
 	int r = follow_open(run->queue.journal_path, true, &f, &run->err);
 	if (r < 0)
 		return r;

@@ -9,10 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "slurm/pilot_kind.h"
 #include "slurm/sbatch_refusal.h"
@@ -27,6 +29,7 @@
 
 struct supplied_kind {
 	const char *options;
+	char mark[10]; /* in the names of its pilots: stands for the options */
 	struct pilot_kind kind;
 	struct submission *submission;
 	struct submission_demand demand;
@@ -44,6 +47,9 @@ struct pilot_supply {
 	size_t num_vain; /* waiting jobs that fit no kind */
 	char vain_words[FRAME_WORDS_ROOM];
 	char said_vain[SAY_ROOM];
+	/* Pilots of an earlier coordinator with other options, which were cancelled. */
+	uint64_t *superseded;
+	size_t num_superseded, superseded_capacity;
 };
 
 static void on_submitted(void *context, const char *name, int result, uint64_t slurm_job, const char *words)
@@ -53,7 +59,34 @@ static void on_submitted(void *context, const char *name, int result, uint64_t s
 		(void)submission_submitted(s->kinds[i].submission, clock_now_ns(), name, result, slurm_job, words);
 }
 
-/* Pilots of an earlier coordinator count as the first kind. */
+/* The user has changed --slurm, probably because the pilot would never start. If this fails, the next list has it. */
+static void supersede(struct pilot_supply *s, const struct listed_job *job)
+{
+	char words[FRAME_WORDS_ROOM];
+	for (size_t i = 0; i < s->num_superseded; i++)
+		if (s->superseded[i] == job->slurm_job)
+			return;
+	if (array_reserve(s->superseded, &s->superseded_capacity, s->num_superseded + 1) < 0 ||
+		slurm_client_cancel(s->client, job->slurm_job) < 0)
+		return;
+	s->superseded[s->num_superseded++] = job->slurm_job;
+	snprintf(words, sizeof(words),
+		"cancelling Slurm job %llu, a pending pilot of an earlier run with other options",
+		(unsigned long long)job->slurm_job);
+	s->options.ops->say(s->options.context, words);
+}
+
+/* A pending pilot of an earlier coordinator. */
+static void adopt_one(struct pilot_supply *s, const struct listed_job *job)
+{
+	for (size_t i = 0; i < s->num_kinds; i++)
+		if (strstr(job->name, s->kinds[i].mark)) {
+			(void)submission_adopt(s->kinds[i].submission, clock_now_ns(), job);
+			return;
+		}
+	supersede(s, job);
+}
+
 static void adopt(struct pilot_supply *s, const struct slurm_listing *l)
 {
 	for (size_t k = 0; k < l->num_jobs; k++) {
@@ -61,7 +94,7 @@ static void adopt(struct pilot_supply *s, const struct slurm_listing *l)
 		for (size_t i = 0; i < s->num_kinds && !known; i++)
 			known = submission_has_job(s->kinds[i].submission, l->jobs[k].slurm_job);
 		if (!known)
-			(void)submission_adopt(s->kinds[0].submission, clock_now_ns(), &l->jobs[k]);
+			adopt_one(s, &l->jobs[k]);
 	}
 }
 
@@ -117,8 +150,9 @@ static int create_kinds(struct pilot_supply *s, const char *prefix)
 		struct submission_settings settings = {.max_nodes = o->max_nodes, .give_up = o->give_up};
 		k->options = o->kinds[s->num_kinds];
 		pilot_kind_parse(&k->kind, k->options);
-		snprintf(settings.prefix, sizeof(settings.prefix), "%.32s%llu.%zu", prefix,
-			(unsigned long long)o->epoch, s->num_kinds + 1);
+		snprintf(k->mark, sizeof(k->mark), ".%08x", (unsigned)hash_bytes(k->options, strlen(k->options)).a);
+		snprintf(settings.prefix, sizeof(settings.prefix), "%.20s%llu.%zu%s", prefix,
+			(unsigned long long)o->epoch, s->num_kinds + 1, k->mark);
 		int r = submission_create(&settings, &k->submission);
 		if (r < 0)
 			return r;
@@ -162,6 +196,7 @@ void pilot_supply_destroy(struct pilot_supply *s)
 	for (size_t i = 0; i < s->num_kinds; i++)
 		submission_destroy(s->kinds[i].submission);
 	free(s->kinds);
+	free(s->superseded);
 	text_finish(&s->script);
 	text_finish(&s->output);
 	free(s);
@@ -306,7 +341,8 @@ static void kind_words(const struct pilot_supply *s, const struct supplied_kind 
 	if (job && *output)
 		snprintf(words + length, FRAME_WORDS_ROOM - length, ": %s", output);
 	else if (again)
-		snprintf(words + length, FRAME_WORDS_ROOM - length, "; trying again");
+		snprintf(words + length, FRAME_WORDS_ROOM - length, "; trying again%s",
+			job ? "; 'gpuq slurm check' finds common causes" : "");
 }
 
 void pilot_supply_words(const struct pilot_supply *s, char *words, size_t room)

@@ -141,6 +141,48 @@ def test_second_run_hands_its_commands_over(cli, words):
     assert boss.wait(LIMIT) == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_second_run_that_waits_can_be_interrupted(cli, number):
+    cli.lab.commands(WAITING)
+    boss = cli.start("--commands-file", "commands.txt", *SLURM)
+    cli.until_ran(1)
+    second = cli.start("--commands-file", "commands.txt", *SLURM)
+    cli.until_said(second, "waiting for 1 that was already in the queue")
+    second.send_signal(number)
+    assert second.wait(LIMIT) == 130
+    assert "no longer waiting; the jobs continue" in second.log.read_text(encoding="utf-8")
+    cli.lab.touch("go")
+    assert boss.wait(LIMIT) == 0
+
+
+def test_pending_pilot_with_other_options_makes_way(cli):
+    """The user corrects --slurm after a run that was killed: its pilot would never start."""
+    blocker = cli.lab.sbatch("--wrap", "sleep 1000")
+    cli.lab.until(lambda: cli.lab.batch_state(blocker) == "RUNNING", "the blocker")
+    cli.lab.commands("true")
+    first = cli.start("--commands-file", "commands.txt", "--slurm", "--partition=gpu --gres=gpu:1 --time=9")
+    cli.until(lambda: len(cli.squeue()) == 2, "a pending pilot")
+    (old,) = [number for number in cli.squeue() if number != str(blocker)]
+    first.kill()
+    first.wait()
+    second = cli.start("--commands-file", "commands.txt", *SLURM)
+    cli.until_said(second, f"cancelling Slurm job {old}, a pending pilot of an earlier run with other options")
+    cli.until(lambda: old not in cli.squeue() and len(cli.squeue()) == 2, "a pilot with the new options")
+    cli.lab.slurm("scancel", str(blocker))
+    assert second.wait(LIMIT) == 0 and cli.lab.states() == ["completed"]
+
+
+def test_cancellation_without_a_coordinator_says_that_the_job_continues(cli):
+    cli.lab.commands(WAITING)
+    first = cli.start("--commands-file", "commands.txt", *SLURM)
+    cli.until_ran(1)
+    first.kill()
+    first.wait()
+    said = cli.lab.slurm("sh", "-c", "gpuq cancel 1 2>&1")
+    assert "cancelled job 1" in said and "jobs that run on nodes continue until it runs again" in said
+    assert cli.start(*SLURM).wait(LIMIT) in (0, 1) and cli.lab.states() == ["cancelled"]
+
+
 def test_job_that_is_added_while_pilots_leave_is_run(cli):
     """The second pilot is pending in Slurm, and the end waits until it is cancelled."""
     env = cli.program("scancel", "#!/bin/sh\ntouch cancelling\nuntil [ -e cancel ]; do sleep 0.05; done\nexec /usr/bin/scancel \"$@\"\n")
