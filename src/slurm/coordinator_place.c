@@ -85,6 +85,8 @@ void coordinating_on_change(void *context, struct job *job, int old)
 	/* If the job was already handed to the core, its write is refused, and then it is withdrawn. */
 	if (old == JOB_PENDING && !scheduler_has(c->scheduler, job->id))
 		scheduler_remove(c->scheduler, job);
+	if (old == JOB_RUNNING && job->state == JOB_PENDING)
+		coordinating_say_interrupted(c, job);
 	if (job->state == JOB_PENDING)
 		enqueue(c, job);
 	else if (job->state == JOB_RUNNING && job->cancel_requested)

@@ -16,6 +16,9 @@
 #include "base/units.h"
 #include "slurm/coordinating.h"
 
+/* That many interruptions in a row are hardly an accident. */
+#define MANY_INTERRUPTIONS 3
+
 void coordinating_say(const struct coordinator *c, const char *words)
 {
 	const struct runner_watch *w = c->options.watch;
@@ -44,6 +47,16 @@ void coordinating_say_joined(const struct coordinator *c, const struct coordinat
 	say(c, "node %s joined with %zu GPU%s%s%s", ready->node, ready->num_gpus, ready->num_gpus == 1 ? "" : "s",
 		ready->remaining_ms < 0 ? "" : ", time left: ",
 		ready->remaining_ms < 0 ? "" : units_format_duration((uint64_t)ready->remaining_ms, left));
+}
+
+void coordinating_say_interrupted(const struct coordinator *c, const struct job *job)
+{
+	unsigned times = 0;
+	for (const struct job_attempt *a = job->attempts; a && a->interrupted; a = a->earlier)
+		times++;
+	if (times == MANY_INTERRUPTIONS)
+		say(c, "job %llu was interrupted %u times in a row: the time limit of its pilots (--time) may be too short",
+			(unsigned long long)job->id, times);
 }
 
 void coordinating_say_back(const struct coordinator *c, const struct coordinator_action *ready)

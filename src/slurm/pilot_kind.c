@@ -128,7 +128,7 @@ bool pilot_kind_takes(const struct pilot_kind *k, const struct placement_need *n
 		snprintf(words, FRAME_WORDS_ROOM, "%u CPUs each, a pilot has %u", need->cpus, k->cpus);
 	else if (k->time_ms > 0 && least_ms > k->time_ms)
 		snprintf(words, FRAME_WORDS_ROOM, "%s each, a pilot has %s",
-			units_format_duration((uint64_t)least_ms, want),
+			units_format_duration((uint64_t)need->time_ms, want),
 			units_format_duration((uint64_t)k->time_ms, have));
 	return !*words;
 }

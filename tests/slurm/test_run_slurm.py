@@ -172,6 +172,17 @@ def test_pending_pilot_with_other_options_makes_way(cli):
     assert second.wait(LIMIT) == 0 and cli.lab.states() == ["completed"]
 
 
+def test_job_that_is_interrupted_again_and_again_is_named(cli):
+    cli.lab.commands(WAITING)
+    run = cli.start("--commands-file", "commands.txt", *SLURM)
+    for count in (1, 2, 3):
+        cli.until_ran(count)
+        cli.lab.slurm("scancel", *cli.squeue())
+    cli.until_said(run, "job 1 was interrupted 3 times in a row: the time limit of its pilots (--time) may be too short")
+    cli.lab.touch("go")
+    assert run.wait(LIMIT) == 0 and cli.lab.states() == ["completed"]
+
+
 def test_cancellation_without_a_coordinator_says_that_the_job_continues(cli):
     cli.lab.commands(WAITING)
     first = cli.start("--commands-file", "commands.txt", *SLURM)
