@@ -169,13 +169,13 @@ static int control(struct control_command *c, const char *words)
 			record_event_name(c->event));
 	if (r == 0 && done > 0 && !c->quiet)
 		r = say_done(c, words);
+	if (r < 0 || done == 0)
+		return r;
 	pid_t holder = 0;
 	bool runs = lock_holder_at(j->dir_fd, "runner.lock", &holder) < 0 || holder != 0;
-	if (r == 0 && done > 0 && c->event == EVENT_CANCEL && !runs && published_is_cluster(j->dir_fd))
+	if (c->event == EVENT_CANCEL && !runs && published_is_cluster(j->dir_fd))
 		say("no 'gpuq run --slurm' is active: jobs that run on nodes continue until it runs again");
-	if (r < 0 || done == 0 || (c->event != EVENT_RETRY && c->event != EVENT_RELEASE))
-		return r;
-	if (!runs)
+	if (!runs && (c->event == EVENT_RETRY || c->event == EVENT_RELEASE))
 		r = background_start(&c->queue, j->dir_fd, NULL, BACKGROUND_READY_SOON_MS, &c->err);
 	return r;
 }
