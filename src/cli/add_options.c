@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "cli/add_parts.h"
+#include "cli/arguments.h"
 #include "cli/command_words.h"
 #include "cli/gpus_option.h"
 #include "cli/job_argp.h"
@@ -120,7 +121,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return ARGP_ERR_UNKNOWN;
 	}
 	if (r < 0)
-		argp_error(state, "%s", a->err.message);
+		arguments_error(state, "%s", a->err.message);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "base/display.h"
 #include "base/error.h"
 #include "base/json_put.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/queue_choice.h"
@@ -38,7 +39,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		c->json = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected argument '%s'; settings are in a file, see gpuq.yaml(5)", arg);
+		arguments_error(state, "unexpected argument '%s'; settings are in a file, see gpuq.yaml(5)", arg);
 		return EINVAL;
 	default:
 		return ARGP_ERR_UNKNOWN;

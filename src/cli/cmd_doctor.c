@@ -2,6 +2,7 @@
 /* gpuq doctor: checks for problems, as a report for users and for bug reports. */
 #include <errno.h>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/doctor_parts.h"
 
@@ -25,10 +26,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPTION_GPUS:
 		if (config_set(&d->queue.command_line, CONFIG_GPUS, "--gpus", arg, &d->err) < 0)
-			argp_error(state, "%s", d->err.message);
+			arguments_error(state, "%s", d->err.message);
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected argument '%s'; use 'gpuq why' to ask about a job", arg);
+		arguments_error(state, "unexpected argument '%s'; use 'gpuq why' to ask about a job", arg);
 		return EINVAL;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -15,6 +15,7 @@
 #include "base/table.h"
 #include "base/terminal.h"
 #include "base/units.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/say.h"
@@ -43,7 +44,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 		a->json = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected argument '%s'; select GPUs with --gpus", value);
+		arguments_error(state, "unexpected argument '%s'; select GPUs with --gpus", value);
 		return EINVAL;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/signals.h"
 #include "base/units.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/status_parts.h"
@@ -42,7 +43,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (job_selection_add(&i->selection, arg, &i->err) < 0)
-			argp_error(state, "%s", i->err.message);
+			arguments_error(state, "%s", i->err.message);
 		return 0;
 	case ARGP_KEY_END:
 		if (i->selection.count == 0)

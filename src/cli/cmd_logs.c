@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "base/trust.h"
 #include "base/units.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/job_log.h"
@@ -70,7 +71,7 @@ static void set_number(struct argp_state *state, const char *option, const char 
 {
 	struct gd_error why;
 	if (units_parse_integer(arg, least, INT32_MAX, ret, &why) < 0)
-		argp_error(state, "%s: %s", option, why.message);
+		arguments_error(state, "%s: %s", option, why.message);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -94,7 +95,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (job_selection_add(&l->selection, arg, &l->err) < 0)
-			argp_error(state, "%s", l->err.message);
+			arguments_error(state, "%s", l->err.message);
 		return 0;
 	case ARGP_KEY_END:
 		if (l->selection.count == 0)

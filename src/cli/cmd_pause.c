@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "cli/arguments.h"
 #include "cli/background.h"
 #include "cli/command.h"
 #include "cli/done_line.h"
@@ -51,7 +52,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (job_selection_add(&p->selection, arg, &p->err) < 0)
-			argp_error(state, "%s", p->err.message);
+			arguments_error(state, "%s", p->err.message);
 		return 0;
 	case ARGP_KEY_END:
 		if (p->all && p->selection.count > 0)

@@ -13,6 +13,7 @@
 #include "base/json_put.h"
 #include "base/terminal.h"
 #include "base/units.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/frozen_tree.h"
@@ -51,7 +52,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'o':
 		if (units_parse_duration(arg, &p->older_ms, &p->err) < 0)
-			argp_error(state, "--older: %s", p->err.message);
+			arguments_error(state, "--older: %s", p->err.message);
 		return 0;
 	case 'y':
 		p->yes = true;
@@ -63,7 +64,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		p->json = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state,
+		arguments_error(state,
 			"unexpected argument '%s'; use --older AGE to select jobs by age, or 'gpuq cancel' to end a job",
 			arg);
 		return EINVAL;

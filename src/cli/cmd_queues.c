@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json_put.h"
 #include "base/table.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/queue_choice.h"
@@ -58,7 +59,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		q->json = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected argument '%s'; 'gpuq status --jobs-file FILE' shows one queue", arg);
+		arguments_error(state, "unexpected argument '%s'; 'gpuq status --jobs-file FILE' shows one queue", arg);
 		return EINVAL;
 	default:
 		return ARGP_ERR_UNKNOWN;

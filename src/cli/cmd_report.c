@@ -17,6 +17,7 @@
 #include "base/named_file.h"
 #include "base/trust.h"
 #include "base/units.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/launch_model.h"
@@ -64,7 +65,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPTION_SINCE:
 		if (units_parse_duration(arg, &c->since_ms, &c->err) < 0)
-			argp_error(state, "--since: %s", c->err.message);
+			arguments_error(state, "--since: %s", c->err.message);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "cli/arguments.h"
 #include "cli/background.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
@@ -154,7 +155,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		run->given_grace = arg;
 		break;
 	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected argument '%s'; commands come from --commands-file or 'gpuq add'", arg);
+		arguments_error(
+			state, "unexpected argument '%s'; commands come from --commands-file or 'gpuq add'", arg);
 		return 0;
 	default:
 		if (key < OPTION_FIRST || key >= OPTION_FIRST + CONFIG_KEYS)
@@ -164,7 +166,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r = config_set(&run->queue.command_line, (enum config_key)(key - OPTION_FIRST), option, arg, &run->err);
 	}
 	if (r < 0)
-		argp_error(state, "%s", run->err.message);
+		arguments_error(state, "%s", run->err.message);
 	return 0;
 }
 

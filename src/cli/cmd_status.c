@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/terminal.h"
 #include "base/units.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/say.h"
@@ -79,14 +80,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case ARGP_KEY_END:
 		if (s->all && (s->selection.count || s->queue.jobs_file))
-			argp_error(
+			arguments_error(
 				state, "--all cannot be used with %s", s->selection.count ? "job ids" : "--jobs-file");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
 	if (r < 0)
-		argp_error(state, "%s", s->err.message);
+		arguments_error(state, "%s", s->err.message);
 	return 0;
 }
 

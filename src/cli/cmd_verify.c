@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/json_put.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/queue_choice.h"
@@ -45,8 +46,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		v->json = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected argument '%s'; use 'gpuq verify --jobs-file FILE' to check another queue",
-			arg);
+		arguments_error(state,
+			"unexpected argument '%s'; use 'gpuq verify --jobs-file FILE' to check another queue", arg);
 		return EINVAL;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/json_put.h"
 #include "base/units.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/obstacles.h"
@@ -65,13 +66,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPTION_TIMEOUT:
 		if (units_parse_duration(arg, &w->limit_ms, &w->err) < 0)
-			argp_error(state, "--timeout: %s", w->err.message);
+			arguments_error(state, "--timeout: %s", w->err.message);
 		if (w->limit_ms == 0)
 			argp_error(state, "--timeout: must be greater than 0");
 		return 0;
 	case ARGP_KEY_ARG:
 		if (job_selection_add(&w->selection, arg, &w->err) < 0)
-			argp_error(state, "%s", w->err.message);
+			arguments_error(state, "%s", w->err.message);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

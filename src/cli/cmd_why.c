@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/json_put.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/status_parts.h"
@@ -55,7 +56,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return ARGP_ERR_UNKNOWN;
 	}
 	if (r < 0)
-		argp_error(state, "%s", w->err.message);
+		arguments_error(state, "%s", w->err.message);
 	return 0;
 }
 

@@ -3,9 +3,8 @@
 
 #include <argp.h>
 #include <errno.h>
-#include <stdlib.h>
 
-#include "base/error.h"
+#include "cli/arguments.h"
 #include "cli/debug.h"
 #include "cli/exit_code.h"
 #include "cli/say.h"
@@ -26,11 +25,7 @@ void command_show(const struct argp *argp, int argc, char **argv)
 static void parse(const struct argp *argp, int argc, char **argv, unsigned flags, void *input)
 {
 	command_show(argp, argc, argv);
-	error_t e = argp_parse(argp, argc, argv, flags, NULL, input);
-	if (e) {
-		say("cannot read the command line: %s", error_words(e));
-		exit(EXIT_USAGE);
-	}
+	arguments_parse(argp, argc, argv, flags, input);
 }
 
 void command_parse(const struct argp *argp, int argc, char **argv, void *input)

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "cli/arguments.h"
 #include "cli/job_argp.h"
 #include "cli/queue_choice.h"
 
@@ -27,11 +28,11 @@ void command_words_take(struct command_words *w, struct argp_state *state, const
 		if (strncmp(word, "--", 2) != 0)
 			continue;
 		if (!word[2])
-			argp_error(state, "'--' must be before the command: %s [OPTION…] -- %s …", state->name,
+			arguments_error(state, "'--' must be before the command: %s [OPTION…] -- %s …", state->name,
 				w->words[0]);
 		if (is_option_of(options, word + 2) || is_option_of(job_argp.options, word + 2) ||
 			is_option_of(queue_choice_argp.options, word + 2))
-			argp_error(state,
+			arguments_error(state,
 				"%.*s is an option of gpuq, but comes after the command; move it before '%s', or if it belongs to "
 				"the command, write '%s [OPTION…] -- %s …'",
 				(int)strcspn(word, "="), word, w->words[0], state->name, w->words[0]);

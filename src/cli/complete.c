@@ -70,13 +70,19 @@ static void offer_command(const struct complete_line *l, bool takes_script, stru
 		complete_offer_ask(o, "files");
 }
 
+/* gpuq launch accepts its command only after "--". */
+static bool needs_dashes(const struct argp *argp)
+{
+	return strstr(argp->args_doc, "[-- COMMAND") != NULL;
+}
+
 static void offer_argument(const struct argp *argp, const struct complete_line *l, const struct complete_table *t,
 	struct complete_offer *o)
 {
 	if (complete_table_takes(argp, "ID")) {
 		complete_offer_begin_list(o);
 		complete_queue_jobs(l, asked->job_states, o);
-	} else if (complete_table_takes(argp, "COMMAND")) {
+	} else if (complete_table_takes(argp, "COMMAND") && (l->after_dashes || !needs_dashes(argp))) {
 		offer_command(l, complete_table_takes(argp, "SCRIPT"), o);
 	} else if (!*l->word) {
 		offer_options(t, o);

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "cli/arguments.h"
 #include "cli/background.h"
 #include "cli/command.h"
 #include "cli/done_line.h"
@@ -68,7 +69,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		if (job_selection_add(&c->selection, arg, &c->err) < 0)
-			argp_error(state, "%s", c->err.message);
+			arguments_error(state, "%s", c->err.message);
 		return 0;
 	case ARGP_KEY_END:
 		if (c->selection.count > 0 && c->all)

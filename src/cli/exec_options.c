@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "cli/arguments.h"
 #include "cli/exec_parts.h"
 #include "cli/gpus_option.h"
 
@@ -78,7 +79,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	if (key != OPTION_WAIT_TIMEOUT && (key < OPTION_FIRST || key >= OPTION_FIRST + JOB_OPTIONS))
 		return ARGP_ERR_UNKNOWN;
 	if (set_option(e, key, arg) < 0)
-		argp_error(state, "%s", e->err.message);
+		arguments_error(state, "%s", e->err.message);
 	return 0;
 }
 

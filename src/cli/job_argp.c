@@ -5,6 +5,7 @@
 
 #include "base/date.h"
 #include "base/error.h"
+#include "cli/arguments.h"
 
 #define FIRST 0x400
 
@@ -46,7 +47,7 @@ static error_t parse_with(int key, char *arg, struct argp_state *state, bool may
 		r = error_set(&why, -EINVAL, "'%s' is in the past", arg);
 	for (const struct argp_option *row = options; r < 0 && row->name; row++)
 		if (row->key == key)
-			argp_error(state, "--%s: %s", row->name, why.message);
+			arguments_error(state, "--%s: %s", row->name, why.message);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/display.h"
 #include "base/suggest.h"
+#include "cli/arguments.h"
 #include "cli/launch_options.h"
 
 static void add_pattern(struct launch_arguments *a, const char *value, struct argp_state *state)
@@ -27,7 +28,7 @@ static void set_balance(struct launch_arguments *a, const char *text, struct arg
 	if (gd_balance_parse(text, &a->options.balance) == 0)
 		return;
 	const char *meant = suggest(text, words, sizeof(words) / sizeof(*words));
-	argp_error(state, "--balance '%s': expected longest-first, size, round-robin or none%s%s%s", text,
+	arguments_error(state, "--balance '%s': expected longest-first, size, round-robin or none%s%s%s", text,
 		meant ? "; did you mean '" : "", meant ? meant : "", meant ? "'?" : "");
 }
 
@@ -82,9 +83,9 @@ static void check_slurm(struct launch_arguments *a, struct argp_state *state)
 	}
 	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++)
 		if (refused[i].given)
-			argp_error(state, "%s", refused[i].words);
+			arguments_error(state, "%s", refused[i].words);
 	if (launch_slurm_check(&a->slurm, &err) < 0)
-		argp_error(state, "%s", err.message);
+		arguments_error(state, "%s", err.message);
 }
 
 static error_t parse_worker(int key, char *value, struct argp_state *state)
@@ -142,6 +143,10 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 		a->dry_run = true;
 		return 0;
 	case ARGP_KEY_ARG:
+		/* The shell expands an unquoted pattern to names of files, and none of them may become the program. */
+		if (!state->quoted)
+			arguments_error(state,
+				"unexpected argument '%s'; quote patterns, and write -- before the command", value);
 		/* The command takes all remaining words, including options. */
 		o->command = (const char *const *)&state->argv[state->next - 1];
 		state->next = state->argc;
@@ -192,7 +197,7 @@ void launch_arguments_parse(struct launch_arguments *a, int argc, char **argv)
 	*a = (struct launch_arguments){.options.size = sizeof(a->options), .options.output = GD_OUTPUT_FILES};
 	pool_arguments_init(pool);
 	pool_arguments_set(pool, "model_size", "base", &state);
-	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, a);
+	arguments_parse(&argp, argc, argv, ARGP_IN_ORDER, a);
 	o->plugin = a->worker;
 	o->program = (const char *const *)pool->program;
 	o->gpus = a->slurm.num_kinds ? a->slurm.gpus : pool->gpus;

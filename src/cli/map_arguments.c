@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/map_arguments.h"
 
+#include "cli/arguments.h"
 #include "cli/map_options.h"
 
 #include <argp.h>
@@ -65,8 +66,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 		o->ordered = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected argument '%s'; quote the command: --worker-command 'python3 infer.py'",
-			value);
+		arguments_error(state,
+			"unexpected argument '%s'; quote the command: --worker-command 'python3 infer.py'", value);
 		return 0;
 	case ARGP_KEY_END:
 		check(a, state);
@@ -102,7 +103,7 @@ void map_arguments_parse(struct map_arguments *a, int argc, char **argv)
 		.options = {.input = "-", .output = "-", .batch = 1, .in_flight = DEFAULT_IN_FLIGHT}};
 	pool_arguments_init(pool);
 	pool->workers_per_gpu = 1;
-	argp_parse(&argp, argc, argv, 0, NULL, a);
+	arguments_parse(&argp, argc, argv, 0, a);
 	o->program = (const char *const *)pool->program;
 	o->gpus = pool->gpus;
 	o->workers_per_gpu = pool->workers_per_gpu;

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/trust.h"
 #include "base/units.h"
+#include "cli/arguments.h"
 #include "cli/exit_code.h"
 #include "cli/output.h"
 #include "launch/worker.h"
@@ -58,7 +59,7 @@ static void add_setting(struct pool_arguments *a, const char *text, struct argp_
 {
 	const char *equals = strchr(text, '=');
 	if (!equals || equals == text)
-		argp_error(state, "--set '%s': expected KEY=VALUE", text);
+		arguments_error(state, "--set '%s': expected KEY=VALUE", text);
 	char *key = strndup(text, (size_t)(equals - text));
 	if (!key || array_reserve(a->owned, &a->owned_capacity, a->num_owned + 1) < 0)
 		argp_failure(state, 1, ENOMEM, "--set");
@@ -73,7 +74,7 @@ int64_t pool_arguments_number(const char *name, const char *text, int64_t min, i
 	struct gd_error err;
 	int64_t n = 0;
 	if (units_parse_integer(text, min, max, &n, &err) < 0)
-		argp_error(state, "%s: %s", name, err.message);
+		arguments_error(state, "%s: %s", name, err.message);
 	return n;
 }
 
@@ -82,7 +83,7 @@ static int64_t get_duration(const char *name, const char *text, struct argp_stat
 	struct gd_error err;
 	uint64_t ms = 0;
 	if (units_parse_duration(text, &ms, &err) < 0)
-		argp_error(state, "%s: %s", name, err.message);
+		arguments_error(state, "%s: %s", name, err.message);
 	return (int64_t)ms;
 }
 

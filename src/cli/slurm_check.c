@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/slurm_options.h"
@@ -35,7 +36,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		break;
 	case ARGP_KEY_ARG:
 		if (state->arg_num != 0 || strcmp(arg, "check") != 0)
-			argp_error(state, "unknown argument '%s'; use 'gpuq slurm check'", arg);
+			arguments_error(state, "unknown argument '%s'; use 'gpuq slurm check'", arg);
 		return 0;
 	case ARGP_KEY_NO_ARGS:
 		argp_error(state, "no action given; use 'gpuq slurm check'");
@@ -47,7 +48,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r = config_set(&d->queue.command_line, (enum config_key)key, option_names[key], arg, &d->err);
 	}
 	if (r < 0)
-		argp_error(state, "%s", d->err.message);
+		arguments_error(state, "%s", d->err.message);
 	return 0;
 }
 

@@ -14,6 +14,7 @@
 #include "base/date.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "cli/arguments.h"
 #include "cli/exit_code.h"
 #include "cli/run_slurm.h"
 #include "cli/say.h"
@@ -52,7 +53,7 @@ static int64_t parse_seconds(const char *arg, struct argp_state *state)
 	char *end;
 	double s = strtod(arg, &end);
 	if (end == arg || *end || !(s >= 0.1 && s <= 1e6))
-		argp_error(state, "'%s' is not a number of seconds between 0.1 and 1000000", arg);
+		arguments_error(state, "'%s' is not a number of seconds between 0.1 and 1000000", arg);
 	return (int64_t)(s * 1000);
 }
 
@@ -89,7 +90,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		a->takeover = true;
 		break;
 	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected argument '%s'", arg);
+		arguments_error(state, "unexpected argument '%s'", arg);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -244,6 +245,6 @@ int main(int argc, char **argv)
 		say("this program is part of gpuq and is started by it");
 		return EXIT_USAGE;
 	}
-	int r = argp_parse(&argp, argc - 1, argv + 1, 0, NULL, &a);
-	return r ? EXIT_USAGE : pilot ? run_pilot(&a) : run_coordinator(&a);
+	arguments_parse(&argp, argc - 1, argv + 1, 0, &a);
+	return pilot ? run_pilot(&a) : run_coordinator(&a);
 }

@@ -15,6 +15,7 @@
 #include "base/date.h"
 #include "base/error.h"
 #include "base/loop.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/queue_choice.h"
@@ -62,7 +63,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case TOP_OPTION_GPUS:
 		if (config_set(&p->queue.command_line, CONFIG_GPUS, "--gpus", arg, &p->err) < 0)
-			argp_error(state, "%s", p->err.message);
+			arguments_error(state, "%s", p->err.message);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/loop.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/queue_choice.h"
@@ -74,13 +75,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r = config_set(&s->queue.command_line, CONFIG_LOG_DIR, "--log-dir", arg, &s->err);
 		break;
 	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected argument '%s'", arg);
+		arguments_error(state, "unexpected argument '%s'", arg);
 		return EINVAL;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
 	if (r < 0)
-		argp_error(state, "%s", s->err.message);
+		arguments_error(state, "%s", s->err.message);
 	return 0;
 }
 

@@ -134,6 +134,12 @@ def test_programs_with_plain_names_are_completed(lab):
     assert offered(lab, "add", "train;") == offered(lab, "add", "./no/") == offered(lab, "add", "$HOME/") == []
 
 
+def test_command_of_a_launch_is_completed_after_the_dashes(lab):
+    assert lines(lab, "launch", "--input-dir", "x", "--", "ff") == ["\tcommands"]
+    assert lines(lab, "launch", "--input-dir", "x", "ff") == []
+    assert "--pattern" in offered(lab, "launch", "--input-dir", "x", "")
+
+
 # ---- The queue ----------------------------------------------------------------------------
 
 
