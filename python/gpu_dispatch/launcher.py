@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Processes a folder of recordings on all GPUs.
 
-    python -m gpu_dispatch.launcher --input-dir data/audio --gpus auto
-    python -m gpu_dispatch.launcher --input-dir data/audio --gpus 0,1,2 --model-size large-v3
+    gpu-dispatch-launcher --input-dir data/audio --gpus auto
+    gpu-dispatch-launcher --input-dir data/audio --gpus 0,1,2 --model-size large-v3
+
+pip installs this command. Without it, use python3 -P -m gpu_dispatch.launcher. Without -P, which
+needs Python 3.11, python3 -m executes modules that others have put into the current directory.
 
 Exit codes: 0 all done or nothing to do, 1 some files failed, 2 wrong usage, 130 interrupted.
 """
@@ -12,7 +15,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
+from gpu_dispatch._text import printable
 from gpu_dispatch.multigpu import LauncherOrchestrator, run_multi_gpu
 
 __all__ = ["main", "run_multi_gpu"]
@@ -25,10 +30,17 @@ def _setting(text: str) -> tuple[str, str]:
     return key, value
 
 
+class _Parser(argparse.ArgumentParser):
+    """Arguments may be names that others chose, because the shell has expanded a pattern."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+
 def _parser() -> argparse.ArgumentParser:
     assert __doc__
-    parser = argparse.ArgumentParser(
-        prog="python -m gpu_dispatch.launcher",
+    parser = _Parser(
+        prog="gpu-dispatch-launcher",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -104,8 +116,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
 
 
-if __name__ == "__main__":
+def program() -> int:
+    """The command gpu-dispatch-launcher; returns the exit code."""
     try:
-        sys.exit(main())
+        return main()
     except KeyboardInterrupt:
-        sys.exit(130)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(program())

@@ -85,7 +85,8 @@ def test_gpuq_launches_workers(venv, tmp_path):
     run(venv / "bin" / "gpuq", "launch", "--input-dir", "in", "--output-dir", "out", "--pattern", "*.txt", "--worker-command",
         f"{venv}/bin/python worker.py", cwd=tmp_path, env={"GPUQ_GPUS": "sim:1"})
     assert (tmp_path / "out" / "a" / "n").read_text() == "3"
-    run(venv / "bin" / "python", "-m", "gpu_dispatch.launcher", "--input-dir", "in", "--output-dir", "out2", "--pattern", "*.txt",
+    (tmp_path / "argparse.py").write_text("raise SystemExit('imported from the current directory')\n")
+    run(venv / "bin" / "gpu-dispatch-launcher", "--input-dir", "in", "--output-dir", "out2", "--pattern", "*.txt",
         "--worker-command", f"{venv}/bin/python worker.py", cwd=tmp_path, env={"GPUQ_GPUS": "sim:1", "PATH": "/usr/bin:/bin"})
     assert (tmp_path / "out2" / "a" / "n").read_text() == "3"
 

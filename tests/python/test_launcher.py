@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""python -m gpu_dispatch.launcher as users run it."""
+"""gpu_dispatch.launcher as users run it."""
 from __future__ import annotations
 
 import glob
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -166,6 +167,55 @@ def test_second_interrupt_cancels_running_files(lab: Lab) -> None:
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=LIMIT)
     assert process.returncode == 130 and "0 of 1 files done" in out
+
+
+def test_output_folder_is_only_created_by_gpuq_launch(lab: Lab) -> None:
+    """Which refuses a folder that others can replace, or that a link of theirs leads to."""
+    lab.put("a.wav")
+    shared = lab.directory / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    out, _ = run(lab, "--output-dir", str(shared / "new" / "out"), "--worker-command", lab.command, code=2)
+    assert "refusing to use output folder" in out and list(shared.iterdir()) == []
+
+
+def plant(lab: Lab) -> None:
+    """Another user's module in the current directory, in place of one of Python."""
+    (lab.directory / "argparse.py").write_text("open('planted', 'w')\nfrom optparse import *\n")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="older versions have no -P")
+def test_documented_command_imports_nothing_from_the_current_directory(lab: Lab) -> None:
+    plant(lab)
+    lab.put("a.wav")
+    command = words(lab, "--worker-command", lab.command)
+    command.insert(1, "-P")
+    subprocess.run(command, cwd=lab.directory, env={**os.environ, "GPUQ_GPUS": "sim:1"}, timeout=LIMIT, check=True)
+    assert (lab.output / "a/result.txt").exists() and not (lab.directory / "planted").exists()
+
+
+def test_installed_command_imports_nothing_from_the_current_directory(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The script that pip writes for the entry in pyproject.toml."""
+    plant(lab)
+    lab.put("a.wav", "fail.wav")
+    project = (Path(os.environ["GD_SOURCE"]) / "pyproject.toml").read_text()
+    entry = re.search(r'^\[project.scripts\]\ngpu-dispatch-launcher = "([a-z_.]+):([a-z_]+)"$', project, re.M)
+    assert entry
+    script = tmp_path_factory.mktemp("bin") / "gpu-dispatch-launcher"
+    script.write_text(f"import sys\nfrom {entry[1]} import {entry[2]}\nsys.exit({entry[2]}())\n")
+    command = [sys.executable, str(script), *words(lab, "--worker-command", lab.command)[3:]]
+    done = subprocess.run(command, cwd=lab.directory, env={**os.environ, "GPUQ_GPUS": "sim:1"}, timeout=LIMIT, check=False)
+    assert done.returncode == 1 and (lab.output / "a/result.txt").exists()
+    assert not (lab.directory / "planted").exists()
+
+
+@pytest.mark.parametrize("more", [("{}",), ("--{}",), ("--set", "{}"), ("--gpus", "{}"), ("--input-dir", "{}"), ("--pattern", "{}")])
+def test_arguments_are_printed_as_text(lab: Lab, more: tuple[str, ...]) -> None:
+    """The shell may have expanded a pattern to names of other users' files."""
+    code = 0 if more[0] == "--pattern" else 2
+    _, err = run(lab, *(word.format("d\x1b]0;PWN\x07\u202e\n") for word in more), code=code)
+    assert "d\\x1b]0;PWN\\x07" in err
+    assert [c for c in err.replace("\n", "") if not c.isprintable()] == []
 
 
 def test_help_names_the_options(lab: Lab) -> None:

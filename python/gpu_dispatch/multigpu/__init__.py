@@ -4,7 +4,7 @@
 ``LauncherOrchestrator`` coordinates the others: ``GPUDetector`` (finds GPUs), ``ResourceAllocator``
 (finds files and shows how they would be distributed), ``ProcessSpawner`` (runs the workers) and
 ``LoadBalancer`` (progress and statistics). ``run_multi_gpu()`` does everything in one call; from a
-shell, use ``python -m gpu_dispatch.launcher``.
+shell, use ``gpu-dispatch-launcher``.
 """
 
 from gpu_dispatch.multigpu.allocator import ResourceAllocator, Workload

@@ -142,7 +142,6 @@ class Launch:
             self._results.put(_failed(file, "no such file"))
         if not waiting:
             return 1
-        os.makedirs(self._output_dir, exist_ok=True)
         with prepare_inputs(list(waiting.elements()), self._input_dir) as inputs:
             with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as summary:
                 record = Record(self._output_dir / RECORD_NAME)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TypedDict
 
+from gpu_dispatch._text import printable
 from gpu_dispatch.multigpu.result import Queue, Result
 
 __all__ = ["GPUStats", "LoadBalancer"]
@@ -173,5 +174,4 @@ def _print(line: str) -> None:
     Other users may have chosen a name: control characters and direction marks are printed as escapes.
     """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in line)
-    print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+    print(printable(line).encode(encoding, "backslashreplace").decode(encoding), flush=True)

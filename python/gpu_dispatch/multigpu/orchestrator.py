@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpu_dispatch._text import printable
 from gpu_dispatch.multigpu.allocator import ResourceAllocator, Workload
 from gpu_dispatch.multigpu.balancer import LoadBalancer
 from gpu_dispatch.multigpu.detector import GPUDetector
@@ -71,7 +72,7 @@ class LauncherOrchestrator:
             return _refuse(str(error))
         files = self.resource_allocator.discover_files(input_dir, pattern)
         if not files:
-            print(f"no file in '{input_dir}' matches '{pattern}'", file=sys.stderr)
+            print(printable(f"no file in '{input_dir}' matches '{pattern}'"), file=sys.stderr)
             return EXIT_DONE
         tasks = self.resource_allocator.create_task_queue(files, len(numbers))
         results: Queue[Result | None] = multiprocessing.Queue()
@@ -193,5 +194,5 @@ def run_multi_gpu(
 
 
 def _refuse(words: str) -> int:
-    print(f"gpu_dispatch: {words}", file=sys.stderr)
+    print(f"gpu_dispatch: {printable(words)}", file=sys.stderr)
     return EXIT_USAGE

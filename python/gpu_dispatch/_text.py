@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: MIT
+"""Text of other users on a terminal."""
+
+from __future__ import annotations
+
+__all__ = ["printable"]
+
+
+def printable(text: str) -> str:
+    """The text with control characters, direction marks and bytes that are not UTF-8 as escapes."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )
