@@ -47,10 +47,22 @@ struct pilot_supply {
 	size_t num_vain; /* waiting jobs that fit no kind */
 	char vain_words[FRAME_WORDS_ROOM];
 	char said_vain[SAY_ROOM];
+	char silence[FRAME_WORDS_ROOM]; /* the last list failed; "": it did not */
+	char said_silence[SAY_ROOM];
 	/* Pilots of an earlier coordinator with other options, which were cancelled. */
 	uint64_t *superseded;
 	size_t num_superseded, superseded_capacity;
 };
+
+/* Reports each reason once. */
+static void say(struct pilot_supply *s, char said[SAY_ROOM], const char *words)
+{
+	if (strcmp(words, said) == 0)
+		return;
+	snprintf(said, SAY_ROOM, "%s", words);
+	if (*words)
+		s->options.ops->say(s->options.context, said);
+}
 
 static void on_submitted(void *context, const char *name, int result, uint64_t slurm_job, const char *words)
 {
@@ -101,7 +113,12 @@ static void adopt(struct pilot_supply *s, const struct slurm_listing *l)
 static void on_listed(void *context, uint64_t begun_ns, const struct slurm_listing *listing, const char *words)
 {
 	struct pilot_supply *s = context;
-	(void)words;
+	char reason[100];
+	sbatch_refusal_words(words, reason, sizeof(reason));
+	*s->silence = '\0';
+	if (!listing->ok)
+		snprintf(s->silence, sizeof(s->silence), "cannot ask Slurm for pilots (%s); trying again", reason);
+	say(s, s->said_silence, s->silence);
 	for (size_t i = 0; i < s->num_kinds; i++)
 		(void)submission_listed(s->kinds[i].submission, clock_now_ns(), begun_ns, listing);
 	if (!listing->ok)
@@ -350,18 +367,10 @@ void pilot_supply_words(const struct pilot_supply *s, char *words, size_t room)
 	char kind[FRAME_WORDS_ROOM] = "";
 	for (size_t i = 0; i < s->num_kinds && !*kind; i++)
 		kind_words(s, &s->kinds[i], kind);
+	if (!*kind)
+		snprintf(kind, sizeof(kind), "%s", s->silence);
 	/* The reader may ask about either: a job that waits for its turn, or one that fits no pilot. */
 	snprintf(words, room, "%s%s%s", s->vain_words, *s->vain_words && *kind ? "; " : "", kind);
-}
-
-/* Reports each reason once. */
-static void say(struct pilot_supply *s, char said[SAY_ROOM], const char *words)
-{
-	if (strcmp(words, said) == 0)
-		return;
-	snprintf(said, SAY_ROOM, "%s", words);
-	if (*words)
-		s->options.ops->say(s->options.context, said);
 }
 
 /* With several kinds, names the options. A refused kind gets advice, unless all are refused: then the run ends with it.

@@ -172,6 +172,17 @@ def test_pending_pilot_with_other_options_makes_way(cli):
     assert second.wait(LIMIT) == 0 and cli.lab.states() == ["completed"]
 
 
+def test_slurm_that_does_not_answer_is_reported(cli):
+    env = cli.program("squeue", "#!/bin/sh\n[ -e back ] && exec /usr/bin/squeue \"$@\"\necho 'slurm_load_jobs error: Unable to contact slurm controller' >&2\nexit 1\n")
+    cli.lab.commands("true")
+    cli.run("--commands-file", "commands.txt", *SLURM)
+    cli.lab.gpuq("add", "--jobs-file", "jobs.jsonl", "--no-start", "true")
+    run = cli.start(*SLURM, env=env)
+    cli.until_said(run, "cannot ask Slurm for pilots (slurm_load_jobs error: Unable to contact slurm controller); trying again")
+    cli.lab.touch("back")
+    assert run.wait(LIMIT) == 0 and cli.lab.states() == ["completed"] * 2
+
+
 def test_job_that_is_interrupted_again_and_again_is_named(cli):
     cli.lab.commands(WAITING)
     run = cli.start("--commands-file", "commands.txt", *SLURM)
