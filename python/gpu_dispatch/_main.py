@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     class Preparation(TypedDict):
         argv: list[str]
-        directory: str | None
         name: str | None
         path: str | None
 
@@ -121,12 +120,8 @@ def describe_main() -> Preparation:
     """The data that a worker needs for prepare()."""
     # Objects of classes of __main__ are returned under its other name.
     sys.modules.setdefault("__mp_main__", sys.modules["__main__"])
-    try:
-        directory: str | None = os.getcwd()
-    except OSError:
-        directory = None  # the current directory was removed
     name, path = _name_and_path()
-    return {"argv": list(sys.argv), "directory": directory, "name": name, "path": path}
+    return {"argv": list(sys.argv), "name": name, "path": path}
 
 
 # ---- In a worker ------------------------------------------------------------

@@ -2,7 +2,6 @@
 """The process of a worker."""
 from __future__ import annotations
 
-import os
 import sys
 from types import FunctionType
 
@@ -45,14 +44,16 @@ class _Hooks:
         self._worker: BaseWorker | None = None
 
     def load(self, gpu: int, device: int, seed: int) -> None:
-        """Runs the program up to its first Pool. There it does not return but continues as a worker."""
+        """Runs the program up to its first Pool. There it does not return but continues as a worker.
+
+        The process has inherited the directory that the program was in when it created the pool. Its path may lead
+        elsewhere: in a directory of a group, another user can replace it with a link.
+        """
         global _device
         _device = device
         self._gpu = gpu
         self._seed = seed
         preparation: _main.Preparation = _engine.decode(bytes(_setting("main")))
-        if preparation["directory"] is not None:
-            os.chdir(preparation["directory"])
         with _main.loading():
             _main.prepare(preparation, _engine.continue_worker)
 

@@ -117,6 +117,9 @@ class Actor(BaseWorker):
             "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
         }
 
+    def directory(self, _: Any) -> str:
+        return os.getcwd()
+
     def fail(self, text: str) -> None:
         raise KeyError(text)
 

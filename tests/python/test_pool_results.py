@@ -129,6 +129,24 @@ def test_a_dead_worker_costs_only_its_task(one: Pool) -> None:
     assert (copy.signal, copy.reason) == (caught.value.signal, caught.value.reason)
 
 
+@pytest.mark.parametrize("left", [False, True])
+def test_a_restarted_worker_is_in_the_directory_of_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: bool) -> None:
+    """Another user can replace the directory if it is in one of a group. left: the program is elsewhere by then."""
+    place, moved, private = tmp_path / "proj", tmp_path / "moved", tmp_path / "private"
+    place.mkdir()
+    private.mkdir()
+    monkeypatch.chdir(place)
+    with Pool(Actor, "sim:1") as pool:
+        assert pool.submit(("directory", None)).result() == str(place)
+        if left:
+            os.chdir("/")
+        place.rename(moved)
+        place.symlink_to(private)
+        with pytest.raises(WorkerDied):
+            pool.submit(("die", 9)).result()
+        assert pool.submit(("directory", None)).result() == str(moved)
+
+
 def test_a_retry_saves_the_task_of_a_dead_worker(tmp_path: Path) -> None:
     with Pool(Actor, "sim:1", retries=1) as pool:
         assert pool.submit(("die_once", str(tmp_path / "died"))).result() == "survived"
