@@ -12,7 +12,7 @@ import pytest
 import processes
 import sealing
 from users import (  # noqa: F401
-    GROUP, JOURNAL, LIMIT, OPEN, STICKY, WAIT_FOR, job, plant, refused, until, get_other, get_owner, make_machine, needs_users)
+    JOURNAL, LIMIT, OPEN, STICKY, WAIT_FOR, job, plant, refused, until, get_other, get_owner, make_machine, needs_users)
 
 pytestmark = needs_users
 
@@ -405,82 +405,6 @@ def test_wait_believes_no_journal_that_another_user_puts_in_place(machine, owner
     assert begun_later.returncode == 125 and "belongs to another user" in begun_later.stderr, begun_later
     other.sh("mv real jobs.jsonl", shared)
     assert code == 125 and "belongs to another user" in waiting.stderr.read()
-
-
-# ---- The directory of a job ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("plan", ["mkdir proj", "ln -s /tmp proj", "mv open proj", "mkdir new; ln -s new proj"])
-def test_waiting_job_does_not_enter_a_directory_that_another_user_put_in_place(machine, owner, other, plan):
-    """The queue is private; the project folder is in a directory of the group, next to a group-writable one."""
-    shared = machine.directory(GROUP)
-    owner.sh(f"mkdir open; chgrp {machine.group} open; chmod 2775 open", shared)
-    place = owner.home / f"queue-{shared.name}"  # keepers of an earlier queue may still be there
-    owner.sh(f"mkdir '{place}'; rm -f where1 where2", owner.home)
-    owner.sh("mkdir proj; echo 'echo mine' > proj/run.sh", shared)
-    queue = ("--jobs-file", place / "jobs.jsonl")
-    for number in (1, 2):
-        assert owner.gpuq("add", *queue, "--no-start", "--on-finish", f"pwd > '{owner.home}/where{number}'", "sh run.sh",
-                          cwd=shared / "proj").returncode == 0
-    other.sh(f"mv proj proj.x; {plan}; [ -L proj ] || echo 'echo EVIL' > proj/run.sh", shared)
-    assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 1
-    status = owner.gpuq("status", *queue, cwd=owner.home).stdout
-    assert f"cannot enter directory '{shared}/proj': others can write to it, or have replaced it since the job was added" in status
-    assert "EVIL" not in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
-    assert (owner.home / "where1").read_text() == "/\n"
-    other.sh("mv proj proj.y; mv proj.x proj", shared)
-    assert owner.gpuq("retry", *queue, "1", cwd=owner.home).returncode == 0
-    assert owner.gpuq("wait", *queue, "1", cwd=owner.home).returncode == 0
-    assert "mine" in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
-
-
-def add_in_project(owner, shared, place):
-    """A waiting job in shared/proj, and next to it a directory of the owner with another user's files."""
-    owner.sh(f"mkdir -p '{place}'", owner.home)
-    owner.sh("mkdir proj clone; echo 'echo mine' > proj/run.sh; echo 'echo EVIL' > clone/run.sh", shared)
-    queue = ("--jobs-file", place / "jobs.jsonl")
-    hook = f"pwd > '{place}/where'"
-    assert owner.gpuq("add", *queue, "--no-start", "--on-finish", hook, "sh run.sh", cwd=shared / "proj").returncode == 0
-    return queue
-
-
-def test_waiting_job_does_not_enter_another_directory_of_its_owner(machine, owner, other):
-    """A clone that was never run gets the name of the project."""
-    shared = machine.directory(GROUP)
-    place = owner.home / f"queue-{shared.name}"
-    queue = add_in_project(owner, shared, place)
-    other.sh("mv proj proj.x; mv clone proj", shared)
-    assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 1
-    status = owner.gpuq("status", *queue, cwd=owner.home).stdout
-    assert f"cannot enter directory '{shared}/proj': others can write to it, or have replaced it" in status
-    assert "EVIL" not in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
-    assert (place / "where").read_text() == "/\n"
-    other.sh("mv proj clone; mv proj.x proj", shared)
-    # The file system got another device number when it was remounted.
-    events = [json.loads(line) for line in (place / "jobs.jsonl").read_text().splitlines()]
-    for event in events:
-        if event["event"] == "add":
-            event["cwd_dev"] += 1
-    (place / "jobs.jsonl").write_bytes(sealing.again(events))
-    assert owner.gpuq("retry", *queue, "1", cwd=owner.home).returncode == 0
-    assert owner.gpuq("wait", *queue, "1", cwd=owner.home).returncode == 0
-    assert "mine" in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
-
-
-def test_owner_can_exchange_the_directory_of_a_job_where_nobody_else_can(machine, owner):
-    shared = machine.directory(STICKY)
-    queue = add_in_project(owner, shared, owner.home / f"queue-{shared.name}")
-    owner.sh("mv proj proj.x; mv clone proj", shared)
-    assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 0
-    assert "EVIL" in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
-
-
-def test_job_runs_in_a_directory_that_always_was_another_users(machine, owner, other):
-    shared = machine.directory(STICKY)
-    other.sh("mkdir -m 755 theirs; echo 'echo fine' > theirs/run.sh", shared)
-    queue = ("--jobs-file", owner.home / "theirs.jsonl")
-    assert owner.gpuq("add", *queue, "--no-start", "sh run.sh", cwd=shared / "theirs").returncode == 0
-    assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 0
 
 
 # ---- A hook -------------------------------------------------------------------------------

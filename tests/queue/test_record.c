@@ -272,6 +272,26 @@ static void begin_cluster(struct jobs *js, struct text *t)
 	apply_text(js, t);
 }
 
+/* Also for a directory that others can write. */
+static void test_directory_is_read_as_it_was_written(void **state)
+{
+	(void)state;
+	struct jobs js;
+	struct text t = {0};
+	jobs_init(&js);
+	record_write_add(&t, 1, 5000,
+		&(struct job_spec){
+			.command = "a", .command_size = 1, .cwd = "/a", .cwd_id = {9, (uint64_t)INT64_MAX + 2}});
+	record_write_add(
+		&t, 2, 5000, &(struct job_spec){.command = "a", .command_size = 1, .cwd = "/a", .cwd_own = true});
+	apply_text(&js, &t);
+	const struct job_wish *open = jobs_find(&js, 1)->wish, *own = jobs_find(&js, 2)->wish;
+	assert_true(!open->cwd_own && open->cwd_id.dev == 9 && open->cwd_id.ino == (uint64_t)INT64_MAX + 2);
+	assert_true(own->cwd_own && own->cwd_id.ino == 0);
+	jobs_finish(&js);
+	text_finish(&t);
+}
+
 static void test_pilots_are_read_as_they_were_written(void **state)
 {
 	(void)state;
@@ -344,6 +364,7 @@ int main(void)
 		cmocka_unit_test(test_event_is_read_by_its_whole_name),
 		cmocka_unit_test(test_each_attempt_has_the_gpus_of_its_line),
 		cmocka_unit_test(test_hook_of_an_idle_gpu_and_that_of_the_end_are_told_apart),
+		cmocka_unit_test(test_directory_is_read_as_it_was_written),
 		cmocka_unit_test(test_pilots_are_read_as_they_were_written),
 		cmocka_unit_test(test_replaced_coordinator_writes_nothing_but_ends),
 	};

@@ -7,6 +7,7 @@ import subprocess
 
 import processes
 import pytest
+import sealing
 
 LIMIT = 240
 OPTIONS = "--gres=gpu:1 --time=10"
@@ -87,6 +88,27 @@ def test_coordinator_is_killed_and_the_next_goes_on(queue):
     assert queue.finish(boss) == 0
     queue.check_once(3)
     assert sorted(queue.lab.ran()) == ["1:1", "2:1", "3:1"] and not queue.events("interrupted", "void")
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_job_starts_on_a_node_only_in_the_directory_in_which_it_was_added(queue, replaced):
+    """Others can rename the directory. The device number is that of another host."""
+    shared, private = queue.lab.directory / "shared", queue.lab.directory / "private"
+    queue.lab.cluster.run("sh", "-ec", f"umask 0; mkdir {shared} {shared}/proj {private}; touch {shared}/proj/state {private}/state")
+    words = ("add", "--no-start", "--jobs-file", queue.lab.journal, "--on-finish", f"pwd -P > {queue.lab.directory}/where", "rm state")
+    queue.lab.cluster.run("gpuq", *words, cwd=shared / "proj")
+    events = [json.loads(line) for line in queue.lab.journal.read_text(encoding="utf-8").splitlines()]
+    (added,) = (event for event in events if event["event"] == "add")
+    assert "cwd_own" not in added
+    added["cwd_dev"] += 1
+    queue.lab.journal.write_bytes(sealing.again(events))
+    if replaced:
+        queue.lab.cluster.run("sh", "-ec", "mv proj proj.old; ln -s ../private proj", cwd=shared)
+    assert queue.finish(queue.run(nodes=1)) == (1 if replaced else 0)
+    (end,) = queue.events("end")
+    assert ("another user may have replaced it since the job was added" in end.get("reason", "")) == replaced
+    assert (private / "state").exists() and (shared / "proj.old/state").exists() == replaced
+    assert (queue.lab.directory / "where").read_text(encoding="utf-8") == ("/\n" if replaced else f"{shared}/proj\n")
 
 
 def test_cancelled_job_ends(queue):

@@ -30,6 +30,8 @@ void submit_describe_cwd(struct job_spec *spec, const char *cwd)
 {
 	struct stat st;
 	cleanup_(closep) int fd = open(cwd, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	spec->cwd_own = false;
+	spec->cwd_id = (struct directory_id){0};
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return;
 	spec->cwd_own = !trust_objection(fd);

@@ -95,7 +95,7 @@ struct job_spec {
 	const char *name; /* this and the following strings may be NULL */
 	const char *cwd;
 	bool cwd_own;               /* only the user and root can write cwd; checked again when the job starts */
-	struct directory_id cwd_id; /* of cwd; also checked when the job starts */
+	struct directory_id cwd_id; /* of cwd, also without cwd_own; checked when the job starts */
 	const char *env;            /* name in the environment store */
 	const char *file;           /* the commands file it came from */
 	const char *log_dir;

@@ -140,7 +140,7 @@ static void put_spec(struct text *t, const struct job_spec *s)
 	put_optional(t, "cwd", s->cwd);
 	if (s->cwd && s->cwd_own)
 		json_put_bool(t, "cwd_own", true);
-	if (s->cwd && s->cwd_own && s->cwd_id.ino) {
+	if (s->cwd && s->cwd_id.ino) {
 		json_put_int(t, "cwd_dev", (int64_t)s->cwd_id.dev);
 		json_put_int(t, "cwd_ino", (int64_t)s->cwd_id.ino);
 	}

@@ -11,14 +11,12 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/cpu_list.h"
 #include "base/date.h"
 #include "base/file.h"
-#include "base/trust.h"
 #include "queue/journal/environment.h"
 #include "queue/journal/record.h"
 #include "queue/journal/seal.h"
@@ -207,39 +205,6 @@ static int open_log(struct attempt *a, struct attempt_cache *cache)
 	return r == -ENOTUNIQ ? -EPERM : r;
 }
 
-/*
- * Whether fd is the directory in which the job was added. The device number of a network file
- * system can change on a remount. With another device number, the same inode number suffices
- * unless fd is the root of a file system: a rename can only put a directory of the same file
- * system there, in which the number is unique. Btrfs has many roots that can be renamed.
- */
-static bool is_same_directory(int fd, const struct keeper_order *o)
-{
-	struct stat st, above;
-	if (o->cwd_ino == 0)
-		return true; /* an older version added the job */
-	if (fstat(fd, &st) < 0 || st.st_ino != o->cwd_ino)
-		return false;
-	return st.st_dev == o->cwd_dev || (fstatat(fd, "..", &above, 0) == 0 && above.st_dev == st.st_dev);
-}
-
-/*
- * Only a directory that must belong to the user needs a check of its whole path. Errors are reported later, by the
- * job's process.
- */
-static void find_cwd(struct attempt *a, struct attempt_cache *cache)
-{
-	cleanup_(closep) int fd = -1;
-	if (!*a->cwd || !a->order.cwd_own)
-		return;
-	int known = known_directory_find(&cache->cwd, a->cwd);
-	if (known < 0 && trust_open_directory(a->cwd, false, &fd, NULL) == 0) {
-		known_directory_keep(&cache->cwd, a->cwd, fd);
-		known = known_directory_find(&cache->cwd, a->cwd);
-	}
-	a->cwd_fd = known >= 0 && !trust_objection(known) && is_same_directory(known, &a->order) ? known : -1;
-}
-
 int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper, struct attempt_cache *cache)
 {
 	a->missing = ATTEMPT_ENVIRONMENT;
@@ -254,7 +219,7 @@ int attempt_prepare(struct attempt *a, const struct journal *j, const char *keep
 		a->missing = ATTEMPT_LOG;
 		r = open_log(a, cache);
 	}
-	find_cwd(a, cache);
+	attempt_find_directory(a, cache);
 	return r;
 }
 
@@ -348,30 +313,6 @@ static void enter_cpus(const struct attempt *a)
 	}
 }
 
-/* Checks and enters the same directory: both use its descriptor. */
-int attempt_enter_directory(const struct attempt *a)
-{
-	struct gd_error err;
-	cleanup_(closep) int fd = -1;
-	if (!*a->cwd)
-		return 0;
-	if (a->cwd_fd >= 0 && fchdir(a->cwd_fd) == 0)
-		return 0;
-	if (!a->order.cwd_own)
-		return chdir(a->cwd) < 0 ? -errno : 0;
-	int r = trust_open_directory(a->cwd, false, &fd, &err);
-	/* The user may replace the directory, if no other user can. */
-	if (r == 0 && !is_same_directory(fd, &a->order)) {
-		close_fd(&fd);
-		r = trust_open_directory(a->cwd, true, &fd, &err);
-	}
-	if (r == -EPERM || (r >= 0 && trust_objection(fd)))
-		return -ENOTUNIQ;
-	if (r < 0)
-		return r;
-	return fchdir(fd) < 0 ? -errno : 0;
-}
-
 /* Standard input is /dev/null already. */
 static int enter_session(const struct attempt *a)
 {
@@ -419,7 +360,7 @@ _Noreturn static void become_job(
 	if (r < 0)
 		leave(page, ATTEMPT_REFUSED, r);
 	page->stage = ATTEMPT_STARTED;
-	r = a->front ? 0 : attempt_enter_directory(a);
+	r = attempt_enter_directory(a);
 	if (r < 0)
 		leave(page, ATTEMPT_NO_DIRECTORY, r);
 	enter_cpus(a);

@@ -78,7 +78,7 @@ struct attempt {
 	struct attempt_log log;
 	int script_fd; /* -1: the command is an argument */
 	char **envp;
-	int cwd_fd;   /* the directory, if it is known, owned by the cache; -1: enter it by its path */
+	int cwd_fd;   /* the directory, if it is known, owned by the cache; -1: check and enter it by its path */
 	char *cookie; /* "GPUQ_COOKIE=…" */
 	char *own_env[3];
 	struct text start, sealed; /* the `start` line, plain and as the journal stores it */
@@ -108,9 +108,15 @@ void attempt_set_variable(struct attempt *a, const char *variable);
 void attempt_reset_signals(void);
 
 /*
- * Enters the job's directory. -ENOTUNIQ: when the job was added only the user could write it, and now
- * its path leads over a link of another user, or to a directory that other users can write or may have
- * put there.
+ * Opens the job's directory if it is certainly the right one, so that the job and later its hook enter this directory,
+ * whatever happens to its path. Errors are reported by attempt_enter_directory().
+ */
+void attempt_find_directory(struct attempt *a, struct attempt_cache *cache);
+
+/*
+ * Enters the job's directory. The keeper of a lease is in it already: that of `gpuq exec`. -ENOTUNIQ: the path leads
+ * over a link of another user, or to a directory that another user may have put there since the job was added, or other
+ * users can write the directory and could not then.
  */
 int attempt_enter_directory(const struct attempt *a);
 

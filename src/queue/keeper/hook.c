@@ -78,8 +78,9 @@ _Noreturn static void execute(struct attempt *a, unsigned try_number, int input_
 		_exit(127);
 	attempt_reset_signals();
 	setsid();
+	/* No other user can prevent a hook by making the directory of its job unusable. */
 	int r = attempt_enter_directory(a);
-	if (r == -ENOTUNIQ)
+	if (r < 0)
 		r = chdir("/");
 	snprintf(try_text, sizeof(try_text), HOOK_TRY "=%u", try_number);
 	attempt_set_variable(a, try_text);
@@ -88,7 +89,7 @@ _Noreturn static void execute(struct attempt *a, unsigned try_number, int input_
 		(void)dup2(log_fd, STDOUT_FILENO);
 		(void)dup2(log_fd, STDERR_FILENO);
 	}
-	if (dup2(input_fd, STDIN_FILENO) >= 0 && (r == 0 || r == -ENOENT))
+	if (dup2(input_fd, STDIN_FILENO) >= 0 && r == 0)
 		execle("/bin/sh", "sh", "-c", a->on_finish, (char *)NULL, a->envp);
 	_exit(127);
 }

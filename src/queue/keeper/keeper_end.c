@@ -68,6 +68,14 @@ static int64_t energy_of(const struct keeper *k, int64_t duration_ms)
 	return joules < 1e15 ? (int64_t)joules : -1;
 }
 
+/* Why the directory of a job is refused (-ENOTUNIQ). */
+static const char *replaced_words(const struct attempt *a)
+{
+	return a->order.cwd_own
+		       ? "others can write to it, or have replaced it since the job was added"
+		       : "another user may have replaced it since the job was added; if it is the right one, add the job again";
+}
+
 static void describe_end(struct keeper *k, struct attempt_end *e, struct text *words)
 {
 	const struct attempt *a = &k->attempt;
@@ -85,9 +93,7 @@ static void describe_end(struct keeper *k, struct attempt_end *e, struct text *w
 		e->exit_code = WEXITSTATUS(k->status);
 	if (k->page.stage == ATTEMPT_NO_DIRECTORY)
 		text_appendf(words, "cannot enter directory '%s': %s", a->cwd,
-			k->page.code == -ENOTUNIQ
-				? "others can write to it, or have replaced it since the job was added"
-				: error_words(k->page.code));
+			k->page.code == -ENOTUNIQ ? replaced_words(a) : error_words(k->page.code));
 	else if (k->page.stage == ATTEMPT_NO_EXEC)
 		text_appendf(words, "cannot execute '%s': %s", a->front ? a->front->argv[0] : "/bin/sh",
 			error_words(k->page.code));

@@ -58,7 +58,7 @@ struct keeper_order {
 	uint32_t hook_own;     /* on_finish is the job's own, not the runner's */
 	uint32_t hook_try;     /* for KEEPER_ORDER_HOOK */
 	uint32_t hook_idle;    /* for KEEPER_ORDER_HOOK: run because a GPU of the job is idle, not for an end */
-	/* The identity of cwd when the job was added. cwd_ino 0: not known. */
+	/* The identity of cwd when the job was added, also without cwd_own. cwd_ino 0: not known. */
 	uint64_t cwd_dev;
 	uint64_t cwd_ino;
 	int64_t warn_before_ms; /* how long before the time limit warn_signal is sent */

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* The directory of a job: found, checked and entered. */
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/trust.h"
+#include "queue/keeper/attempt.h"
+
+/* Journals of older versions have neither, unless only the user could write the directory. */
+static bool must_be_checked(const struct keeper_order *o)
+{
+	return o->cwd_own || o->cwd_ino;
+}
+
+/*
+ * Whether fd is the directory in which the job was added. The device number of a network file
+ * system can change on a remount, and differs between the nodes of a cluster. With another device
+ * number, the same inode number suffices unless fd is the root of a file system: a rename can only
+ * put a directory of the same file system there, in which the number is unique. Btrfs has many roots
+ * that can be renamed.
+ */
+static bool is_same_directory(int fd, const struct keeper_order *o)
+{
+	struct stat st, above;
+	if (o->cwd_ino == 0)
+		return true; /* an older version added the job */
+	if (fstat(fd, &st) < 0 || st.st_ino != o->cwd_ino)
+		return false;
+	return st.st_dev == o->cwd_dev || (fstatat(fd, "..", &above, 0) == 0 && above.st_dev == st.st_dev);
+}
+
+/* Others may write a directory that they could write, or that was theirs, when the job was added. */
+static bool is_acceptable(int fd, const struct keeper_order *o)
+{
+	return !o->cwd_own || !trust_objection(fd);
+}
+
+void attempt_find_directory(struct attempt *a, struct attempt_cache *cache)
+{
+	cleanup_(closep) int fd = -1;
+	if (!*a->cwd || !must_be_checked(&a->order))
+		return;
+	int known = known_directory_find(&cache->cwd, a->cwd);
+	if (known < 0 && trust_open_directory(a->cwd, false, &fd, NULL) == 0) {
+		known_directory_keep(&cache->cwd, a->cwd, fd);
+		known = known_directory_find(&cache->cwd, a->cwd);
+	}
+	bool usable = known >= 0 && is_acceptable(known, &a->order) && is_same_directory(known, &a->order);
+	a->cwd_fd = usable ? known : -1;
+}
+
+static int open_checked(const struct attempt *a, int *ret_fd)
+{
+	struct gd_error err;
+	cleanup_(closep) int fd = -1;
+	int r = trust_open_directory(a->cwd, false, &fd, &err);
+	/* The user may replace the directory, if no other user can. */
+	if (r == 0 && !is_same_directory(fd, &a->order)) {
+		close_fd(&fd);
+		r = trust_open_directory(a->cwd, true, &fd, &err);
+	}
+	if (r == -EPERM || (r >= 0 && !is_acceptable(fd, &a->order)))
+		return -ENOTUNIQ;
+	if (r == 0)
+		*ret_fd = take_fd(&fd);
+	return r;
+}
+
+/* Checks and enters the same directory: both use its descriptor. */
+int attempt_enter_directory(const struct attempt *a)
+{
+	cleanup_(closep) int fd = -1;
+	if (!*a->cwd || a->front)
+		return 0;
+	if (a->cwd_fd >= 0 && fchdir(a->cwd_fd) == 0)
+		return 0;
+	if (!must_be_checked(&a->order))
+		return chdir(a->cwd) < 0 ? -errno : 0;
+	int r = open_checked(a, &fd);
+	if (r < 0)
+		return r;
+	return fchdir(fd) < 0 ? -errno : 0;
+}
