@@ -77,7 +77,7 @@ static void on_refused(void *context, size_t index, const struct gd_error *why)
 static int collect(struct pause_command *p)
 {
 	struct follow f;
-	int r = queue_choice_follow(&p->queue, false, &f, &p->err);
+	int r = queue_choice_follow_trusted(&p->queue, &f, &p->err);
 	if (r < 0)
 		return r;
 	r = job_selection_resolve(&p->selection, &f.jobs, &p->ids, &p->num_named, &p->err);

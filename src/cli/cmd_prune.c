@@ -219,7 +219,8 @@ static int prune_queue(struct prune_command *p, const struct prune_choice *choic
 static int consider(struct prune_command *p, struct prune_choice *choice)
 {
 	struct follow f;
-	int r = queue_choice_follow(&p->queue, false, &f, &p->err);
+	int r = p->dry_run ? queue_choice_follow(&p->queue, false, &f, &p->err)
+			   : queue_choice_follow_trusted(&p->queue, &f, &p->err);
 	if (r < 0)
 		return r;
 	r = show(p, &f.jobs, choice, p->dry_run ? stdout : stderr);

@@ -31,11 +31,7 @@ static bool open_source(struct complete_source *s, const struct complete_line *l
 	s->choice = (struct queue_choice){.jobs_file = s->jobs_file, .config_file = s->config_file, .trust = l->trust};
 	if (queue_choice_resolve(&s->choice, &err) < 0)
 		return false;
-	if (queue_choice_follow(&s->choice, false, &s->follow, &err) < 0)
-		return false;
-	s->has_follow = s->choice.trust || (!s->choice.objection && follow_insist_on_trust(&s->follow, &err) == 0);
-	if (!s->has_follow)
-		follow_close(&s->follow);
+	s->has_follow = queue_choice_follow_trusted(&s->choice, &s->follow, &err) == 0;
 	return s->has_follow;
 }
 

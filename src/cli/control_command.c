@@ -108,7 +108,7 @@ static int collect(struct control_command *c)
 	bool is_there = access(c->queue.journal_path, F_OK) == 0, by_state = c->all || c->failed || c->cancelled;
 	if (!by_state && is_there && job_selection_is_plain(&c->selection))
 		return job_selection_resolve(&c->selection, NULL, &c->ids, &c->num_named, &c->err);
-	int r = queue_choice_follow(&c->queue, false, &f, &c->err);
+	int r = queue_choice_follow_trusted(&c->queue, &f, &c->err);
 	if (r < 0)
 		return r;
 	r = job_selection_resolve(&c->selection, &f.jobs, &c->ids, &c->num_named, &c->err);

@@ -239,13 +239,26 @@ static int refuse_missing(const struct queue_choice *q, struct gd_error *err)
 		q->journal_path);
 }
 
-int queue_choice_follow(const struct queue_choice *q, bool watch, struct follow *ret, struct gd_error *err)
+/* Checks that there is a queue, and that no other user controls where its path leads. */
+static int check_choice(const struct queue_choice *q, struct gd_error *err)
 {
 	if (is_missing(q))
 		return refuse_missing(q, err);
-	if (q->objection && !q->trust)
-		return trust_refuse(q->given_path, q->objection, err);
-	return follow_open(q->journal_path, watch, ret, err);
+	return q->objection && !q->trust ? trust_refuse(q->given_path, q->objection, err) : 0;
+}
+
+int queue_choice_follow(const struct queue_choice *q, bool watch, struct follow *ret, struct gd_error *err)
+{
+	int r = check_choice(q, err);
+	return r < 0 ? r : follow_open(q->journal_path, watch, ret, err);
+}
+
+int queue_choice_follow_trusted(const struct queue_choice *q, struct follow *ret, struct gd_error *err)
+{
+	if (q->trust)
+		return queue_choice_follow(q, false, ret, err);
+	int r = check_choice(q, err);
+	return r < 0 ? r : follow_open_trusted(q->journal_path, ret, err);
 }
 
 /* Done here, and not by the first append, to inform the user. */

@@ -67,6 +67,8 @@ const char *queue_choice_source(const struct queue_choice *q);
 void queue_choice_say_where_added(const struct queue_choice *q);
 /* Reads the journal, as follow_open() does; the error explains if there is no queue. */
 int queue_choice_follow(const struct queue_choice *q, bool watch, struct follow *ret, struct gd_error *err);
+/* The same for a command that acts on the jobs: without --trust, refuses a journal as queue_choice_open() does. */
+int queue_choice_follow_trusted(const struct queue_choice *q, struct follow *ret, struct gd_error *err);
 /* How an input file was chosen. named: on the command line. */
 enum trust_choice queue_choice_trust(const struct queue_choice *q, bool named);
 /* Opens the journal for writing. */

@@ -178,6 +178,16 @@ def test_report_with_samples_of_many_gpus(owner, queue):
     assert read(owner, queue, "report", "-o", "-").returncode == 0
 
 
+@pytest.mark.parametrize("words", [("complete", "--", "cancel", ""), ("pause",), ("cancel", "--all"), ("cancel", "name"), ("retry", "--failed")])
+def test_huge_journal_of_others_is_refused_before_it_is_read(owner, queue, words):
+    queue.write("jobs.jsonl", b'{"command":"x","status":"pending"}\n' * 5_000_000)
+    result = owner.run("prlimit", "--cpu=1", "gpuq", *words, cwd=queue.directory)
+    if words[0] == "complete":
+        assert (result.returncode, result.stdout) == (0, ""), result
+    else:
+        assert result.returncode == 2 and "it belongs to another user" in result.stderr, result
+
+
 @pytest.mark.parametrize("link", ["folder", "file"])
 def test_report_of_a_launch_follows_no_link_of_others(machine, owner, other, link):
     output = owner.home / f"output-{link}"

@@ -30,7 +30,7 @@ static int begin(struct follow *f, int r, const char *path, struct follow *ret, 
 	return r;
 }
 
-int follow_open(const char *path, bool watch, struct follow *ret, struct gd_error *err)
+static int open_path(const char *path, bool watch, bool checked, struct follow *ret, struct gd_error *err)
 {
 	struct follow f = {.watch_fd = -1, .dir_fd = -1};
 	cleanup_(freep) char *dir = NULL;
@@ -44,11 +44,22 @@ int follow_open(const char *path, bool watch, struct follow *ret, struct gd_erro
 		return r;
 	}
 	r = journal_reader_init(&f.reader, f.path);
+	f.reader.checked = checked;
 	if (r == 0 && watch)
 		f.watch_fd = journal_watch(f.path);
 	if (r == 0 && asprintf(&dir, "%s.d", f.path) >= 0)
 		f.dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	return begin(&f, r, path, ret, err);
+}
+
+int follow_open(const char *path, bool watch, struct follow *ret, struct gd_error *err)
+{
+	return open_path(path, watch, false, ret, err);
+}
+
+int follow_open_trusted(const char *path, struct follow *ret, struct gd_error *err)
+{
+	return open_path(path, false, true, ret, err);
 }
 
 int follow_open_journal(struct journal *j, struct follow *ret, struct gd_error *err)

@@ -20,6 +20,11 @@ struct follow {
 /* Reads the whole journal. Creates no files and needs no write access. -ENOENT if there is no journal. */
 int follow_open(const char *path, bool watch, struct follow *ret, struct gd_error *err);
 /*
+ * The same, but refuses a journal that other users can change or replace (-EPERM), now and later, before it is read: it
+ * may be huge.
+ */
+int follow_open_trusted(const char *path, struct follow *ret, struct gd_error *err);
+/*
  * The same for a program that acts on what it reads: reads only a file in the journal's directory that passes the
  * checks of journal_open(). Close it before the journal.
  */
