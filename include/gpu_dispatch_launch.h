@@ -157,7 +157,8 @@ struct gd_files {
 	const char *folder; /**< absolute, links resolved */
 	size_t count;
 	const struct gd_found *const *files; /**< sorted by name, folder by folder */
-	/** Unreadable folders and loops of links: one line each. */
+	/** Unreadable folders, loops of links and others: one line each, for the first thousand, and one for the rest.
+	 */
 	size_t num_warnings;
 	const char *const *warnings;
 	/* Reasons why few files were found. */
@@ -368,8 +369,12 @@ struct gd_launch_progress {
 struct gd_launch_options {
 	size_t size; /**< sizeof(struct gd_launch_options) */
 
-	const char *input_dir;       /**< mandatory */
-	const char *output_dir;      /**< default data/outputs; created when the run begins; see trust_output_dir */
+	const char *input_dir; /**< mandatory */
+	/** Default data/outputs. Created when the run begins; see trust_output_dir. If other users can write the input
+	 * folder or a folder that is searched, or replace one of them, output_dir is created with mode 0700: they could
+	 * have private files of this user processed. on_warning is called, also if output_dir exists and others can
+	 * read it. */
+	const char *output_dir;
 	const char *gpus;            /**< see gd_gpu_list() */
 	const char *const *patterns; /**< see struct gd_find_options */
 	size_t num_patterns;

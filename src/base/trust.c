@@ -121,11 +121,11 @@ bool trust_is_ours(const struct stat *st)
 static const char by_another_user[] = "belongs to another user", by_its_group[] = "can be written by its group",
 		  by_anybody[] = "may belong to another user (you have no user id in this namespace)";
 
-static bool is_cached_group(gid_t gid, gid_t *private_group)
+bool trust_is_private_group(gid_t gid, gid_t *cache)
 {
-	if (gid != *private_group && is_private_group(gid))
-		*private_group = gid;
-	return gid == *private_group;
+	if (gid != *cache && is_private_group(gid))
+		*cache = gid;
+	return gid == *cache;
 }
 
 /* The users who can write a file of this user or root. */
@@ -135,7 +135,7 @@ static const char *find_writers(int fd, const struct stat *st, gid_t *private_gr
 		return "can be written by everybody";
 	if ((st->st_mode & S_IWGRP) && trust_has_access_list(fd))
 		return "can be written by others (it has an access list)";
-	if ((st->st_mode & S_IWGRP) && !is_cached_group(st->st_gid, private_group))
+	if ((st->st_mode & S_IWGRP) && !trust_is_private_group(st->st_gid, private_group))
 		return by_its_group;
 	return NULL;
 }
@@ -179,12 +179,11 @@ enum place {
 };
 
 /* In a sticky directory only the owner of an entry, who is checked next, can rename or remove it. */
-static const char *check_above(int fd, const struct stat *st)
+const char *trust_objection_above_cached(int fd, const struct stat *st, gid_t *private_group)
 {
 	if (!trust_is_ours(st) && !trust_is_unmapped(st->st_uid))
 		return by_another_user;
-	gid_t none = TRUST_NO_GROUP;
-	return st->st_mode & S_ISVTX ? NULL : find_writers(fd, st, &none);
+	return st->st_mode & S_ISVTX ? NULL : find_writers(fd, st, private_group);
 }
 
 static const char *check_place(int fd, enum place place)
@@ -196,7 +195,8 @@ static const char *check_place(int fd, enum place place)
 		return "is a symbolic link";
 	if (place == PLACE_FILE && !S_ISREG(st.st_mode))
 		return "is not a regular file";
-	return place == PLACE_ABOVE ? check_above(fd, &st) : find_objection(fd, &st);
+	gid_t none = TRUST_NO_GROUP;
+	return place == PLACE_ABOVE ? trust_objection_above_cached(fd, &st, &none) : find_objection(fd, &st);
 }
 
 const char *trust_objection_above(int fd)

@@ -36,6 +36,9 @@ const char *trust_objection(int fd);
 #define TRUST_NO_GROUP ((gid_t)-1)
 const char *trust_objection_at(int dir_fd, const char *name, const struct stat *st, gid_t *private_group);
 
+/* trust_objection() for many files, of which st is known; *private_group is the same cache. */
+const char *trust_objection_cached(int fd, const struct stat *st, gid_t *private_group);
+
 /*
  * NULL, or the reason why another user could replace an entry of this directory. A sticky directory of the user or root
  * is accepted, because only the owner of an entry can rename or remove it there.
@@ -84,18 +87,49 @@ int trust_open_directory(const char *path, bool check_above, int *ret_fd, struct
 /* The same for a path relative to the directory dir_fd. dir_fd itself and the directories above it are not checked. */
 int trust_open_directory_at(int dir_fd, const char *path, bool check_above, int *ret_fd, struct gd_error *err);
 
-/*
- * Opens a path relative to dir_fd, a directory or any file, with O_PATH. Follows links of all users. *ret_chooser: the
- * other user whose links the path leads through, also behind links of this user, and who can therefore have chosen the
- * file; 0: only this user and root. TRUST_SEVERAL_USERS: several users, users without an id in this user namespace, or
- * a user whose link leads through a link in /proc, which can lead another process elsewhere.
- *
- * *ret_restricted, if not NULL: such a user may not be allowed to read the file, because behind the first of these
- * links there is a directory (also the one that a relative link is in) that not everybody can enter, a file that not
- * everybody can read, an access list or a link in /proc. Always false if *ret_chooser is 0.
- */
+/* Several users, users without an id in this user namespace, or a user whose link leads through a link in /proc, which
+ * can lead another process elsewhere. */
 #define TRUST_SEVERAL_USERS ((uid_t)-1)
-int trust_open_any(int dir_fd, const char *path, int *ret_fd, uid_t *ret_chooser, bool *ret_restricted);
+
+/* How other users affect where a path leads. Start from TRUST_WAY_INIT. */
+struct trust_way {
+	/*
+	 * The other user whose links the path leads through, also behind links of this user, and who can therefore have
+	 * chosen the file; 0: only this user and root.
+	 */
+	uid_t chooser;
+	/*
+	 * Such a user may not be allowed to read the file, because behind the first of these links there is a directory
+	 * (also the one that a relative link is in) that not everybody can enter, a file that not everybody can read,
+	 * an access list or a link in /proc. Always false if there is no chooser.
+	 */
+	bool restricted;
+	/*
+	 * Another user can make the path lead elsewhere: there is a chooser, or a directory above the file, below the
+	 * one that the path begins at, in which another user can replace the next component. Never reset, so one struct
+	 * can sum up many paths; if it is true, it is not examined again.
+	 */
+	bool replaceable;
+	gid_t private_group; /* a cache */
+};
+
+#define TRUST_WAY_INIT ((struct trust_way){.private_group = TRUST_NO_GROUP})
+
+/* Opens a path relative to dir_fd, a directory or any file, with O_PATH. Follows links of all users. */
+int trust_open_any(int dir_fd, const char *path, int *ret_fd, struct trust_way *way);
+
+/*
+ * Whether all users who may have put the directory at its place, by renaming it or a directory above it, can read it:
+ * everybody can list it and can enter the directories above it, up to the topmost one in which another user can replace
+ * entries. Always true if there is none.
+ */
+bool trust_is_known_to_movers(int fd);
+
+/*
+ * Whether other users may be able to list or enter the directory: its permissions, and those of each directory above
+ * it, exclude not all of them. An access list that lets anybody in counts.
+ */
+bool trust_is_open_to_others(int fd);
 
 /*
  * Opens the directory of a file in the same way, with O_PATH. If the file itself is a link, follows it; *ret_name is

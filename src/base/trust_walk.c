@@ -16,22 +16,22 @@
 #include "base/trust.h"
 #include "base/trust_private.h"
 
-/*
- * Components of a path and of all links in it together: links of another user may have thousands of them.
- */
-#define WALK_MAX_STEPS 2048
+/* Components of a path and of all links in it together, and of those behind the first link of another user, who can
+ * make any number of links with thousands of components. */
+#define WALK_MAX_STEPS         2048
+#define WALK_MAX_FOREIGN_STEPS 128
 
 #define WALK_FLAGS (O_PATH | O_NOFOLLOW | O_CLOEXEC)
 
 struct walk {
-	bool check_above;   /* each directory on the way must be trusted */
-	bool follow_others; /* links of other users are followed, and noted in `chooser` */
-	bool any_file;      /* the last component need not be a directory */
-	int fd;             /* the component that was opened last */
-	char *rest;         /* components that follow; each link adds its own */
-	int links, steps;
-	uid_t chooser;         /* see trust_open_any() */
-	bool restricted;       /* the same */
+	bool check_above; /* each directory on the way must be trusted */
+	bool any_file;    /* the last component need not be a directory */
+	int fd;           /* the component that was opened last */
+	bool in_sticky;   /* it is a sticky directory */
+	char *text;       /* the components; each link adds its own */
+	char *rest;       /* those that follow, in the text */
+	int links, steps, foreign_steps;
+	struct trust_way *way; /* if links of other users are followed; otherwise NULL */
 	const char *objection; /* to the component that was taken last */
 	char name[NAME_MAX + 2];
 };
@@ -39,28 +39,26 @@ struct walk {
 static void walk_finish(struct walk *w)
 {
 	closep(&w->fd);
-	free(w->rest);
+	free(w->text);
 }
 
-/* The mode 0705 excludes the members of a group. If there is an access list, the mode does not show who is excluded. */
-static bool is_for_everybody(int fd, const struct stat *st)
+static bool walk_has_chooser(const struct walk *w)
 {
-	mode_t needed = S_ISDIR(st->st_mode) ? S_IXGRP | S_IXOTH : S_IRGRP | S_IROTH;
-	return (st->st_mode & needed) == needed && !trust_has_access_list(fd);
+	return w->way && w->way->chooser;
 }
 
 /* Notes who can use a component behind a link of another user. */
 static void walk_note_access(struct walk *w, int fd, const struct stat *st)
 {
-	if (w->chooser && !w->restricted)
-		w->restricted = !is_for_everybody(fd, st);
+	if (walk_has_chooser(w) && !w->way->restricted)
+		w->way->restricted = !trust_everybody_has(fd, st, S_ISDIR(st->st_mode) ? S_IXOTH : S_IROTH);
 }
 
 /* The same for the directory that the walk has reached. */
 static int walk_note_here(struct walk *w)
 {
 	struct stat st;
-	if (!w->chooser)
+	if (!walk_has_chooser(w))
 		return 0;
 	if (fstat(w->fd, &st) < 0)
 		return -errno;
@@ -68,12 +66,26 @@ static int walk_note_here(struct walk *w)
 	return 0;
 }
 
+/* Notes whether another user can replace the component, or the entry of this directory that is next. */
+static void walk_note_writers(struct walk *w, int fd, const struct stat *st, bool has_more)
+{
+	struct trust_way *way = w->way;
+	if (way && !way->replaceable && has_more)
+		way->replaceable = trust_objection_above_cached(fd, st, &way->private_group) != NULL;
+	/* In a sticky directory, the owner of a file can replace it; a directory is examined by the caller. */
+	if (way && w->in_sticky && !S_ISDIR(st->st_mode) && !trust_is_ours(st))
+		way->replaceable = true;
+	w->in_sticky = S_ISDIR(st->st_mode) && st->st_mode & S_ISVTX;
+}
+
 static int walk_to_root(struct walk *w)
 {
+	struct stat st;
 	close_fd(&w->fd);
 	w->fd = open("/", WALK_FLAGS);
-	if (w->fd < 0)
+	if (w->fd < 0 || fstat(w->fd, &st) < 0)
 		return -errno;
+	walk_note_writers(w, w->fd, &st, true);
 	w->objection = w->check_above ? trust_objection_above(w->fd) : NULL;
 	return w->objection ? -EPERM : 0;
 }
@@ -89,7 +101,7 @@ static bool walk_take_name(struct walk *w)
 	size_t kept = length > NAME_MAX ? NAME_MAX + 1 : length;
 	memcpy(w->name, begin, kept);
 	w->name[kept] = '\0';
-	memmove(w->rest, begin + length, strlen(begin + length) + 1);
+	w->rest = begin + length;
 	return length > 0;
 }
 
@@ -110,15 +122,17 @@ static bool is_in_proc(int fd)
 static int walk_note_owner(struct walk *w, int link_fd, const struct stat *st)
 {
 	if (!trust_is_ours(st)) {
-		w->objection = w->follow_others ? NULL : "is a symbolic link of another user";
+		w->objection = w->way ? NULL : "is a symbolic link of another user";
 		if (w->objection)
 			return -EPERM;
-		bool several = (w->chooser && w->chooser != st->st_uid) || trust_is_unmapped(st->st_uid);
-		w->chooser = several ? TRUST_SEVERAL_USERS : st->st_uid;
+		uid_t *chooser = &w->way->chooser;
+		bool several = (*chooser && *chooser != st->st_uid) || trust_is_unmapped(st->st_uid);
+		*chooser = several ? TRUST_SEVERAL_USERS : st->st_uid;
+		w->way->replaceable = true;
 	}
-	if (w->chooser && is_in_proc(link_fd)) {
-		w->chooser = TRUST_SEVERAL_USERS;
-		w->restricted = true;
+	if (walk_has_chooser(w) && is_in_proc(link_fd)) {
+		w->way->chooser = TRUST_SEVERAL_USERS;
+		w->way->restricted = true;
 	}
 	return 0;
 }
@@ -137,8 +151,8 @@ static int walk_follow(struct walk *w, int link_fd, const struct stat *st)
 	target[n] = '\0';
 	if (asprintf(&longer, "%s/%s", target, w->rest) < 0)
 		return -ENOMEM;
-	free(w->rest);
-	w->rest = longer;
+	free(w->text);
+	w->text = w->rest = longer;
 	r = target[0] == '/' ? walk_to_root(w) : 0;
 	return r < 0 ? r : walk_note_here(w);
 }
@@ -154,7 +168,7 @@ static int open_entry(int dir_fd, const char *name)
 static int walk_step(struct walk *w)
 {
 	struct stat st;
-	if (++w->steps > WALK_MAX_STEPS)
+	if (++w->steps > WALK_MAX_STEPS || (walk_has_chooser(w) && ++w->foreign_steps > WALK_MAX_FOREIGN_STEPS))
 		return -ELOOP;
 	cleanup_(closep) int fd = open_entry(w->fd, w->name);
 	if (fd < 0 || fstat(fd, &st) < 0)
@@ -167,6 +181,7 @@ static int walk_step(struct walk *w)
 	if (w->objection)
 		return -EPERM;
 	walk_note_access(w, fd, &st);
+	walk_note_writers(w, fd, &st, walk_has_more(w));
 	close_fd(&w->fd);
 	w->fd = take_fd(&fd);
 	return 0;
@@ -191,13 +206,14 @@ static int walk_init(struct walk *w, int dir_fd, const char *path)
 	cleanup_(freep) char *here = path[0] == '/' || dir_fd != AT_FDCWD ? strdup("") : getcwd(NULL, 0);
 	bool at_root = path[0] == '/' || dir_fd == AT_FDCWD;
 	w->fd = -1;
-	w->rest = NULL;
+	w->text = NULL;
 	if (!here)
 		return -errno;
-	if (asprintf(&w->rest, "%s%s%s", here, at_root ? "/" : "", path) < 0) {
-		w->rest = NULL;
+	if (asprintf(&w->text, "%s%s%s", here, at_root ? "/" : "", path) < 0) {
+		w->text = NULL;
 		return -ENOMEM;
 	}
+	w->rest = w->text;
 	if (at_root)
 		return walk_to_root(w);
 	w->fd = openat(dir_fd, ".", WALK_FLAGS | O_DIRECTORY);
@@ -238,16 +254,12 @@ int trust_open_directory_at(int dir_fd, const char *path, bool check_above, int 
 	return walk_all(&w, dir_fd, path, ret_fd, err);
 }
 
-int trust_open_any(int dir_fd, const char *path, int *ret_fd, uid_t *ret_chooser, bool *ret_restricted)
+int trust_open_any(int dir_fd, const char *path, int *ret_fd, struct trust_way *way)
 {
-	cleanup_(walk_finish) struct walk w = {.follow_others = true, .any_file = true};
-	int r = walk_all(&w, dir_fd, path, ret_fd, NULL);
-	if (r < 0)
-		return r;
-	*ret_chooser = w.chooser;
-	if (ret_restricted)
-		*ret_restricted = w.restricted;
-	return 0;
+	cleanup_(walk_finish) struct walk w = {.way = way, .any_file = true};
+	way->chooser = 0;
+	way->restricted = false;
+	return walk_all(&w, dir_fd, path, ret_fd, NULL);
 }
 
 static bool is_link(int dir_fd, const char *name)

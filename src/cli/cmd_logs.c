@@ -244,13 +244,13 @@ static int open_no_foreign_link(const char *path)
 	cleanup_(closep) int found = -1;
 	cleanup_(closep) int fd = -1;
 	struct stat seen, st;
-	uid_t chooser;
-	int r = trust_open_any(AT_FDCWD, path, &found, &chooser, NULL);
+	struct trust_way way = TRUST_WAY_INIT;
+	int r = trust_open_any(AT_FDCWD, path, &found, &way);
 	if (r < 0)
 		return r;
 	if (fstat(found, &seen) < 0)
 		return -errno;
-	if (chooser && chooser != seen.st_uid && !trust_is_off())
+	if (way.chooser && way.chooser != seen.st_uid && !trust_is_off())
 		return -EPERM;
 	fd = file_open_regular(AT_FDCWD, path, 0);
 	if (fd < 0)

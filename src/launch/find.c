@@ -28,6 +28,8 @@ SIZED_NO_TAIL(gd_found, seconds);
 #define ASK_EVERY 64
 /* Depth of nested folders. Each is opened starting at the searched folder, so the work grows with its square. */
 #define MAX_DEPTH 128
+/* Other users can give a folder any number of names that are warned about. */
+#define MOST_WARNINGS 1000
 
 /* The folder being read, and the folders above it: a link back to one of them is a loop. */
 struct level {
@@ -63,6 +65,7 @@ struct found_files {
 	const struct gd_found **pointers; /* to the list */
 	const char **warnings;
 	size_t warnings_capacity;
+	bool open_to_others;
 };
 
 struct finder {
@@ -70,6 +73,8 @@ struct finder {
 	struct find_patterns patterns;
 	const struct find_again *again; /* or NULL */
 	struct found_files *found;
+	struct trust_way way; /* of all entries together */
+	size_t unsaid;        /* warnings beyond the limit */
 	int root;
 	size_t root_length; /* of the searched folder's path */
 	bool has_excluded;
@@ -94,23 +99,46 @@ void gd_files_free(struct gd_files *files)
 
 /* ---- Results -------------------------------------------------------------- */
 
-static int warn(struct finder *f, const char *format, ...) GD_PRINTF(2, 3);
-static int warn(struct finder *f, const char *format, ...)
+bool find_is_open_to_others(const struct gd_files *files)
 {
-	struct found_files *found = f->found;
-	cleanup_(text_finish) struct text words = {0};
-	va_list args;
-	va_start(args, format);
-	text_vappendf(&words, format, args);
-	va_end(args);
+	return ((const struct found_files *)files)->open_to_others;
+}
+
+static int add_warning(struct found_files *found, const struct text *words)
+{
 	if (array_reserve(found->warnings, &found->warnings_capacity, found->files.num_warnings + 1) < 0)
 		return -ENOMEM;
 	found->files.warnings = found->warnings;
-	const char *copy = arena_copy(&found->arena, text_string(&words), words.length);
-	if (!copy || text_error(&words))
+	const char *copy = arena_copy(&found->arena, text_string(words), words->length);
+	if (!copy || text_error(words))
 		return -ENOMEM;
 	found->warnings[found->files.num_warnings++] = copy;
 	return 0;
+}
+
+static int warn(struct finder *f, const char *format, ...) GD_PRINTF(2, 3);
+static int warn(struct finder *f, const char *format, ...)
+{
+	cleanup_(text_finish) struct text words = {0};
+	va_list args;
+	if (f->found->files.num_warnings >= MOST_WARNINGS) {
+		f->unsaid++;
+		return 0;
+	}
+	va_start(args, format);
+	text_vappendf(&words, format, args);
+	va_end(args);
+	return add_warning(f->found, &words);
+}
+
+/* At the end of the search. */
+static int warn_of_rest(struct finder *f)
+{
+	cleanup_(text_finish) struct text words = {0};
+	if (f->unsaid == 0)
+		return 0;
+	text_appendf(&words, "%zu more files or folders are skipped without a warning", f->unsaid);
+	return add_warning(f->found, &words);
 }
 
 static int keep(struct found_files *found, const struct folder_entry *e)
@@ -185,7 +213,7 @@ static int examine(struct finder *f, int fd, const struct dirent *d, const char 
 {
 	cleanup_(closep) int entry = -1;
 	const char *objection;
-	int r = find_open_entry(fd, d->d_name, &entry, ret, &objection);
+	int r = find_open_entry(fd, d->d_name, &f->way, &entry, ret, &objection);
 	if (r == 0)
 		return 0;
 	if (!objection && (!wanted || (r == -ENOENT && d->d_type != DT_LNK)))
@@ -307,7 +335,7 @@ static int enter(struct finder *f, const char *path, bool is_link, const struct 
 	cleanup_(closep) int entry = -1;
 	if (above->depth == MAX_DEPTH)
 		return warn(f, "folder '%.60s…' is skipped: more than %d nested folders", path, MAX_DEPTH);
-	int r = find_open_entry(f->root, path, &entry, &st, &objection);
+	int r = find_open_entry(f->root, path, &f->way, &entry, &st, &objection);
 	int fd = r < 0 ? -1 : openat(entry, ".", O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
 	if (r == 0 && fd < 0)
 		r = -errno;
@@ -343,6 +371,15 @@ static int find_repetition(struct finder *f, const struct level *here, const cha
 	return 0;
 }
 
+/* Notes whether another user can add entries to this folder. */
+static void note_writers(struct finder *f, int fd)
+{
+	struct stat st;
+	if (!f->way.replaceable)
+		f->way.replaceable =
+			fstat(fd, &st) < 0 || trust_objection_cached(fd, &st, &f->way.private_group) != NULL;
+}
+
 /* Reads the folder to its end and closes it before going deeper: only one folder is open at a time. */
 static int list_folder(struct finder *f, int fd, const char *prefix, const struct level *here, struct folder *ret)
 {
@@ -361,6 +398,7 @@ static int list_folder(struct finder *f, int fd, const char *prefix, const struc
 			here->inode == f->excluded_inode;
 	if (excluded)
 		return 0;
+	note_writers(f, dirfd(dir));
 	r = f->again ? f->again->on_folder(f->again->context, dirfd(dir), prefix) : 0;
 	return r < 0 ? r : read_folder(f, dir, prefix, ret);
 }
@@ -423,6 +461,13 @@ static int open_root(const struct finder *f, const char *folder, char path[PATH_
 	return 0;
 }
 
+/* The path as it was given, with its links: another user may be able to replace one of them. */
+static void note_way(struct finder *f, const char *folder)
+{
+	cleanup_(closep) int fd = -1;
+	f->way.replaceable = trust_open_directory(folder, true, &fd, NULL) < 0;
+}
+
 static int find(struct finder *f, const char *folder, struct gd_error *err)
 {
 	int r = find_patterns_init(&f->patterns, f->options->patterns, f->options->num_patterns, err);
@@ -435,11 +480,14 @@ static int find(struct finder *f, const char *folder, struct gd_error *err)
 		return error_set(err, r, "cannot search folder '%s': %s", folder,
 			r == -EPERM ? "it was replaced with a symbolic link of another user" : error_words(r));
 	note_excluded(f, root);
+	note_way(f, folder);
 	f->root = root;
 	f->root_length = strlen(path);
 	f->found->files.folder = arena_copy(&f->found->arena, path, strlen(path));
 	int fd = f->found->files.folder ? fcntl(root, F_DUPFD_CLOEXEC, 3) : -1;
 	r = fd >= 0 ? walk(f, fd, "", false, NULL) : f->found->files.folder ? -errno : -ENOMEM;
+	if (r == 0)
+		r = warn_of_rest(f);
 	if (r == 0)
 		r = point_to_files(f->found);
 	return r < 0 ? error_set(err, r, "cannot search folder '%s': %s", folder, error_words(r)) : 0;
@@ -448,12 +496,13 @@ static int find(struct finder *f, const char *folder, struct gd_error *err)
 int find_files(const char *folder, const struct gd_find_options *options, const struct find_again *again,
 	struct gd_files **ret, struct gd_error *err)
 {
-	struct finder f = {.options = options, .again = again};
+	struct finder f = {.options = options, .again = again, .way = TRUST_WAY_INIT};
 	f.found = calloc(1, sizeof(*f.found));
 	if (!f.found)
 		return error_set(err, -ENOMEM, "cannot search folder '%s': out of memory", folder);
 	f.found->files.size = sizeof(f.found->files);
 	int r = find(&f, folder, err);
+	f.found->open_to_others = f.way.replaceable;
 	find_patterns_finish(&f.patterns);
 	path_map_finish(&f.visited);
 	if (r < 0)

@@ -5,6 +5,7 @@
 
 #include <sys/stat.h>
 
+#include "base/trust.h"
 #include "gpu_dispatch_launch.h"
 
 /* Bytes for the names of a result's folder and of a file in it, in addition to the path of the input. */
@@ -25,6 +26,12 @@ int find_files(const char *folder, const struct gd_find_options *options, const 
 	struct gd_files **ret, struct gd_error *err);
 
 /*
+ * Whether another user can choose files of the search, and so have private files of this user processed: the user can
+ * write a folder that was searched or that a link leads to, or can replace one of them.
+ */
+bool find_is_open_to_others(const struct gd_files *files);
+
+/*
  * Opens the input folder with O_PATH, by the path of a gd_files. -EPERM: the path now contains a link of another user,
  * who would choose the folder.
  */
@@ -37,6 +44,7 @@ int find_open_folder(const char *path, int *ret_fd);
  * owner may not be allowed to read it, and the results would disclose it. For root, all files are "ours" except those
  * of the link's owner.
  */
-int find_open_entry(int folder_fd, const char *path, int *ret_fd, struct stat *ret, const char **ret_objection);
+int find_open_entry(int folder_fd, const char *path, struct trust_way *way, int *ret_fd, struct stat *ret,
+	const char **ret_objection);
 
 #endif

@@ -27,19 +27,18 @@ static const char *find_objection(uid_t chooser, bool restricted, const struct s
 	return "its path contains a symbolic link of another user to a file that not everybody can read, or in a folder that not everybody can enter; to use it, create the link yourself";
 }
 
-int find_open_entry(int folder_fd, const char *path, int *ret_fd, struct stat *ret, const char **ret_objection)
+int find_open_entry(int folder_fd, const char *path, struct trust_way *way, int *ret_fd, struct stat *ret,
+	const char **ret_objection)
 {
 	cleanup_(closep) int fd = -1;
-	uid_t chooser;
-	bool restricted;
 	struct stat st;
 	*ret_objection = NULL;
-	int r = trust_open_any(folder_fd, path, &fd, &chooser, &restricted);
+	int r = trust_open_any(folder_fd, path, &fd, way);
 	if (r < 0)
 		return r;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	*ret_objection = chooser ? find_objection(chooser, restricted, &st) : NULL;
+	*ret_objection = way->chooser ? find_objection(way->chooser, way->restricted, &st) : NULL;
 	if (*ret_objection)
 		return -EPERM;
 	*ret_fd = take_fd(&fd);
@@ -50,12 +49,12 @@ int find_open_entry(int folder_fd, const char *path, int *ret_fd, struct stat *r
 int find_open_folder(const char *path, int *ret_fd)
 {
 	cleanup_(closep) int fd = -1;
-	uid_t chooser;
+	struct trust_way way = {.replaceable = true}; /* not examined */
 	struct stat st;
-	int r = trust_open_any(AT_FDCWD, path, &fd, &chooser, NULL);
+	int r = trust_open_any(AT_FDCWD, path, &fd, &way);
 	if (r < 0)
 		return r;
-	if (chooser)
+	if (way.chooser)
 		return -EPERM;
 	if (fstat(fd, &st) < 0)
 		return -errno;

@@ -39,6 +39,7 @@ int gd_launcher_create(const struct gd_launch_options *options, struct gd_launch
 	if (!l)
 		return error_set(err, -ENOMEM, "cannot create a launcher: %s", error_words(-ENOMEM));
 	l->input_fd = l->output_fd = -1;
+	l->input_way = TRUST_WAY_INIT;
 	l->writer = HISTORY_WRITER_CLOSED;
 	l->stop_fd = -1;
 	if (launcher_check(options, keep_first, &first, l) > 0) {

@@ -80,6 +80,8 @@ static int find_inputs(struct gd_launcher *l, struct gd_error *err)
 	int r = gd_files_find(o->input_dir, &find, &l->files, err);
 	for (size_t i = 0; r == 0 && i < l->files->num_warnings; i++)
 		launcher_warn(l, "%s", l->files->warnings[i]);
+	if (r == 0)
+		launcher_note_search(l, l->files);
 	return r;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Internals of the launcher: launcher.c, launcher_check.c (mistakes in the options), launcher_plan.c (which files to
- * process), launcher_run.c (the run, with launcher_feed.c, launcher_order.c and launcher_results.c), launcher_watch.c
- * (files that arrive during the run), launcher_remote.c (workers on other machines) and launcher_eta.c (progress and
- * ETA).
+ * process), launcher_output.c (the output folder), launcher_run.c (the run, with launcher_feed.c, launcher_order.c and
+ * launcher_results.c), launcher_watch.c (files that arrive during the run), launcher_remote.c (workers on other
+ * machines) and launcher_eta.c (progress and ETA).
  *
  * Files to process have a number, their index in `todo`; other lists about them have the same length.
  */
@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "base/trust.h"
 #include "launch/durations.h"
 #include "launch/history_writer.h"
 #include "launch/launch_queue.h"
@@ -68,6 +69,7 @@ struct gd_launcher {
 	size_t num_todo;
 	size_t num_skipped;
 	struct gd_launch_pace earlier;
+	struct trust_way input_way; /* `replaceable`: other users can choose files, see find_is_open_to_others() */
 
 	/* The run. */
 	bool has_run;
@@ -77,6 +79,7 @@ struct gd_launcher {
 	char *output_root;       /* absolute */
 	int input_fd, output_fd; /* the two folders; -1: not open */
 	bool input_replaceable;  /* other users can replace the input folder */
+	bool warned_of_readers;  /* of the output folder */
 	struct gd_balancer *balancer;
 	struct gd_pool *pool;
 	const struct launch_remote *remote; /* NULL: the workers are on this machine */
@@ -140,6 +143,18 @@ bool launcher_is_done(const struct gd_launcher *l, int root, const struct gd_fou
 /* e: the file's entry in the history, or NULL. */
 int launcher_choose_output(
 	struct gd_launcher *l, const struct gd_found *f, const struct history_entry *e, size_t number);
+
+/* ---- launcher_output.c ---- */
+
+/*
+ * Opens the output folder, and creates it if it is missing: private if other users can choose files of the input
+ * folder, so that they cannot read the results of private files.
+ */
+int launcher_open_output(struct gd_launcher *l, struct gd_error *err);
+/* Notes whether other users could choose files of a search. */
+void launcher_note_search(struct gd_launcher *l, const struct gd_files *files);
+/* Warns, once, if other users can choose files and read their results. */
+void launcher_warn_if_open(struct gd_launcher *l);
 
 /* ---- launcher_results.c ---- */
 

@@ -158,36 +158,10 @@ static void work(struct gd_launcher *l)
 
 /* ---- Beginning and end ------------------------------------------------------ */
 
-/* Check it before making it, and again afterwards: another user may have made it in between. */
-static int open_output(struct gd_launcher *l, struct gd_error *err)
-{
-	char root[PATH_MAX];
-	const char *output = l->options.output_dir;
-	bool trust = l->options.trust_output_dir;
-	int r = trust ? -ENOENT : outputs_open_trusted(output, &l->output_fd, err);
-	if (r == -ENOENT) {
-		r = outputs_make_folder(AT_FDCWD, output);
-		if (r < 0)
-			return error_set(err, r, "cannot create output folder '%s': %s", output, error_words(r));
-		r = trust ? 0 : outputs_open_trusted(output, &l->output_fd, err);
-	}
-	if (r < 0)
-		return r == -ENOENT ? error_set(err, r, "cannot open output folder '%s': %s", output, error_words(r))
-				    : r;
-	/* The checked folder keeps its path: no other user can rename a part of it. */
-	if (realpath(output, root))
-		l->output_root = strdup(root);
-	if (l->output_root && trust)
-		l->output_fd = open(root, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (!l->output_root || l->output_fd < 0)
-		return error_set(err, -errno, "cannot open output folder '%s': %s", output, error_words(-errno));
-	return 0;
-}
-
 static int open_history(struct gd_launcher *l, struct gd_error *err)
 {
 	char path[PATH_MAX + sizeof(HISTORY_NAME) + 1];
-	int r = open_output(l, err);
+	int r = launcher_open_output(l, err);
 	if (r < 0)
 		return r;
 	snprintf(path, sizeof(path), "%s/" HISTORY_NAME, l->output_root);

@@ -123,7 +123,7 @@ int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret)
 	struct stat st;
 	const char *objection;
 	cleanup_(closep) int fd = -1;
-	int r = find_open_entry(l->input_fd, path, &fd, &st, &objection);
+	int r = find_open_entry(l->input_fd, path, &l->input_way, &fd, &st, &objection);
 	if (r < 0 && objection) {
 		cleanup_(text_finish) struct text words = {0};
 		text_appendf(&words, "'%s' is skipped: %s", path, objection);

@@ -28,8 +28,8 @@ static void serve_if_due(struct gd_launcher *l)
 }
 
 /*
- * Whether to search the folder that is now at the path of the input folder. Other users may have put another folder of
- * this user's there, with any content; a folder of their own holds only what they know anyway.
+ * Whether to search the folder that is now at the path of the input folder. A user who can rename folders may have put
+ * any folder there that this user can read, not only a folder of their own.
  */
 static bool is_acceptable(const struct gd_launcher *l, int fd)
 {
@@ -37,7 +37,7 @@ static bool is_acceptable(const struct gd_launcher *l, int fd)
 	if (fstat(fd, &now) < 0 || fstat(l->input_fd, &before) < 0)
 		return false;
 	bool same = now.st_dev == before.st_dev && now.st_ino == before.st_ino;
-	return same || now.st_uid != geteuid() || trust_check_way(fd, NULL) == 0;
+	return same || trust_is_known_to_movers(fd);
 }
 
 /* Checks the folder itself, at the beginning of a search. */
@@ -175,6 +175,7 @@ static void search(struct gd_launcher *l)
 		for (size_t i = 0; i < files->num_warnings; i++)
 			watch_warn_once(l, files->warnings[i]);
 		say_limit(l, w->folders ? folder_watch_error(w->folders) : -EMFILE);
+		launcher_note_search(l, files);
 		take_search(l, files);
 		gd_files_free(files);
 	} else if (r != -ECANCELED && r != w->lost) {

@@ -201,10 +201,10 @@ int outputs_make_private(int dirfd, const char *path)
 	return is_ours(&st) ? 0 : -EPERM;
 }
 
-int outputs_make_folder(int dirfd, const char *path)
+int outputs_make_folder(int dirfd, const char *path, mode_t mode)
 {
-	if (mkdirat(dirfd, path, 0755) == 0)
-		return 0;
+	if (mkdirat(dirfd, path, mode) == 0)
+		return OUTPUTS_MADE;
 	struct stat st;
 	if (errno == EEXIST)
 		return fstatat(dirfd, path, &st, 0) == 0 && S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
@@ -215,8 +215,10 @@ int outputs_make_folder(int dirfd, const char *path)
 	if (!slash || slash == path || (size_t)(slash - path) >= sizeof(above))
 		return -ENOENT;
 	snprintf(above, sizeof(above), "%.*s", (int)(slash - path), path);
-	int r = outputs_make_folder(dirfd, above);
+	int r = outputs_make_folder(dirfd, above, 0755);
 	if (r < 0)
 		return r;
-	return mkdirat(dirfd, path, 0755) == 0 || errno == EEXIST ? 0 : -errno;
+	if (mkdirat(dirfd, path, mode) == 0)
+		return OUTPUTS_MADE;
+	return errno == EEXIST ? 0 : -errno;
 }

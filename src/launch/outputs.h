@@ -9,6 +9,8 @@
 #ifndef LAUNCH_OUTPUTS_H
 #define LAUNCH_OUTPUTS_H
 
+#include <sys/types.h>
+
 #include "base/arena.h"
 #include "gpu_dispatch.h"
 #include "launch/path_map.h"
@@ -54,7 +56,9 @@ int outputs_open_trusted(const char *path, int *ret_fd, struct gd_error *err);
 /* Makes the folder `path` in `dirfd`, private to the user. -EPERM: another user has made it, or a link on its path. */
 int outputs_make_private(int dirfd, const char *path);
 
-/* Makes the folder `path` below `dirfd`, with missing parents. */
-int outputs_make_folder(int dirfd, const char *path);
+/* Makes the folder `path` below `dirfd`, with missing parents, which get the mode 0755. OUTPUTS_MADE, or 0: it exists.
+ */
+#define OUTPUTS_MADE 1
+int outputs_make_folder(int dirfd, const char *path, mode_t mode);
 
 #endif

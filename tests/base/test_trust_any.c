@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that links lead to: the users who chose them, and whether these users can read them. Needs root. */
+/* Files that links lead to: the users who chose them or can replace them, and whether these users can read them. Needs
+ * root. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -45,11 +47,13 @@ static uid_t open_any(int dir_fd, const char *path, const char *expected, bool *
 {
 	struct stat opened, there;
 	int fd = -1;
-	uid_t chooser = 1;
-	check_equal(trust_open_any(dir_fd, path, &fd, &chooser, ret_restricted), 0);
+	struct trust_way way = TRUST_WAY_INIT;
+	check_equal(trust_open_any(dir_fd, path, &fd, &way), 0);
 	check_true(fstat(fd, &opened) == 0 && stat(expected, &there) == 0 && opened.st_ino == there.st_ino);
 	close(fd);
-	return chooser;
+	if (ret_restricted)
+		*ret_restricted = way.restricted;
+	return way.chooser;
 }
 
 static uid_t chooser_of(int dir_fd, const char *path, const char *expected)
@@ -69,14 +73,14 @@ static void test_any_file_is_opened_and_who_chose_it_is_told(void **state)
 {
 	(void)state;
 	int fd = -1, top = open("top", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	uid_t chooser;
+	struct trust_way way = TRUST_WAY_INIT;
 	assert_int_equal(symlink("bin", "top/inner") | symlink("top/inner/program", "link"), 0);
 	assert_int_equal(symlink("../link", "top/outer"), 0);
 	assert_int_equal(chooser_of(AT_FDCWD, "link", program), 0);
 	assert_int_equal(chooser_of(top, "outer", program), 0);
 	assert_int_equal(chooser_of(top, "bin", "top/bin"), 0);
-	assert_int_equal(trust_open_any(top, "bin/program/below", &fd, &chooser, NULL), -ENOTDIR);
-	assert_int_equal(trust_open_any(top, "none", &fd, &chooser, NULL), -ENOENT);
+	assert_int_equal(trust_open_any(top, "bin/program/below", &fd, &way), -ENOTDIR);
+	assert_int_equal(trust_open_any(top, "none", &fd, &way), -ENOENT);
 	assert_int_equal(trust_open_directory_at(top, "inner", true, &fd, NULL), 0);
 	close(fd);
 	fd = -1;
@@ -151,6 +155,147 @@ static void test_absolute_links_begin_at_the_root(void **state)
 	assert_false(restricted);
 }
 
+/* Whether another user can make the path lead elsewhere. */
+static bool is_replaceable(const char *path)
+{
+	struct trust_way way = TRUST_WAY_INIT;
+	int fd = -1;
+	check_equal(trust_open_any(AT_FDCWD, path, &fd, &way), 0);
+	close(fd);
+	return way.replaceable;
+}
+
+static void test_each_directory_above_a_file_can_make_it_replaceable(void **state)
+{
+	(void)state;
+	need_root();
+	static const struct {
+		const char *path;
+		uid_t user;
+		mode_t mode;
+		bool replaceable;
+	} cases[] = {
+		{"top", 0, 0700, false}, {"top", 0, 0775, true}, {"top", 0, 0757, true}, {"top", 0, 01777, false},
+		{"top", OTHER, 0755, true}, {"top/bin", 0, 0775, true}, {"top/bin", OTHER, 0755, true},
+		{"top/bin", 0, 01777, false}, {program, OTHER, 0666, false}, /* the caller examines the file itself */
+	};
+	assert_int_equal(symlink("top/bin/program", "own") | symlink("bin", "top/way"), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct stat before;
+		assert_int_equal(stat(cases[i].path, &before), 0);
+		assert_int_equal(chown(cases[i].path, cases[i].user, OTHER) | chmod(cases[i].path, cases[i].mode), 0);
+		assert_int_equal(is_replaceable("own"), cases[i].replaceable);
+		assert_int_equal(is_replaceable("top/way/program"), cases[i].replaceable);
+		assert_int_equal(chown(cases[i].path, 0, 0) | chmod(cases[i].path, before.st_mode & 0777), 0);
+	}
+	assert_int_equal(chmod("top/bin", 01777) | chown(program, OTHER, OTHER), 0);
+	assert_true(is_replaceable("own")); /* by its owner */
+	link_of(OTHER, "own", "link");
+	assert_int_equal(chmod("top/bin", 0755), 0);
+	assert_true(is_replaceable("link"));
+}
+
+static void test_link_of_another_user_has_fewer_components(void **state)
+{
+	(void)state;
+	need_root();
+	char target[1024] = "";
+	int fd = -1;
+	struct trust_way way = TRUST_WAY_INIT;
+	for (int i = 0; i < 50; i++)
+		strcat(target, "top/../");
+	strcat(target, program);
+	link_of(OTHER, target, "short");
+	link_of(OTHER, "short", "again");
+	assert_int_equal(chooser_of(AT_FDCWD, "again", program), OTHER);
+	for (int i = 0; i < 20; i++)
+		strcat(strcpy(target + strlen(target) - strlen(program), "top/../"), program);
+	link_of(0, target, "own");
+	link_of(OTHER, target, "long");
+	assert_int_equal(chooser_of(AT_FDCWD, "own", program), 0);
+	assert_int_equal(trust_open_any(AT_FDCWD, "long", &fd, &way), -ELOOP);
+}
+
+static bool is_open(const char *path)
+{
+	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	check_true(fd >= 0);
+	bool open = trust_is_open_to_others(fd);
+	close(fd);
+	return open;
+}
+
+static void test_directory_is_open_if_no_directory_above_it_excludes_others(void **state)
+{
+	(void)state;
+	need_root();
+	static const struct {
+		const char *path;
+		uid_t user;
+		gid_t group;
+		mode_t mode;
+		bool open;
+	} cases[] = {
+		{"top/bin", 0, OTHER, 0755, true},
+		{"top/bin", 0, OTHER, 0700, false},
+		{"top/bin", 0, OTHER, 0750, true},
+		{"top/bin", 0, OTHER, 0704, true},
+		{"top/bin", 0, OTHER, 0701, true},
+		{"top/bin", OTHER, OTHER, 0700, true},
+		{"top/bin", 0, 0, 0750, false}, /* the private group of root */
+		{"top", 0, OTHER, 0700, false},
+		{"top", 0, OTHER, 0744, false},
+		{"top", 0, OTHER, 0710, true},
+		{".", 0, OTHER, 0700, false},
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(chown(cases[i].path, cases[i].user, cases[i].group), 0);
+		assert_int_equal(chmod(cases[i].path, cases[i].mode), 0);
+		assert_int_equal(is_open("top/bin"), cases[i].open);
+		assert_int_equal(chown(cases[i].path, 0, 0) | chmod(cases[i].path, 0755), 0);
+	}
+}
+
+/* Whether those who may have put top/bin there can read it. */
+static bool is_known(void)
+{
+	int fd = open("top/bin", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	check_true(fd >= 0);
+	bool known = trust_is_known_to_movers(fd);
+	close(fd);
+	return known;
+}
+
+static void test_directory_that_others_can_have_put_there_must_be_for_everybody(void **state)
+{
+	(void)state;
+	need_root();
+	static const struct {
+		mode_t here, top, bin;
+		bool known;
+	} cases[] = {
+		{0755, 0755, 0700, true}, /* nobody else can have put it there */
+		{0755, 0755, 0770, true},
+		{0755, 01777, 0700, true},
+		{0755, 0777, 0755, true},
+		{0755, 0777, 0750, false},
+		{0755, 0777, 0705, false},
+		{0755, 0777, 0711, false},
+		{0755, 0770, 0755, true}, /* who can write `top` can enter it */
+		{0777, 0755, 0755, true},
+		{0777, 0711, 0755, true},
+		{0777, 0750, 0755, false}, /* `top` itself can have been put there */
+		{0777, 0770, 0755, false},
+		{0777, 0755, 0750, false},
+	};
+	assert_int_equal(chown("top", 0, OTHER), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(chmod(".", cases[i].here) | chmod("top", cases[i].top), 0);
+		assert_int_equal(chmod("top/bin", cases[i].bin), 0);
+		assert_int_equal(is_known(), cases[i].known);
+	}
+}
+
 /* Adds an access list that denies OTHER all access: version 2, then tag, permissions and id of each entry. */
 static bool deny(const char *path)
 {
@@ -177,6 +322,8 @@ static void test_access_list_restricts(void **state)
 	assert_false(is_restricted("link"));
 	assert_true(deny("top"));
 	assert_true(is_restricted("link"));
+	assert_int_equal(chmod(".", 0777), 0);
+	assert_false(is_known());
 }
 
 static void test_link_in_proc_can_lead_another_process_elsewhere(void **state)
@@ -217,6 +364,10 @@ int main(void)
 		T(test_each_mode_behind_a_link_of_another_user_counts),
 		T(test_directories_before_the_link_do_not_count),
 		T(test_absolute_links_begin_at_the_root),
+		T(test_each_directory_above_a_file_can_make_it_replaceable),
+		T(test_link_of_another_user_has_fewer_components),
+		T(test_directory_is_open_if_no_directory_above_it_excludes_others),
+		T(test_directory_that_others_can_have_put_there_must_be_for_everybody),
 		T(test_access_list_restricts),
 		T(test_link_in_proc_can_lead_another_process_elsewhere),
 		T(test_users_without_an_id_in_this_namespace_are_several),

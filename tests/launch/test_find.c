@@ -72,6 +72,22 @@ static void test_several_patterns_and_folders_below_in_order_of_names(void **sta
 	gd_files_free(files);
 }
 
+static void test_warnings_are_limited(void **state)
+{
+	(void)state;
+	scratch_put("in/a.wav", 1);
+	for (int i = 0; i < 1010; i++) {
+		char name[32];
+		snprintf(name, sizeof(name), "in/%04d.wav", i);
+		assert_int_equal(symlink("none", name), 0);
+	}
+	struct gd_files *files = find("in", (struct gd_find_options){0});
+	assert_found(files, "a.wav");
+	assert_int_equal(files->num_warnings, 1001);
+	assert_string_equal(files->warnings[1000], "10 more files or folders are skipped without a warning");
+	gd_files_free(files);
+}
+
 static void test_names_of_any_bytes_are_found_and_sorted(void **state)
 {
 	(void)state;
@@ -331,6 +347,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		scratch_test(test_default_pattern_is_wav_in_the_folder_alone),
 		scratch_test(test_several_patterns_and_folders_below_in_order_of_names),
+		scratch_test(test_warnings_are_limited),
 		scratch_test(test_names_of_any_bytes_are_found_and_sorted),
 		scratch_test(test_many_names_are_sorted),
 		scratch_test(test_links_are_followed_and_loops_end),

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "launch/outputs.h"
 
@@ -90,12 +91,17 @@ static void test_path_outside_the_output_folder_cannot_be_claimed(void **state)
 static void test_folders_are_made_with_those_above(void **state)
 {
 	(void)state;
-	assert_int_equal(outputs_make_folder(AT_FDCWD, "a/b/c"), 0);
-	assert_int_equal(outputs_make_folder(AT_FDCWD, "a/b/c"), 0);
+	assert_int_equal(outputs_make_folder(AT_FDCWD, "a/b/c", 0700), OUTPUTS_MADE);
+	assert_int_equal(outputs_make_folder(AT_FDCWD, "a/b/c", 0755), 0);
 	assert_true(scratch_has("a/b/c"));
+	struct stat above, folder;
+	assert_true(stat("a/b", &above) == 0 && stat("a/b/c", &folder) == 0);
+	assert_int_equal(folder.st_mode & 0777, 0700);
+	assert_int_equal(above.st_mode & 0700, 0700);
+	assert_int_not_equal(above.st_mode & 0777, 0700);
 	scratch_put("file", 1);
-	assert_int_equal(outputs_make_folder(AT_FDCWD, "file"), -ENOTDIR);
-	assert_int_equal(outputs_make_folder(AT_FDCWD, "file/x"), -ENOTDIR);
+	assert_int_equal(outputs_make_folder(AT_FDCWD, "file", 0755), -ENOTDIR);
+	assert_int_equal(outputs_make_folder(AT_FDCWD, "file/x", 0755), -ENOTDIR);
 }
 
 int main(void)

@@ -73,14 +73,14 @@ static int check_above(const char *path, struct gd_error *err)
 static int check_links(const char *path, const struct stat *opened, struct gd_error *err)
 {
 	cleanup_(closep) int fd = -1;
-	uid_t chooser;
+	struct trust_way way = TRUST_WAY_INIT;
 	struct stat st;
-	int r = trust_open_any(AT_FDCWD, path, &fd, &chooser, NULL);
+	int r = trust_open_any(AT_FDCWD, path, &fd, &way);
 	if (r < 0)
 		return r;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	return chooser || st.st_dev != opened->st_dev || st.st_ino != opened->st_ino
+	return way.chooser || st.st_dev != opened->st_dev || st.st_ino != opened->st_ino
 		       ? trust_refuse(path, TRUST_FOREIGN_WAY, err)
 		       : 0;
 }

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: MIT
+"""Other users choose the input files of a launch: they write or rename its input folder. Results must not disclose private files."""
+import os
+import signal
+import stat
+
+import pytest
+
+from users import GROUP, LIMIT, STICKY, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
+
+pytestmark = needs_users
+
+COPY = ("--", "cp", "--no-preserve=mode", "{file}", "{output}/r")
+WARNING = "results of these files are readable by others in output folder"
+CREATED = "with mode 0700, because other users can choose files of input folder"
+
+
+@pytest.fixture(name="place")
+def make_place(machine, owner):
+    """A directory of the owner for results, which the other user can enter."""
+    path = machine.project(owner)
+    path.chmod(0o755)
+    return path
+
+
+def launch(user, place, folder, *words, umask=0o022):
+    result = user.run("gpuq", "launch", "--input-dir", folder, "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1", "--recursive", *words,
+                      *COPY, cwd=place, umask=umask)
+    assert result.returncode == 0, result
+    return result
+
+
+def mode_of(path):
+    return stat.S_IMODE(path.stat().st_mode) & 0o777
+
+
+def can_read(user, path):
+    return user.run("cat", path, cwd="/").returncode == 0
+
+
+# ---- Results are private ------------------------------------------------------------------
+
+
+def test_result_of_a_private_file_that_another_user_renames_into_the_input_folder_is_private(machine, owner, other, place):
+    shared = machine.directory(GROUP)
+    owner.sh("mkdir -m 2775 in; echo own > private; chmod 600 private", shared)
+    other.sh("mv private in/", shared)
+    result = launch(owner, place, shared / "in")
+    assert (place / "out/private/r").read_text() == "own\n", "a private file of the user is no reason to skip it"
+    assert result.stderr.count(CREATED) == 1 and WARNING not in result.stderr, result
+    assert mode_of(place / "out") == 0o700
+    assert not can_read(other, place / "out/private/r") and not can_read(other, place / "out/launch.jsonl")
+
+
+# Scripts of the owner and the other user that make `in`: in the group's directory, a sticky one, or the owner's directory {home}.
+OPEN_INPUTS = {
+    "folder": (GROUP, "mkdir in; chmod 2775 in; echo 1 > in/a", ""),
+    "folder below": (STICKY, "mkdir -p in/sub; chgrp {group} in/sub; chmod 775 in/sub; echo 1 > in/sub/a", ""),
+    "for everybody": (STICKY, "mkdir in; chmod 1777 in; echo 1 > in/a", ""),
+    "can be renamed": (GROUP, "mkdir -m 755 in; echo 1 > in/a", ""),
+    "of the other user": (STICKY, "", "mkdir in; echo 1 > in/a"),
+    "link to a file": (GROUP, "echo 1 > a; rm -rf {home}/links; mkdir {home}/links; ln -s {shared}/a {home}/links/a; ln -s {home}/links in", ""),
+    "link to a file of the other user": (STICKY, "mkdir in; ln -s {shared}/theirs in/a", "echo 1 > theirs"),
+    "link to a folder": (GROUP, "mkdir -m 755 sub; echo 1 > sub/a; rm -rf {home}/links; mkdir {home}/links; ln -s {shared}/sub {home}/links/sub", ""),
+    "named by a link of the other user": (STICKY, "mkdir mine; echo 1 > mine/a", "ln -s mine in"),
+    "named by a link that can be replaced": (GROUP, "rm -rf {home}/mine; mkdir {home}/mine; echo 1 > {home}/mine/a; ln -s {home}/mine in", ""),
+}
+
+
+@pytest.mark.parametrize("kind", OPEN_INPUTS)
+def test_output_folder_is_private_if_another_user_can_choose_files(machine, owner, other, place, kind):
+    mode, ours, theirs = OPEN_INPUTS[kind]
+    shared = machine.directory(mode)
+    names = {"group": machine.group, "home": owner.home, "shared": shared}
+    other.sh(theirs.format(**names) or ":", shared)
+    owner.sh(ours.format(**names) or ":", shared)
+    folder = owner.home / "links" if kind == "link to a folder" else shared / "in"
+    result = launch(owner, place, folder)
+    assert mode_of(place / "out") == 0o700 and CREATED in result.stderr, result
+    assert list((place / "out").rglob("r")), result
+
+
+SAFE_INPUTS = {
+    "private folder": "mkdir in; echo 1 > in/a",
+    "private group": "umask 002; mkdir -p in/sub; echo 1 > in/sub/a",
+    "own links": "umask 002; mkdir in real; echo 1 > real/a; ln -s ../real/a in/a; ln -s {shared}/real in/sub; ln -s /etc/hostname in/root",
+    "own link": "mkdir real; echo 1 > real/a; ln -s real in",
+}
+
+
+@pytest.mark.parametrize("kind", SAFE_INPUTS)
+def test_output_folder_is_as_usual_if_no_other_user_can_choose_files(machine, owner, place, kind):
+    shared = machine.directory(STICKY)
+    owner.sh(SAFE_INPUTS[kind].format(shared=shared), shared)
+    for _ in range(2):
+        result = launch(owner, place, shared / "in", "--force", umask=0o002)
+        assert mode_of(place / "out") == 0o755 and "warning" not in result.stderr, result
+
+
+def test_readable_output_folder_stays_with_one_warning(machine, owner, other, place):
+    shared = machine.directory(GROUP)
+    other.sh("for i in 1 2 3; do echo $i > file$i; done", shared)
+    owner.sh("mkdir -m 755 out", place)
+    for words in ((), ("--force",)):
+        result = launch(owner, place, shared, *words)
+        assert result.stderr.count(WARNING) == 1 and "chmod 700 'out'" in result.stderr and CREATED not in result.stderr, result
+        assert mode_of(place / "out") == 0o755
+    owner.sh("chmod 700 out", place)
+    assert WARNING not in launch(owner, place, shared, "--force").stderr
+
+
+@pytest.mark.parametrize("closed", ["chmod 700 out", "chmod 700 ."])
+def test_output_folder_that_others_cannot_enter_causes_no_warning(machine, owner, other, place, closed):
+    shared = machine.directory(GROUP)
+    other.sh("echo 1 > a", shared)
+    owner.sh(f"mkdir -m 755 out; {closed}", place)
+    assert "warning" not in launch(owner, place, shared).stderr
+
+
+@pytest.mark.parametrize(("mode", "group", "warned"), [("750", "shared", True), ("750", "private", False), ("711", "private", True), ("744", "private", True)])
+def test_group_of_the_output_folder_decides_about_the_warning(machine, owner, other, place, mode, group, warned):
+    shared = machine.directory(GROUP)
+    other.sh("echo 1 > a", shared)
+    owner.sh(f"mkdir out; chgrp {machine.group if group == 'shared' else owner.gid} out; chmod {mode} out", place)
+    assert (WARNING in launch(owner, place, shared).stderr) == warned
+
+
+def test_accepted_output_folder_is_private_as_well(machine, owner, other):
+    shared = machine.directory(GROUP)
+    other.sh("mkdir in; echo 1 > in/a", shared)
+    result = launch(owner, shared, shared / "in", "--trust")
+    assert mode_of(shared / "out") == 0o700 and CREATED in result.stderr, result
+
+
+# ---- Watched folders ----------------------------------------------------------------------
+
+
+class Watch:
+    """A launch that watches a folder, with its messages in the file err."""
+
+    def __init__(self, user, place, folder):
+        self.place = place
+        self.process = user.start("sh", "-c", 'exec "$@" 2>err', "sh", "gpuq", "launch", "--watch", "--input-dir", folder, "--output-dir", "out", "--pattern", "*",
+                                  "--gpus", "sim:1", *COPY, cwd=place)
+
+    def errors(self):
+        return (self.place / "err").read_text()
+
+    def until(self, condition, what):
+        until(lambda: self.process.poll() is not None or condition(), what)
+        assert self.process.poll() is None, self.errors()
+
+    def until_done(self, name):
+        self.until(lambda: (self.place / f"out/{name}/r").exists(), name)
+
+    def end(self):
+        self.process.send_signal(signal.SIGINT)
+        self.process.communicate(timeout=LIMIT)
+        assert self.process.returncode == 0, self.errors()
+
+
+@pytest.mark.parametrize("below", ["", "/deep"])
+def test_watched_folder_is_not_replaced_by_a_folder_that_not_everybody_can_read(machine, owner, other, place, below):
+    """A third user's folder, which the victim may read: the other user can rename it, or the one above it, but not enter it."""
+    shared = machine.directory(GROUP)
+    owner.sh(f"mkdir -p in{below}; chmod 2775 in; echo 1 > in{below}/first", shared)
+    (shared / f"secret{below}").mkdir(parents=True)
+    (shared / f"secret{below}/second").write_text("confidential\n")
+    os.chown(shared / "secret", 0, owner.gid)
+    (shared / "secret").chmod(0o750)
+    watch = Watch(owner, place, shared / f"in{below}")
+    watch.until_done("first")
+    assert not can_read(other, shared / f"secret{below}/second")
+    other.sh("mv in old; mv secret in", shared)
+    if below:
+        other.sh("mv old/deep old/away", shared)  # the kernel reports that, but not that its parent was renamed
+    watch.until(lambda: "was replaced, possibly by another user, so it is not searched" in watch.errors(), "the refusal")
+    # The launch continues with a folder that everybody can read.
+    other.sh(f"mkdir -p next{below}; echo 3 > next{below}/third; mv in away; mv next in", shared)
+    watch.until_done("third")
+    watch.end()
+    assert not (place / "out/second").exists()
+
+
+def test_watched_folder_that_becomes_open_to_others_is_warned_about_once(machine, owner, other, place):
+    shared = machine.directory(STICKY)
+    owner.sh(f"mkdir in; chgrp {machine.group} in; echo 1 > in/first", shared)
+    watch = Watch(owner, place, shared / "in")
+    watch.until_done("first")
+    assert mode_of(place / "out") == 0o755
+    other.sh("echo 1 > theirs", shared)
+    owner.sh(f"ln -s {shared}/theirs in/second; ln -s {shared}/theirs in/third", shared)
+    watch.until_done("second")
+    watch.until_done("third")
+    watch.end()
+    assert watch.errors().count(WARNING) == 1, watch.errors()
+
+
+# ---- Costs --------------------------------------------------------------------------------
+
+# Links that lead to and fro: thousands of components each.
+MAZE = ("import os, sys; os.chdir(sys.argv[1]); os.mkdir('d'); open('f', 'w').close(); way = 'd/../' * 800; os.symlink(way + 'f', 'l2'); "
+        "[os.symlink(way + 'l2', f's{n:05}') for n in range(3000)]; print('made')")
+
+
+def test_links_with_long_targets_take_little_time_and_few_warnings(machine, owner, other, place):
+    shared = machine.directory(GROUP)
+    assert other.attack(MAZE, shared) == "made"
+    result = owner.run("prlimit", "--cpu=4", "gpuq", "launch", "--dry-run", "--input-dir", shared, "--output-dir", "out", "--pattern", "s*", "--gpus", "sim:1", "--",
+                       "true", cwd=place)
+    assert result.returncode == 0, (result.returncode, result.stderr[-500:])
+    assert result.stderr.count(" is skipped: Too many levels of symbolic links") == 1000
+    assert result.stderr.count("warning: 2000 more files or folders are skipped without a warning") == 1, result.stderr[-500:]
+
+
+def test_link_of_another_user_with_many_components_is_still_followed(machine, owner, other, place):
+    shared = machine.directory(GROUP)
+    deep = "/".join(f"d{n}" for n in range(60))
+    other.sh(f"mkdir -p {deep}; echo deep > {deep}/f; ln -s {deep}/f a; ln -s ../{shared.name}/a b", shared)
+    result = owner.gpuq("launch", "--input-dir", shared, "--output-dir", "out", "--pattern", "?", "--gpus", "sim:1", *COPY, cwd=place)
+    assert result.returncode == 0, result
+    assert (place / "out/b/r").read_text() == "deep\n"
