@@ -255,6 +255,52 @@ def test_links_of_another_user_below_the_input_folder_are_not_followed(lab: Lab,
     assert lab.began("a.wav") == (shape == "beside other files")
 
 
+@pytest.mark.parametrize("pattern", ["*.wav", "*/*.wav"])
+def test_output_folder_is_private_if_others_can_write_the_input_folder(
+    lab: Lab, pattern: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """gpuq launch gets the folder, or links to its files."""
+    lab.put("a.wav", "sub/b.wav", "sub/c.mp3")
+    lab.input.chmod(0o777)
+    code = LauncherOrchestrator().run(lab.input, lab.output, pattern=pattern, worker_command=lab.command)
+    assert code == 0
+    assert lab.output.stat().st_mode & 0o777 == 0o700
+    assert "with mode 0700, because other users can choose files" in caplog.text
+
+
+@pytest.mark.parametrize("pattern", ["*.wav", "*/*.wav"])
+def test_output_folder_is_as_usual_if_only_this_user_can_write_the_input_folder(
+    lab: Lab, pattern: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.put("a.wav", "sub/b.wav", "sub/c.mp3")
+    named = lab.directory / "named"
+    named.symlink_to(lab.input)
+    before = os.umask(0o022)
+    try:
+        code = LauncherOrchestrator().run(named, lab.output, pattern=pattern, worker_command=lab.command)
+    finally:
+        os.umask(before)
+    assert code == 0
+    assert lab.output.stat().st_mode & 0o777 == 0o755
+    assert not caplog.text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a link: run it as root")
+@pytest.mark.parametrize("pattern", ["*.wav", "*/*.wav"])
+def test_results_of_a_folder_that_another_user_chose_are_private(
+    lab: Lab, pattern: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The folder is named by a link of this user to a link of another user."""
+    lab.put("a.wav", "sub/b.wav", "sub/c.mp3")
+    (lab.directory / "theirs").symlink_to("in")
+    os.lchown(lab.directory / "theirs", 12345, 12345)
+    (lab.directory / "named").symlink_to("theirs")
+    words: dict[str, Any] = {"pattern": pattern, "worker_command": lab.command}
+    assert LauncherOrchestrator().run(lab.directory / "named", lab.output, **words) == 0
+    assert lab.output.stat().st_mode & 0o777 == 0o700
+    assert ("another user chose input folder" in caplog.text) == (pattern == "*/*.wav")
+
+
 def test_orchestrator_tells_about_files_and_gpus(lab: Lab) -> None:
     lab.put("a.wav", "b.wav", size=7)
     orchestrator = LauncherOrchestrator()

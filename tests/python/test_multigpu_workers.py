@@ -19,6 +19,7 @@ import pytest
 from gpu_dispatch import _programs
 from gpu_dispatch.multigpu import LauncherOrchestrator, ProcessSpawner, ResourceAllocator, Result
 from gpu_dispatch.multigpu import spawner as spawner_module
+from gpu_dispatch.multigpu._inputs import prepare_inputs
 from gpu_dispatch.multigpu._record import Record
 from multigpu_lab import LIMIT, Lab
 
@@ -123,6 +124,17 @@ def test_links_are_private_and_leave_nothing(lab: Lab, monkeypatch: pytest.Monke
     assert (precious / "empty").is_dir() and (precious / "link").is_symlink()
     assert sorted(os.listdir(precious)) == ["empty", "link"]
     assert not list(temporary.iterdir())
+
+
+def test_files_with_many_extensions_are_not_many_arguments(lab: Lab) -> None:
+    """Other users can put any number of them into the input folder, and arguments are limited."""
+    files = lab.put(*(f"file.x{number:03}" for number in range(80)))
+    with prepare_inputs([str(path) for path in files], str(lab.input)) as inputs:
+        assert len(inputs.arguments) < 10
+    with prepare_inputs([str(path) for path in files[:3]], str(lab.input)) as inputs:
+        assert inputs.arguments[:2] == ["--input-dir", str(lab.input)]
+    _, results = spawn(lab, files, input_dir=lab.input)
+    assert [result["status"] for result in results] == ["success"] * 80, results[:3]
 
 
 def test_a_later_run_with_links_knows_what_is_done(lab: Lab) -> None:

@@ -7,7 +7,8 @@ relative to its input folder, so a later run, with another temporary folder, rec
 that are done.
 
 Only the folder named by the caller may be reached through links of other users. ``gpuq launch``
-checks every other link on the path to a file, so links are not resolved here.
+checks every other link on the path to a file, so links are not resolved here. It also finds out
+whether other users can choose files, and then creates a private output folder.
 """
 
 from __future__ import annotations
@@ -15,18 +16,29 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 __all__ = ["Inputs", "prepare_inputs"]
 
+# A folder of other users' files may have any number of extensions, and arguments are limited.
+_MOST_SUFFIXES = 64
+_MOST_LINKS = 40  # as in the kernel
+
 
 class Inputs:
-    """Arguments for gpuq launch, and the mapping of its names to files."""
+    """Arguments for gpuq launch, and the mapping of its names to files.
 
-    def __init__(self, arguments: list[str], files: dict[str, list[str]]) -> None:
+    ``chosen``: another user chose the named folder, by a link that gpuq launch does not see.
+    """
+
+    def __init__(
+        self, arguments: list[str], files: dict[str, list[str]], chosen: bool = False
+    ) -> None:
         self.arguments = arguments
+        self.chosen = chosen
         self._files = files
 
     def files_of(self, name: str) -> list[str]:
@@ -51,25 +63,45 @@ def prepare_inputs(files: Sequence[str], input_dir: str | None = None) -> Iterat
         patterns = [word for suffix in suffixes for word in ("--pattern", f"*{_escape(suffix)}")]
         yield Inputs(["--input-dir", folder, *patterns], names)
         return
+    chosen, targets = False, folder
+    if named is not None and os.path.commonpath([folder, named]) == named and _is_chosen(named):
+        chosen, targets = True, _below_real_folder(folder, named)
     # A new folder that only this user can enter: no other user can replace it with a link.
     links = Path(tempfile.mkdtemp(prefix="gpu_dispatch-links-"))
-    targets = _below_real_folder(folder, named)
     try:
         for name in names:
             link = links / name
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(os.path.join(targets, name))
         yield Inputs(
-            ["--input-dir", str(links), "--recursive", "--pattern", "*", "--pattern", ".*"], names
+            ["--input-dir", str(links), "--recursive", "--pattern", "*", "--pattern", ".*"],
+            names,
+            chosen,
         )
     finally:
         shutil.rmtree(links, ignore_errors=True)  # does not follow links
 
 
-def _below_real_folder(folder: str, named: str | None) -> str:
+def _is_chosen(path: str) -> bool:
+    """Whether a link of another user is in the path, also behind links of this user."""
+    at, names, links = "/", path.split("/")[::-1], 0
+    while names:
+        entry = os.path.join(at, names.pop())
+        status = os.lstat(entry)
+        if not stat.S_ISLNK(status.st_mode):
+            at = entry
+            continue
+        links += 1
+        if status.st_uid not in (0, os.geteuid()) or links > _MOST_LINKS:
+            return True
+        target = os.readlink(entry)
+        at = "/" if target.startswith("/") else at
+        names += target.split("/")[::-1]
+    return False
+
+
+def _below_real_folder(folder: str, named: str) -> str:
     """The folder, with links resolved up to the folder named by the caller, and no further."""
-    if named is None or os.path.commonpath([folder, named]) != named:
-        return folder
     return os.path.normpath(os.path.join(os.path.realpath(named), os.path.relpath(folder, named)))
 
 
@@ -78,7 +110,7 @@ def _whole_suffixes(folder: str, names: set[str]) -> list[str] | None:
     if any("/" in name or name.startswith(".") for name in names):
         return None
     suffixes = {os.path.splitext(name)[1] for name in names}
-    if "" in suffixes:
+    if "" in suffixes or len(suffixes) > _MOST_SUFFIXES:
         return None
     whole = {
         name

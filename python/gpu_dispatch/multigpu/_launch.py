@@ -143,22 +143,31 @@ class Launch:
         if not waiting:
             return 1
         with prepare_inputs(list(waiting.elements()), self._input_dir) as inputs:
+            if inputs.chosen:
+                logger.warning(
+                    "another user chose input folder '%s' by a symbolic link, so only you can read "
+                    "new results in '%s'",
+                    self._input_dir,
+                    self._output_dir,
+                )
             with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as summary:
                 record = Record(self._output_dir / RECORD_NAME)
                 argv = [*self._argv, *inputs.arguments, "--output-dir", str(self._output_dir)]
-                with self._start(argv, summary, log) as process:
+                umask = 0o077 if inputs.chosen else -1
+                with self._start(argv, summary, log, umask) as process:
                     while not _wait(process):
                         self._report(record.read(), inputs, waiting)
                 code = process.returncode
                 self._report(record.read(), inputs, waiting)
                 if code in (0, 1, 130):
                     self._report_skipped(_read_summary(summary), record, inputs, waiting)
+                _pass_on_warnings(log)
                 if waiting and code != 130:
                     self.error = _last_line(log) or f"gpuq launch ended with code {code}"
         return 1 if code == 0 and waiting else code if code >= 0 else 1
 
     def _start(
-        self, argv: list[str], summary: IO[bytes], log: IO[bytes]
+        self, argv: list[str], summary: IO[bytes], log: IO[bytes], umask: int
     ) -> subprocess.Popen[bytes]:
         tie = [sys.executable, "-I", "-S", str(_tied.__file__), str(os.getpid())]
         with self._lock:
@@ -170,6 +179,7 @@ class Launch:
                 stderr=log,
                 env=self._environment,
                 start_new_session=True,
+                umask=umask,
             )
             for number in self._signals:
                 self._process.send_signal(number)
@@ -259,9 +269,21 @@ def _read_summary(file: IO[bytes]) -> dict[str, Any]:
     return summary if isinstance(summary, dict) else {}
 
 
+def _lines(file: IO[bytes]) -> list[str]:
+    file.seek(0)
+    text = file.read().decode("utf-8", "replace")
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def _pass_on_warnings(log: IO[bytes]) -> None:
+    for line in _lines(log):
+        prefix, found, words = line.partition(": warning: ")
+        if found and prefix.startswith("gpuq"):
+            logger.warning("%s", words)
+
+
 def _last_line(file: IO[bytes]) -> str:
     """The last message of gpuq."""
-    file.seek(0)
-    lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+    lines = _lines(file)
     ours = [line for line in lines if line.startswith("gpuq")]
     return (ours or lines or [""])[-1]
