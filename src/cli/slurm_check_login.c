@@ -234,7 +234,7 @@ static bool make_directory(struct slurm_check *c)
 	if (r < 0)
 		doctor_add(&c->doctor, DOCTOR_PROBLEM, "directory",
 			r == -EPERM
-				? "use --jobs-file with a file in a directory of your own, change the permissions, or use --trust if you trust these people"
+				? "use --jobs-file with a file in a directory of your own, change the permissions, or use --trust if you trust these users"
 				: "choose another place for the queue: --jobs-file",
 			"%s", err.message);
 	return r == 0;

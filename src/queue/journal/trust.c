@@ -26,7 +26,7 @@ int trust_check_journal_directory(int dir_fd, const char *path, struct gd_error 
 	if (r == 0)
 		return 0;
 	return error_set(err, r,
-		"refusing to use '%s': %s, who could run commands as you; use --jobs-file with a file in a directory of your own, change the permissions, or use --trust if you trust these people",
+		"refusing to use '%s': %s, who could run commands as you; use --jobs-file with a file in a directory of your own, change the permissions, or use --trust if you trust these users",
 		path, why.message);
 }
 
@@ -65,7 +65,7 @@ static int check_above(const char *path, struct gd_error *err)
 	if (r == 0)
 		return 0;
 	return error_set(err, r,
-		"refusing to use '%s': %s, who could run commands as you; name the file on the command line, or use --trust if you trust these people",
+		"refusing to use '%s': %s, who could run commands as you; name the file on the command line, or use --trust if you trust these users",
 		path, why.message);
 }
 
