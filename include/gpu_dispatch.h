@@ -384,7 +384,7 @@ GD_API int gd_worker_attempt(const struct gd_worker *w, size_t i);
  * True if the i-th task of the batch (0 in process()) is out of time or cancelled; in
  * setup: if the worker must end. A long hook polls this function and returns when it is
  * true, so the worker keeps its model. After a timeout, the return value of the hook does
- * not matter; a cancelled task that returns 0 without a result is cancelled. A call takes
+ * not matter; a cancelled task that returns 0 without a result counts as cancelled. A call takes
  * a few nanoseconds.
  */
 GD_API bool gd_worker_cancelled(const struct gd_worker *w, size_t i);

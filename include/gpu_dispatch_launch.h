@@ -5,7 +5,7 @@
  *
  * # Calling sequence
  *
- * One call does everything: finds the files, skips those that an earlier run has done,
+ * One call does everything: finds the files, skips those that an earlier run has finished,
  * distributes the others over the GPUs, longest first, and returns a summary:
  *
  *     struct gd_launch_options options = {
@@ -379,7 +379,7 @@ struct gd_launch_options {
 	const char *const *patterns; /**< see struct gd_find_options */
 	size_t num_patterns;
 	int recursive; /**< nonzero: include subfolders of input_dir */
-	int force;     /**< nonzero: include files that an earlier run has done */
+	int force;     /**< nonzero: include files that an earlier run has finished */
 
 	/* The worker: one of these; default: the installed speech recognizer, whisper or else pocketsphinx. */
 	const char *const *command; /**< run for each file, with {file} etc. replaced; NULL at the end */
