@@ -91,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
         help="any other setting for the worker; may be given several times",
     )
     parser.add_argument(
-        "--force", action="store_true", help="also process files that an earlier run has done"
+        "--force", action="store_true", help="also process files that an earlier run has finished"
     )
     return parser
 

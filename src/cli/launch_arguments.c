@@ -180,7 +180,7 @@ static const struct argp argp = {
 	       "\n"
 	       "  gpuq launch --input-dir audio -- whisper-cli -m {model_size} -f {file} -of {output}/{stem}\n"
 	       "\n"
-	       "Files that an earlier run has done (same size, time, worker and settings) are skipped, so the same command "
+	       "Files that an earlier run has finished (same size, time, worker and settings) are skipped, so the same command "
 	       "continues an interrupted run. In the output folder, launch.jsonl records finished files, and launch.logs "
 	       "has the output of the workers.\n"
 	       "\n"

@@ -10,7 +10,7 @@ const struct argp_option launch_options[] = {
 		"Process files whose names match; can be given several times (default: *.wav). Quote it: --pattern '*.mp3'",
 		0},
 	{"recursive", 'r', NULL, 0, "Search subfolders, too", 0},
-	{"force", LAUNCH_OPTION_FORCE, NULL, 0, "Also process files that an earlier run has done", 0},
+	{"force", LAUNCH_OPTION_FORCE, NULL, 0, "Also process files that an earlier run has finished", 0},
 	{"watch", LAUNCH_OPTION_WATCH, NULL, 0,
 		"Afterwards wait for new files, and process each one when it is complete, until Ctrl-C", 0},
 

@@ -204,7 +204,7 @@ class Launch:
         inputs: Inputs,
         waiting: collections.Counter[str],
     ) -> None:
-        """Report files without a result that an earlier run has done."""
+        """Report files without a result that an earlier run has finished."""
         if not waiting or not summary.get("files_skipped"):
             return
         for name, event in record.earlier().items():

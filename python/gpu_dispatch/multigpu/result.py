@@ -25,7 +25,7 @@ class Result(TypedDict):
     output_dir: str | None
     """The folder with the worker's output files."""
     skipped: bool
-    """An earlier run has done this file; its results are still there."""
+    """An earlier run has finished this file; its results are still there."""
 
 
 class Queue(Protocol):

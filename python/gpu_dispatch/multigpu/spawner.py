@@ -80,7 +80,7 @@ class ProcessSpawner:
     ``worker`` is the name or file of a plug-in of ``gpuq launch``, ``worker_command`` a program
     that speaks its protocol (see :func:`gpu_dispatch.serve`). The default is faster-whisper if it
     is installed, otherwise the plug-in that gpuq launch chooses. ``settings`` are passed on as
-    ``--set``. ``force``: also process files that an earlier run has done. ``input_dir``: the folder
+    ``--set``. ``force``: also process files that an earlier run has finished. ``input_dir``: the folder
     in which the files were found; it may be reached through links of other users, while files below
     it or elsewhere may not.
     """
