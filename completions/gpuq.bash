@@ -2,9 +2,9 @@
 # `gpuq complete` knows the candidates; see src/cli/complete.h for what it prints. They are plain words. Names of files
 # never pass through this script: anybody may have chosen them, and only bash itself quotes them correctly.
 
-# Whether bash itself should not complete a file that begins with this word. It expands a folder that does not exist,
-# even if it is quoted, and `$((a[$(command)]))` runs the command. If the folder exists, bash removes the quotes of its $.
-# So the only $ that may be in the word is the one of $NAME or ${NAME}, not quoted as a part of a name.
+# Whether it is unsafe to let bash complete a file that begins with this word. If the folder in the word does not exist,
+# bash expands it, even if it is quoted, and `$((a[$(command)]))` runs the command. If the folder exists, bash removes the
+# quotes of a $ in its name. So a $ is accepted only as the beginning of $NAME or ${NAME}, and not if it may be quoted.
 _gpuq_is_code()
 {
 	local LC_ALL=C code='`|\\[$]|[$]([^A-Za-z_{]|[{][A-Za-z0-9_]*[^A-Za-z0-9_}])'

@@ -36,8 +36,8 @@ static int find_blocker(int fd, struct flock *f)
 }
 
 /*
- * Polls instead of using F_SETLKW, which nothing but a signal ends: a reader can take its lock while we wait for a
- * process of ours. A reader that releases its lock for moments gets no new time.
+ * Polls instead of using F_SETLKW, because only a signal would end that wait, and a reader can take its lock while we
+ * wait for a process of ours. A reader that releases its lock for a moment does not get a new deadline.
  */
 static int wait_for_lock(int fd, bool wait_for_writer)
 {

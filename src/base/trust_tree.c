@@ -30,7 +30,7 @@ struct tree_target {
 };
 
 struct tree {
-	struct tree_target *targets; /* that were checked: links can lead to each other */
+	struct tree_target *targets; /* already checked; links can form cycles */
 	size_t num_targets;
 	gid_t private_group; /* cache, see trust_objection_cached() */
 	int depth;

@@ -63,8 +63,8 @@ static void filter_end(void)
 
 static error_t parse_escaped(const struct argp *argp, int argc, char **argv, unsigned flags, void *input)
 {
-	/* argp ends the program after a message, or after --help. Later messages, as that of output.h, do not pass the
-	 * filter. */
+	/* argp ends the program after a message, or after --help. Later messages, such as that of output.h, do not pass
+	 * the filter. */
 	if (atexit(filter_end) != 0)
 		return ENOMEM;
 	/* The stream has a buffer, so print_escaped() receives a message as a whole. */

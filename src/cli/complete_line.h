@@ -29,8 +29,8 @@ struct complete_line {
 void complete_line_read(
 	struct complete_line *l, const struct complete_table *t, char **words, int count, bool takes_command);
 
-/* Expands a leading "~/", which the shell has not expanded yet. The result is to be freed; NULL: out of memory, or no
- * path. */
+/* Expands a leading "~/", which the shell has not expanded yet. The caller frees the result; NULL: out of memory, or
+ * no path. */
 char *complete_line_expand(const char *path);
 
 #endif

@@ -12,7 +12,7 @@
 #include "base/shell_words.h"
 #include "cli/complete_line.h"
 
-/* More are of no help at a prompt. */
+/* A longer list is useless at a prompt. */
 #define MOST_NAMES 10000
 
 struct program_names {

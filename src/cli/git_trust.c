@@ -33,7 +33,7 @@ int git_find_top(const char *dir, struct text *ret, struct gd_error *err)
 	return find_path(dir, "--show-toplevel", NULL, ret, err);
 }
 
-/* Adds what to do to the objection of a check of `folder`. */
+/* Adds advice to the objection of a check of `folder`. */
 static int explain(int code, const struct gd_error *why, const char *folder, struct gd_error *err)
 {
 	if (code != -EPERM)
@@ -43,7 +43,7 @@ static int explain(int code, const struct gd_error *why, const char *folder, str
 		why->message, folder);
 }
 
-/* Opens a directory; no other user can write or replace it. */
+/* Opens a directory that no other user can write or replace. */
 static int open_directory(const char *path, int *ret, struct gd_error *err)
 {
 	cleanup_(closep) int fd = -1;

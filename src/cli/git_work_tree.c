@@ -18,7 +18,7 @@
 #include "base/trust.h"
 #include "cli/git.h"
 
-/* A directory, or anything that another user can have written. */
+/* A directory, or anything that another user could have written. */
 struct work_entry {
 	char *path;            /* relative to the top, which is "" itself */
 	const char *objection; /* NULL: no other user can write it */
@@ -49,7 +49,7 @@ static void list_finish(struct work_entries *l)
 	*l = (struct work_entries){0};
 }
 
-/* Takes the path. */
+/* Takes ownership of the path. */
 static int list_add(struct work_entries *l, struct work_entry item)
 {
 	if (l->count == l->room && item.path) {
@@ -87,7 +87,7 @@ static int list_tracked(struct work_tree *w, const struct text *index)
 	return 0;
 }
 
-/* Whether path and name together are a tracked file; if the name ends with "/", the beginning of its path. */
+/* Whether path and name together are a tracked file or, if the name ends with "/", contain one. */
 static bool is_tracked(const struct work_tree *w, const char *path, const char *name)
 {
 	char key[PATH_MAX + 16];
@@ -136,7 +136,7 @@ static bool is_name_of_git(const char *name)
 	       strcasecmp(name, ".gitattributes") == 0 || strcasecmp(name, ".gitmodules") == 0;
 }
 
-/* Adds an entry of the directory `above` if it is a directory or another user can have written it. */
+/* Adds an entry of the directory `above` if it is a directory or another user could have written it. */
 static int visit_entry(
 	struct work_tree *w, int dir_fd, const struct work_entry *above, const char *name, struct work_entries *found)
 {
@@ -151,7 +151,7 @@ static int visit_entry(
 	if (asprintf(&f.path, "%s%s%s", above->path, *above->path ? "/" : "", name) < 0)
 		return error_set(w->err, -ENOMEM, "out of memory");
 	int r = 0;
-	/* Before git reads rules from it. */
+	/* Refuse it before git reads rules from it. */
 	if (f.objection && f.is_read)
 		r = refuse(w, &f);
 	if (r < 0 || (!f.objection && w->skip && strcmp(f.path, w->skip) == 0)) {
@@ -169,7 +169,7 @@ static bool has_hidden_rules(const struct work_tree *w, const struct work_entry 
 	       is_tracked(w, folder->path, *folder->path ? "/.gitignore" : ".gitignore");
 }
 
-/* Lists a directory that others cannot write, and neither those above it: its path is safe to use. */
+/* Lists a directory. Others can write neither this directory nor those above it, so its path is safe to use. */
 static int visit_folder(struct work_tree *w, struct work_entry *folder, struct work_entries *found)
 {
 	int fd = openat(w->fd, *folder->path ? folder->path : ".",

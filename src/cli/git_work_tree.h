@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Checks whether other users can have written files of a git working tree.
+ * Checks whether other users could have written files of a git working tree.
  *
  * Git opens files by their paths. A user who can write a directory of the tree can replace a file with a link to a
  * private file, a pipe or a huge file at any moment, and choose with .gitignore and .gitattributes what git stores. So

@@ -10,7 +10,7 @@
 #include "base/trust.h"
 #include "launch/find.h"
 
-/* chooser: the other user, who chose the target; restricted: and who may not be allowed to read it. */
+/* chooser: the other user who chose the target; restricted: that user may not be allowed to read it. */
 static const char *find_objection(uid_t chooser, bool restricted, const struct stat *target)
 {
 	uid_t user = geteuid();

@@ -89,7 +89,7 @@ struct coordinator {
 /* ---- coordinator_watch.c ---- */
 void coordinating_say(const struct coordinator *c, const char *words);
 void coordinating_say_joined(const struct coordinator *c, const struct coordinator_action *ready);
-/* Warns once of a job whose pilots keep ending before it. */
+/* Warns once about a job whose pilots keep ending before it. */
 void coordinating_say_interrupted(const struct coordinator *c, const struct job *job);
 void coordinating_say_back(const struct coordinator *c, const struct coordinator_action *ready);
 /* Starts reporting to the watcher; the last report is at the end. */

@@ -16,7 +16,7 @@
 #include "base/units.h"
 #include "slurm/coordinating.h"
 
-/* That many interruptions in a row are hardly an accident. */
+/* This many interruptions in a row are probably not a coincidence. */
 #define MANY_INTERRUPTIONS 3
 
 void coordinating_say(const struct coordinator *c, const char *words)

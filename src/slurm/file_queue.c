@@ -77,8 +77,8 @@ static int end_earlier(const char *dir, int dir_fd, struct gd_error *err)
 }
 
 /*
- * The folder is cleared: a user who can replace it could have any other directory of this user cleared. The coordinator
- * would refuse its journal, too.
+ * The folder will be cleared, so a user who can replace it could make us clear any other directory of this user. The
+ * coordinator would refuse its journal, too.
  */
 static int open_folder(const char *dir, int *ret_fd, struct gd_error *err)
 {

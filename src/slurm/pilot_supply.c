@@ -29,7 +29,7 @@
 
 struct supplied_kind {
 	const char *options;
-	char mark[10]; /* in the names of its pilots: stands for the options */
+	char mark[10]; /* part of the names of its pilots: a hash of the options */
 	struct pilot_kind kind;
 	struct submission *submission;
 	struct submission_demand demand;
@@ -47,7 +47,7 @@ struct pilot_supply {
 	size_t num_vain; /* waiting jobs that fit no kind */
 	char vain_words[FRAME_WORDS_ROOM];
 	char said_vain[SAY_ROOM];
-	char silence[FRAME_WORDS_ROOM]; /* the last list failed; "": it did not */
+	char silence[FRAME_WORDS_ROOM]; /* why the last list failed; "" if it did not */
 	char said_silence[SAY_ROOM];
 	/* Pilots of an earlier coordinator with other options, which were cancelled. */
 	uint64_t *superseded;
@@ -71,7 +71,8 @@ static void on_submitted(void *context, const char *name, int result, uint64_t s
 		(void)submission_submitted(s->kinds[i].submission, clock_now_ns(), name, result, slurm_job, words);
 }
 
-/* The user has changed --slurm, probably because the pilot would never start. If this fails, the next list has it. */
+/* The user has changed --slurm, probably because the pilot would never start. If this fails, the next list contains it
+ * again. */
 static void supersede(struct pilot_supply *s, const struct listed_job *job)
 {
 	char words[FRAME_WORDS_ROOM];

@@ -114,9 +114,9 @@ void attempt_reset_signals(void);
 void attempt_find_directory(struct attempt *a, struct attempt_cache *cache);
 
 /*
- * Enters the job's directory. The keeper of a lease is in it already: that of `gpuq exec`. -ENOTUNIQ: the path leads
- * over a link of another user, or to a directory that another user may have put there since the job was added, or other
- * users can write the directory and could not then.
+ * Enters the job's directory. The keeper of a lease is already in it, because it has the directory of `gpuq exec`.
+ * -ENOTUNIQ: the path leads through a link of another user, or to a directory that another user may have put there
+ * since the job was added, or other users can write the directory but could not when the job was added.
  */
 int attempt_enter_directory(const struct attempt *a);
 

@@ -8,7 +8,7 @@
 #include "base/trust.h"
 #include "queue/keeper/attempt.h"
 
-/* Journals of older versions have neither, unless only the user could write the directory. */
+/* Jobs of older versions have no inode, and cwd_own only if no other user could write the directory. */
 static bool must_be_checked(const struct keeper_order *o)
 {
 	return o->cwd_own || o->cwd_ino;

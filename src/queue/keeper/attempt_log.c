@@ -49,8 +49,8 @@ static int open_existing(const struct attempt_log_options *o, int dir_fd, const 
 }
 
 /*
- * With its final mode, whatever the umask. A later chmod could hit another directory of this user: users who can write
- * the directory above can exchange the two. A keeper has only one thread.
+ * Creates the directory with its final mode, regardless of the umask. A later chmod could change another directory of
+ * this user: users who can write the directory above can exchange the two. A keeper has only one thread.
  */
 static int make_last(int dir_fd, const char *name, mode_t mode)
 {

@@ -111,7 +111,7 @@ static int open_named(const char *given, bool make, int *ret_fd, struct gd_error
 	return 0;
 }
 
-/* ---- The usual one ------------------------------------------------------------- */
+/* ---- The default directory ----------------------------------------------------- */
 
 static bool is_made_by_root(const char *path)
 {

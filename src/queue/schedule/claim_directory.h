@@ -19,7 +19,7 @@
 #define CLAIM_DIRECTORY_DEFAULT "/tmp"
 
 /*
- * Opens the directory `dir`, or the usual one if it is NULL. make: creates a missing one that is named. -ENOENT: it is
+ * Opens `dir`, or the directory above if it is NULL. make: creates a missing directory that is named. -ENOENT: it is
  * missing. -EPERM: it is not sticky, or another user owns or can replace it.
  */
 int claim_directory_open(const char *dir, bool make, int *ret_fd, struct gd_error *err);

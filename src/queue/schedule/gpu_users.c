@@ -23,7 +23,7 @@ struct parent {
 
 /*
  * Parents that were read during one search, as a hash table: each process is read once, even if it is on many GPUs or
- * is the ancestor of many. Other users choose how many of both there are.
+ * is the ancestor of many. Other users determine both numbers.
  */
 struct parents {
 	struct parent *slots;
@@ -88,7 +88,7 @@ static int compare_users(const void *a, const void *b)
 	return compare_root(&(*(struct gpu_user *const *)a)->root, b);
 }
 
-/* sorted: by root. Of several users with the same root, the first. */
+/* sorted: by root. Returns the first of several users with the same root. */
 static struct gpu_user *owner_of(struct parents *parents, pid_t pid, struct gpu_user *const *sorted, size_t count)
 {
 	for (int depth = 0; depth < MOST_ANCESTORS && pid > 1; depth++) {
