@@ -23,7 +23,7 @@ def nothing_made(folder):
 
 
 def check(shell, folder, name, start):
-    """TAB three times: the line is not executed. If it is executed then, no part of the name is."""
+    """TAB, three times, does not execute the line. When the line is then executed, no part of the name is."""
     shell.type(f"gpuq {start}" + TAB * 3)
     got = shell.line()
     context = (name, start, got)
@@ -55,7 +55,7 @@ def test_no_name_of_a_file_is_executed(lab, shell):
         shell.run(f"cd {folder}; echo mo''ved", "moved")
         lines += [check(shell, folder, name, start) for start in STARTS]
     assert not list(lab.directory.rglob("PWNED*"))
-    # Otherwise this test would show nothing: names are inserted.
+    # The shells did insert names; otherwise this test would prove nothing.
     assert sum("PWNED" in line for line in lines) > 4 * len(NAMES), lines
     # Text for a shell has only plain names.
     assert not [line for line in lines if line.startswith("gpuq add ./") and "PWNED" in line]

@@ -105,7 +105,7 @@ def test_wrong_values_are_printed_as_text(lab, words):
 
 
 def test_later_messages_are_printed_too(lab):
-    """The filter of messages ends with the arguments, also if the program ends there."""
+    """The filter of messages is removed after the arguments are parsed, even if the program ends there."""
     with open("/dev/full", "w") as full:
         for command in ("run", "launch"):
             _, err = lab.start(command, "--help", stdout=full).communicate(timeout=LIMIT)

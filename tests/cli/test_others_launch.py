@@ -275,7 +275,7 @@ EXECUTORS = [
 
 
 def test_names_that_another_user_chose_are_not_executed(machine, victim, other):
-    """Not as shell commands, directly or through another program, and not as code of another language."""
+    """They are executed neither as shell commands, directly or through another program, nor as code of another language."""
     shared = machine.directory(GROUP)
     for name in HOSTILE:
         other.sh(f"echo 1 > {shlex.quote(name)}", shared)

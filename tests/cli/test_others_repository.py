@@ -99,7 +99,7 @@ def test_default_access_list_that_shares_what_git_creates_is_refused(owner, othe
 
 
 def test_folders_that_git_creates_are_not_shared(machine, owner, project):
-    """Also if the repository was shared: others could replace new objects before git checks them out."""
+    """Even if the repository was shared: others could replace new objects before git checks them out."""
     owner.sh(f"git config core.sharedRepository group; chgrp -R {machine.group} .git; chmod -R g+s,go-w .git; echo new > new", project)
     result = owner.run("sh", "-c", "umask 0; exec gpuq add --freeze --hold --no-start true", cwd=project, env={"GPUQ_JOBS_FILE": str(owner.home / "new.jsonl")})
     assert result.returncode == 0, result

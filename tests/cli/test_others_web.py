@@ -62,7 +62,7 @@ def test_slow_connections_of_another_user_do_not_lock_the_owner_out(lab, other):
 def test_streams_of_another_user_do_not_lock_the_owner_out(lab, owner, other):
     page = Page(lab, "--open-read")
     assert other.attack(STREAMS, page.port) == "8"
-    # Nor do those of a third user, who may read.
+    # The streams of a third user, who may read the page, do not either.
     assert owner.attack(STREAMS, page.port) == "8"
     streams = [page.stream() for _ in range(20)]
     assert {stream.status for stream in streams} == {200}

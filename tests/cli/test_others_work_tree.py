@@ -68,7 +68,7 @@ def test_nothing_in_such_a_directory_is_read(machine, owner, other, project, att
 
 
 def test_ignored_directory_may_be_written_by_others_and_is_not_read(machine, owner, other, project):
-    """Not even by git ls-files --ignored, which looks for repositories."""
+    """gpuq does not run git ls-files --ignored, which would look for repositories there."""
     owner.sh("printf '/shared/\\n*.tmp\\n' > .gitignore; echo /cache > code/.gitignore; mkdir -p shared code/cache code/a.tmp", project)
     for name in ("shared", "code/cache", "code/a.tmp"):
         share(machine, project / name, GROUP)
@@ -97,7 +97,7 @@ def test_rules_in_a_directory_do_not_make_it_ignored(machine, owner, other, proj
 
 
 def test_rules_that_are_not_checked_out_count(machine, owner, project):
-    """Git takes them from the index."""
+    """Git takes these rules from the index."""
     owner.sh(f"echo cache > .gitignore; echo '!cache' > code/.gitignore; git add .; {COMMIT}; git update-index --skip-worktree code/.gitignore; "
              "rm code/.gitignore; mkdir code/cache; touch code/cache/seen; git ls-files -o --exclude-standard | grep code/cache/seen", project)
     accepted(freeze(owner, project))
@@ -138,7 +138,7 @@ def test_access_list_that_lets_others_write_is_refused(owner, other, project, na
 
 @pytest.mark.parametrize("name", ["file", "data/file", "new", ".gitignore", "data/.gitattributes", ".gitmodules", "data/.gitignore"])
 def test_file_of_another_user_or_one_that_others_can_write_is_refused(machine, owner, other, project, name):
-    """Also if a rule ignores it: git reads these files nevertheless."""
+    """Even if a rule ignores the file: git reads it nevertheless."""
     path = project / name
     if not path.exists():
         plant(owner, path, "*.bin\n")

@@ -196,7 +196,7 @@ def test_slow_callbacks_for_results_that_are_there_are_limited_in_time(start: St
 
 
 def test_a_setup_is_interrupted(start: Start) -> None:
-    """Long before the grace period ends, which is as long as the test's own timeout."""
+    """The interrupt does not wait for the grace period, which is as long as the test's own timeout."""
     program = start("setup")
     program.ctrl_c()
     program.check_interrupted()

@@ -170,7 +170,7 @@ def test_second_interrupt_cancels_running_files(lab: Lab) -> None:
 
 
 def test_output_folder_is_only_created_by_gpuq_launch(lab: Lab) -> None:
-    """Which refuses a folder that others can replace, or that a link of theirs leads to."""
+    """gpuq launch refuses a folder that others can replace, or to which their link leads."""
     lab.put("a.wav")
     shared = lab.directory / "shared"
     shared.mkdir()

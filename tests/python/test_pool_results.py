@@ -131,7 +131,7 @@ def test_a_dead_worker_costs_only_its_task(one: Pool) -> None:
 
 @pytest.mark.parametrize("left", [False, True])
 def test_a_restarted_worker_is_in_the_directory_of_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: bool) -> None:
-    """Another user can replace the directory if it is in one of a group. left: the program is elsewhere by then."""
+    """Another user can replace the directory if a group can write its parent. left: the program has left it by then."""
     place, moved, private = tmp_path / "proj", tmp_path / "moved", tmp_path / "private"
     place.mkdir()
     private.mkdir()

@@ -106,13 +106,13 @@ def test_setup_out_of_time_is_interrupted_and_its_worker_used_if_it_continues(tm
 
 
 def test_setup_killed_after_its_time_limit_reports_the_limit(tmp_path: pathlib.Path) -> None:
-    """Whether or not setup() has begun."""
+    """This is true whether or not setup() has begun."""
     with open_pool(tmp_path, "stubborn", setup_timeout=0.2, grace=0.2) as pool:
         with pytest.raises(NoWorkers) as caught:
             pool.wait_ready()
     cause = caught.value.__cause__
     assert isinstance(cause, TaskTimedOut)
-    # The latter if loading this file took longer than the limit: loading can be interrupted.
+    # The second message appears if loading this file took longer than the limit: loading can be interrupted.
     assert str(cause) in ("setup did not finish within 200 ms", "setup() is out of time")
 
 

@@ -358,7 +358,7 @@ static int note_end(void *context, const struct gd_event *e)
 	return 0;
 }
 
-/* Not from when it was queued, which may be hours earlier. */
+/* The task may have been queued hours earlier. */
 static void test_a_task_is_timed_from_its_beginning(void **state)
 {
 	(void)state;

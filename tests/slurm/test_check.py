@@ -181,7 +181,7 @@ def test_limit_of_the_account(checker):
 
 @pytest.mark.parametrize("options, name", [("", "normal"), (" --qos=fast", "fast")])
 def test_limit_of_the_qos(checker, options, name):
-    """Of the default QOS, and of the QOS in the options. sbatch does not know them, because this Slurm has no accounting."""
+    """The default QOS, and the QOS in the options. sbatch does not know their limits, because this Slurm has no accounting."""
     env = checker.program("sacctmgr", f"""#!/bin/sh
 case "$*" in
 *qos*where*name={name}\\ *) echo '|3||' ;;

@@ -46,7 +46,7 @@ def test_nodes_of_the_user_are_not_replaced():
 
 
 def test_locks_that_no_other_host_sees():
-    """On a real file system, on which each node has its own locks. Then nodes are not compared; with one pilot at a time they never are."""
+    """Each node has its own locks on a real file system. Two nodes are then not compared, and never with one pilot at a time."""
     found = check(1, "--no-locks", *SLURM, "--max-nodes", "2")
     assert found["locks"]["level"] == "problem" and "do not work between hosts" in found["locks"]["words"] and "node to node" not in found, found
     assert "node to node" not in check(1, *SLURM)
