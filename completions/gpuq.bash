@@ -1,10 +1,11 @@
 # bash completion for gpuq. SPDX-License-Identifier: MIT
-# `gpuq complete` knows the candidates; see src/cli/complete.h for what it prints. They are plain words. Names of files
-# never pass through this script: anybody may have chosen them, and only bash itself quotes them correctly.
+# `gpuq complete` knows the candidates; see src/cli/complete.h for what it prints. They are plain words. Other names
+# of files never pass through this script: anybody may have chosen them, and only bash itself quotes them correctly.
 
 # Whether it is unsafe to let bash complete a file that begins with this word. If the folder in the word does not exist,
-# bash expands it, even if it is quoted, and `$((a[$(command)]))` runs the command. If the folder exists, bash removes the
-# quotes of a $ in its name. So a $ is accepted only as the beginning of $NAME or ${NAME}, and not if it may be quoted.
+# bash expands it, even if it is quoted, and `$((a[$(command)]))` runs the command. If the folder exists, bash removes
+# the quotes of a $ in its name. So a $ is accepted only at the beginning of $NAME or ${NAME}, and only if it cannot be
+# quoted.
 _gpuq_is_code()
 {
 	local LC_ALL=C code='`|\\[$]|[$]([^A-Za-z_{]|[{][A-Za-z0-9_]*[^A-Za-z0-9_}])'

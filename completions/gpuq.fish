@@ -1,6 +1,6 @@
 # fish completion for gpuq. SPDX-License-Identifier: MIT
-# `gpuq complete` knows the candidates; see src/cli/complete.h for what it prints. They are plain words. Names of files
-# never pass through this script: anybody may have chosen them, and only fish itself quotes them correctly.
+# `gpuq complete` knows the candidates; see src/cli/complete.h for what it prints. They are plain words. Other names
+# of files never pass through this script: anybody may have chosen them, and only fish itself quotes them correctly.
 
 function __gpuq_ask
     set -l words (commandline -opc)

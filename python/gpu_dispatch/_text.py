@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Text of other users on a terminal."""
+"""Makes text of other users safe to print on a terminal."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@
     gpu-dispatch-launcher --input-dir data/audio --gpus 0,1,2 --model-size large-v3
 
 pip installs this command. Without it, use python3 -P -m gpu_dispatch.launcher. Without -P, which
-needs Python 3.11, python3 -m executes modules that others have put into the current directory.
+needs Python 3.11 or newer, python3 -m executes modules that others have put into the current
+directory.
 
 Exit codes: 0 all done or nothing to do, 1 some files failed, 2 wrong usage, 130 interrupted.
 """

@@ -82,7 +82,7 @@ class Shell:
 @pytest.fixture(name="zsh")
 def start_zsh(lab):
     shell = Shell(lab, ["zsh", "-f", "-i"], f"""
-# compinit reads every file in fpath, which takes long: only what these tests need.
+# compinit reads every file in fpath, which takes long, so fpath has only what these tests need.
 unix=(${{^fpath}}/Completion/Unix(N) ${{(M)fpath:#*/Completion/Unix}})
 fpath=({SCRIPTS} ${{(M)fpath:#*/Completion(|/Base|/Zsh)}})
 autoload -Uz compinit && compinit -u -D
