@@ -322,6 +322,15 @@ static void folder_sort(struct folder *folder)
 
 static int walk(struct finder *f, int fd, const char *prefix, bool is_link, const struct level *above);
 
+/* Notes whether another user can add entries to this folder. */
+static void note_writers(struct finder *f, int fd)
+{
+	struct stat st;
+	if (!f->way.replaceable)
+		f->way.replaceable =
+			fstat(fd, &st) < 0 || trust_objection_cached(fd, &st, &f->way.private_group) != NULL;
+}
+
 static int enter(struct finder *f, const char *path, bool is_link, const struct level *above)
 {
 	cleanup_(freep) char *prefix = NULL;
@@ -336,6 +345,9 @@ static int enter(struct finder *f, const char *path, bool is_link, const struct 
 	if (above->depth == MAX_DEPTH)
 		return warn(f, "folder '%.60s…' is skipped: more than %d nested folders", path, MAX_DEPTH);
 	int r = find_open_entry(f->root, path, &f->way, &entry, &st, &objection);
+	/* Even if it cannot be read now: its owner can change that. */
+	if (r == 0)
+		note_writers(f, entry);
 	int fd = r < 0 ? -1 : openat(entry, ".", O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
 	if (r == 0 && fd < 0)
 		r = -errno;
@@ -369,15 +381,6 @@ static int find_repetition(struct finder *f, const struct level *here, const cha
 	if (here->linked)
 		*ret_why = "it was already found through another path";
 	return 0;
-}
-
-/* Notes whether another user can add entries to this folder. */
-static void note_writers(struct finder *f, int fd)
-{
-	struct stat st;
-	if (!f->way.replaceable)
-		f->way.replaceable =
-			fstat(fd, &st) < 0 || trust_objection_cached(fd, &st, &f->way.private_group) != NULL;
 }
 
 /* Reads the folder to its end and closes it before going deeper: only one folder is open at a time. */

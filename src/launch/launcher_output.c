@@ -9,8 +9,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -24,6 +26,7 @@ static int make_output(struct gd_launcher *l, struct gd_error *err)
 	int r = outputs_make_folder(AT_FDCWD, output, private ? 0700 : 0755);
 	if (r < 0)
 		return error_set(err, r, "cannot create output folder '%s': %s", output, error_words(r));
+	l->made_output = r == OUTPUTS_MADE;
 	if (r == OUTPUTS_MADE && private)
 		launcher_warn(l,
 			"created output folder '%s' with mode 0700, because other users can choose files of input folder '%s' (they can write or rename it, or a folder that is searched); to let others read the results: chmod 755 '%s'",
@@ -64,12 +67,26 @@ void launcher_note_search(struct gd_launcher *l, const struct gd_files *files)
 	launcher_warn_if_open(l);
 }
 
+/* A folder of another user was found after the start: no result of it exists yet. */
+static bool close_output(struct gd_launcher *l)
+{
+	struct stat st;
+	char path[32];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", l->output_fd);
+	if (!l->made_output || fstat(l->output_fd, &st) < 0 || (st.st_mode & 0777) != 0755 || chmod(path, 0700) < 0)
+		return false;
+	launcher_warn(l,
+		"changed the mode of output folder '%s' to 0700, because other users can now choose files of input folder '%s'; to let others read the results: chmod 755 '%s'",
+		l->options.output_dir, l->options.input_dir, l->options.output_dir);
+	return true;
+}
+
 void launcher_warn_if_open(struct gd_launcher *l)
 {
 	if (l->warned_of_readers || !l->input_way.replaceable || l->output_fd < 0)
 		return;
 	l->warned_of_readers = true; /* also if there is nothing to say: the permissions are the user's choice */
-	if (trust_is_open_to_others(l->output_fd))
+	if (trust_is_open_to_others(l->output_fd) && !close_output(l))
 		launcher_warn(l,
 			"other users can choose files of input folder '%s' (they can write or rename it, or a folder that is searched), and results of these files are readable by others in output folder '%s'; to keep results private: chmod 700 '%s'",
 			l->options.input_dir, l->options.output_dir, l->options.output_dir);

@@ -80,6 +80,7 @@ struct gd_launcher {
 	int input_fd, output_fd; /* the two folders; -1: not open */
 	bool input_replaceable;  /* other users can replace the input folder */
 	bool warned_of_readers;  /* of the output folder */
+	bool made_output;        /* this launch has created the output folder */
 	struct gd_balancer *balancer;
 	struct gd_pool *pool;
 	const struct launch_remote *remote; /* NULL: the workers are on this machine */

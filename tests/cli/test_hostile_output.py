@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from lab import GPUQ, LIMIT
+from sealing import HEADER, sealed
 from terminal import Terminal
 
 # Clears the screen, sets the title, writes the clipboard, requests an answer that is then typed,
@@ -107,3 +108,13 @@ def test_panel_shows_hostile_names_and_output_as_text(lab):
         terminal.end()
     assert not FORBIDDEN.search(everything.replace("\n", "")), everything
     assert "\\x1b[2J" in everything
+
+
+def test_id_of_a_queue_of_another_user_reaches_no_terminal(lab):
+    queue = "\u009b2J\u202e\x7f"
+    queue += "q" * (32 - len(queue.encode()))
+    header = json.dumps({**(HEADER if isinstance(HEADER, dict) else json.loads(HEADER)), "queue": queue}, separators=(",", ":"), ensure_ascii=False)
+    (lab.directory / "other.jsonl").write_bytes(sealed(header.encode()))
+    for words in (("verify",), ("status",), ("report", "--output", "-"), ("doctor",)):
+        done = subprocess.run([GPUQ, *words, "--jobs-file", "other.jsonl"], cwd=lab.directory, env=lab.environment, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+        assert not FORBIDDEN.search((done.stdout + done.stderr).decode()), (words, done)

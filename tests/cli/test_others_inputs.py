@@ -182,7 +182,7 @@ def test_watched_folder_is_not_replaced_by_a_folder_that_not_everybody_can_read(
     assert not (place / "out/second").exists()
 
 
-def test_watched_folder_that_becomes_open_to_others_is_warned_about_once(machine, owner, other, place):
+def test_watched_folder_that_becomes_open_to_others_makes_results_private(machine, owner, other, place):
     shared = machine.directory(STICKY)
     owner.sh(f"mkdir in; chgrp {machine.group} in; echo 1 > in/first", shared)
     watch = Watch(owner, place, shared / "in")
@@ -193,7 +193,34 @@ def test_watched_folder_that_becomes_open_to_others_is_warned_about_once(machine
     watch.until_done("second")
     watch.until_done("third")
     watch.end()
+    assert watch.errors().count("changed the mode of output folder 'out' to 0700") == 1 and WARNING not in watch.errors(), watch.errors()
+    assert mode_of(place / "out") == 0o700
+
+
+def test_watched_folder_that_becomes_open_to_others_is_warned_about_once(machine, owner, other, place):
+    shared = machine.directory(STICKY)
+    owner.sh(f"mkdir in; chgrp {machine.group} in; echo 1 > in/first", shared)
+    (place / "out").mkdir(mode=0o755)
+    os.chown(place / "out", owner.uid, owner.gid)
+    watch = Watch(owner, place, shared / "in")
+    watch.until_done("first")
+    other.sh("echo 1 > theirs", shared)
+    owner.sh(f"ln -s {shared}/theirs in/second; ln -s {shared}/theirs in/third", shared)
+    watch.until_done("second")
+    watch.until_done("third")
+    watch.end()
     assert watch.errors().count(WARNING) == 1, watch.errors()
+    assert mode_of(place / "out") == 0o755, "an existing folder keeps its permissions"
+
+
+def test_folder_of_another_user_that_cannot_be_read_yet_makes_results_private(machine, owner, other, place):
+    shared = machine.directory(STICKY)
+    owner.sh("mkdir in; echo 1 > in/first; chmod 1777 in", shared)
+    other.sh("mkdir -m 700 in/theirs", shared)
+    owner.sh("chmod 755 in", shared)
+    result = launch(owner, place, shared / "in")
+    assert "folder 'theirs' is skipped: Permission denied" in result.stderr
+    assert mode_of(place / "out") == 0o700 and CREATED in result.stderr, result
 
 
 # ---- Costs --------------------------------------------------------------------------------

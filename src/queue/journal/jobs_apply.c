@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 
@@ -381,13 +382,22 @@ static int apply_legacy(struct jobs *js, struct record *r)
 	return finish_new(js, job);
 }
 
+/* 32 hexadecimal digits. Commands print it as it is, and another user may have written the journal. */
+static bool is_queue_id(const struct json_value *id)
+{
+	for (size_t i = 0; i < id->size; i++)
+		if (!isxdigit((unsigned char)id->data[i]))
+			return false;
+	return id->size == sizeof(((struct jobs *)NULL)->queue) - 1;
+}
+
 /* Sets the version even for the journal of a newer gpuq, which is refused. */
 static int apply_header(struct jobs *js, const struct record *r)
 {
 	js->version = r->version;
 	if (r->version > RECORD_VERSION)
 		return -ENOTSUP;
-	if (r->queue.size == sizeof(js->queue) - 1) {
+	if (is_queue_id(&r->queue)) {
 		memcpy(js->queue, r->queue.data, sizeof(js->queue) - 1);
 		js->generation = r->generation > 0 ? (uint64_t)r->generation : 0;
 	}

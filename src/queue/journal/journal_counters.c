@@ -19,7 +19,7 @@
 #define LINE_ROOM     512
 #define CHECK_SIZE    10 /* a space, eight digits, a newline */
 #define NUM_NUMBERS   9
-#define SCAN_STRINGS  MAGIC " %32s %36s %64s %n"
+#define SCAN_STRINGS  MAGIC " %32[0-9a-f] %36s %64s %n"
 #define WRITE_STRINGS MAGIC " %s %s %s"
 
 static uint64_t *number_of(struct journal_counters *c, int i)

@@ -22,7 +22,9 @@
 /* Users have one folder, or a second one if another user took the name of the first. */
 #define MAX_FOLDERS_OF_USER 16
 #define SETTLE_MS           100
-#define OPEN_FLAGS          (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+/* Of another user. 1,024 claims need less than a third. */
+#define MAX_FOLDER_BYTES (1 << 20)
+#define OPEN_FLAGS       (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 uint64_t claim_random(void)
 {
@@ -194,6 +196,9 @@ int claim_folder_open(int dir_fd, const struct claim_folder *folder, int *ret_fd
 		return -errno;
 	if (!counts(&st, folder->owner))
 		return -EPERM;
+	/* A directory does not shrink when its files are removed, and each reading scans it. */
+	if (folder->owner != geteuid() && st.st_size > MAX_FOLDER_BYTES)
+		return -EFBIG;
 	*ret_fd = take_fd(&fd);
 	return 0;
 }
