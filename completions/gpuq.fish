@@ -10,18 +10,20 @@ end
 
 # fish cannot complete only directories without a script.
 function __gpuq_wants_files
-    __gpuq_ask | string match -qr '^\t(files|directories)$'
+    __gpuq_ask | string match -qr '^\t(files|directories|arguments [0-9]+)$'
 end
 
 function __gpuq_complete
     for line in (__gpuq_ask)
         switch $line
             case \targuments\ \*
-                # fish completes the rest of the line as if it were a command line.
+                # fish completes the rest of the line as if it were a command line. It prints names of files without quotes:
+                # take only plain words, and let fish complete files itself.
                 set -l words (commandline -opc)
                 set -l current (commandline -ct)
                 set -l first (math (string match -r '[0-9]+$' -- $line) + 2)
-                complete -C (string join -- ' ' (string escape -- $words[$first..-1]) "$current")
+                complete -C (string join -- ' ' (string escape -- $words[$first..-1]) "$current") |
+                    string match -r '^[A-Za-z0-9_.,:=@%+/-]+(?:\t.*)?$'
             case \t\*
             case '*'
                 printf '%s\n' $line

@@ -61,6 +61,16 @@ def test_no_name_of_a_file_is_executed(lab, shell):
     assert not [line for line in lines if line.startswith("gpuq add ./") and "PWNED" in line]
 
 
+@pytest.mark.parametrize("name", ["~", "~root"])
+def test_folder_with_the_name_of_a_home_is_not_the_home(lab, shell, name):
+    folder = lab.directory / "in"
+    (folder / name / "x").mkdir(parents=True)
+    shell.run(f"cd {folder}; echo mo''ved", "moved")
+    for start in ("exec -- ls ", "add ls ", "launch --input-dir "):
+        got = shell.complete(f"gpuq {start}", times=2)
+        assert f" {name}" not in got, (start, got)
+
+
 def test_no_folder_that_is_gone_is_executed(lab, shell):
     """bash expands a folder that does not exist. Its owner may have renamed it after the name was completed."""
     for name in (f"$((a[$({RUN})]))", f"$[a[$({RUN})]]", f"${{a[$({RUN})]}}", f"${{!a[$({RUN})]}}", f"\udcff$((a[$({RUN})]))"):

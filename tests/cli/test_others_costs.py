@@ -128,6 +128,15 @@ def test_gpus_of_many_nodes_are_counted_in_little_time(owner, queue):
     assert serves(owner, queue)
 
 
+def test_pending_jobs_are_not_compared_with_all_pairs_of_gpus(owner, queue):
+    gpu = '{"known":7291,"health":0,"vendor":1,"index":0,"mig":-1,"total":17179869184,"free":17179869184}'
+    queue.schedule(gpus=",".join([gpu] * 4096))
+    queue.lines(f'{{"event":"add","id":{number},"time":"{TIME}","command":"x","cwd":"/tmp","num_gpus":{250 - number % 100},"mem_mb":{number}}}' for number in range(2, 4000))
+    for words in (("status",), ("why", "7"), ("info", "7")):
+        result = owner.run("prlimit", "--cpu=5", "gpuq", *words, "--jobs-file", queue.directory / "jobs.jsonl", cwd="/")
+        assert result.returncode == 0, (words, result.returncode, result.stderr)
+
+
 def test_nodes_are_not_compared_with_all_running_jobs(owner, queue):
     queue.lines([f'{{"event":"coordinator","time":"{TIME}","epoch":1,"host":"{HOST}"}}',
                  f'{{"event":"pilot","pilot":"p","time":"{TIME}","slurm_job":1,"node":"busy","epoch":1}}',

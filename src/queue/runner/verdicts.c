@@ -17,6 +17,8 @@
 
 /* In a journal that other users can have written: each running job costs time for all others. */
 #define MOST_FOREIGN_RUNNING 1024
+/* The same for pending jobs, each of which is compared with all pairs of GPUs. About a second. */
+#define MOST_FOREIGN_PAIRS 100000000
 
 /* Clears the members of struct job that a scheduler uses. */
 static void clear_jobs(struct jobs *js)
@@ -248,6 +250,13 @@ static bool has_scheduler(const struct verdicts *v)
 	return v->source == SOURCE_RUNNER || v->source == SOURCE_SELF || v->source == SOURCE_LAST;
 }
 
+static bool is_too_costly(const struct verdicts *v)
+{
+	size_t gpus;
+	(void)scheduler_gpus(v->scheduler, &gpus);
+	return v->follow->reader.limits.foreign && gpus > 0 && v->num_pending > MOST_FOREIGN_PAIRS / gpus / gpus;
+}
+
 int verdicts_open(struct follow *f, const struct runner_rules *rules, const struct gd_gpu_list *gpus,
 	enum verdicts_mode mode, struct verdicts **ret, struct gd_error *err)
 {
@@ -273,6 +282,8 @@ int verdicts_open(struct follow *f, const struct runner_rules *rules, const stru
 		r = look(v, rules, gpus, err);
 	} else if (r == 0)
 		v->source = load_last(v);
+	if (r == 0 && has_scheduler(v) && is_too_costly(v))
+		v->source = SOURCE_NONE;
 	if (r == 0 && has_scheduler(v)) {
 		r = decide(v);
 		if (r < 0)
