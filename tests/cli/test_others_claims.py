@@ -121,6 +121,39 @@ def test_claim_holds_though_another_user_took_its_place_first(desks):
     assert f"GPU 0: 30.0 GiB free, job needs 40.0 GiB; 50.0 GiB promised to job 1 of {victim.account.name} (queue " in words
 
 
+def test_directory_of_a_group_that_is_moved_to_the_place_of_claims_stays_as_it_is(desks):
+    """A member of the group can move a directory that the group can write; it still belongs to the victim."""
+    _, victim = desks
+    moved = victim.shared / f"gpuq-claims-{victim.account.uid}"
+    moved.mkdir()
+    (moved / "model-0123456789abcdef").write_text("precious")
+    for path in (moved, moved / "model-0123456789abcdef"):
+        shutil.chown(path, victim.account.uid, victim.account.gid)
+    moved.chmod(0o2730)
+    for _ in range(2):
+        victim.gpuq("add", "--no-start", "--mem", "1G", "true")
+        assert "Completed" in victim.run_all()
+    assert moved.stat().st_mode & 0o7777 == 0o2730 and (moved / "model-0123456789abcdef").exists()
+    assert list(victim.shared.glob(f"gpuq-claims-{victim.account.uid}-*"))
+
+
+def test_folder_of_claims_that_was_bloated_is_not_read(desks):
+    """Removed names leave a large directory behind, and each reading would scan it."""
+    attacker, victim = desks
+    assert attacker.account.attack(HOLD_CLAIM, attacker.shared, claim_text(80 * GIB)) == "done"
+    folder = attacker.shared / f"gpuq-claims-{attacker.account.uid}"
+    victim.gpuq("add", "--no-start", "--mem", "10G", "true")
+    assert f"promised to job 7 of {attacker.account.name}" in victim.gpuq("why", "1")
+    names = [folder / (f"{number:06}" + "x" * 240) for number in range(8000)]
+    for name in names:
+        name.touch()
+    for name in names:
+        name.unlink()
+    if folder.stat().st_size <= 1 << 20:
+        pytest.skip("directories of this file system shrink")
+    assert "promised to job 7" not in victim.gpuq("why", "1")
+
+
 def test_fake_claim_is_limited_to_the_card_and_named(desks):
     attacker, victim = desks
     assert attacker.account.attack(HOLD_CLAIM, attacker.shared, claim_text(8_000_000 * GIB)) == "done"

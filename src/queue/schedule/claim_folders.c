@@ -203,20 +203,24 @@ int claim_folder_open(int dir_fd, const struct claim_folder *folder, int *ret_fd
 	return 0;
 }
 
-/* Creates the folder, or uses our existing folder of this name. -EPERM: it belongs to another user. */
+/*
+ * Creates the folder, or uses our existing folder of this name. -EPERM: it belongs to another user, or others can write
+ * it. They could have moved it there from a directory of a group: it would then be opened to all, and cleaned.
+ */
 static int make_own(int dir_fd, const char *name, int *ret_fd)
 {
 	struct stat st;
-	if (mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
+	bool created = mkdirat(dir_fd, name, 0700) == 0;
+	if (!created && errno != EEXIST)
 		return -errno;
 	cleanup_(closep) int fd = openat(dir_fd, name, OPEN_FLAGS);
 	if (fd < 0)
 		return errno == ENOENT ? -ENOENT : -EPERM;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (st.st_uid != geteuid())
+	if (st.st_uid != geteuid() || (!created && st.st_mode & (S_IWGRP | S_IWOTH)))
 		return -EPERM;
-	/* Regardless of the umask, and of changes by an earlier version or a tool. */
+	/* Regardless of the umask. */
 	if ((st.st_mode & 07777) != 0755 && fchmod(fd, 0755) < 0)
 		return -errno;
 	*ret_fd = take_fd(&fd);
