@@ -3,13 +3,11 @@
 # of files never pass through this script: anybody may have chosen them, and only bash itself quotes them correctly.
 
 # Whether it is unsafe to let bash complete a file that begins with this word. If the folder in the word does not exist,
-# bash expands it, even if it is quoted, and `$((a[$(command)]))` runs the command. If the folder exists, bash removes
-# the quotes of a $ in its name. So a $ is accepted only at the beginning of $NAME or ${NAME}, and only if it cannot be
-# quoted.
+# bash expands it, even if it is quoted, and `$((a[$(command)]))` runs the command. If the word has a variable, bash also
+# expands the names that it finds. So the word must not contain a $.
 _gpuq_is_code()
 {
-	local LC_ALL=C code='`|\\[$]|[$]([^A-Za-z_{]|[{][A-Za-z0-9_]*[^A-Za-z0-9_}])'
-	[[ $1 =~ $code ]] || [[ $1 == *\$* && $1 == *\'* ]]
+	[[ $1 == *[\`\$]* ]]
 }
 
 _gpuq()

@@ -61,6 +61,18 @@ def test_no_name_of_a_file_is_executed(lab, shell):
     assert not [line for line in lines if line.startswith("gpuq add ./") and "PWNED" in line]
 
 
+@pytest.mark.parametrize("start", ["$D/", "${D}/", '"$D/', "$D/da", "~/"])
+def test_no_name_below_a_variable_is_executed(lab, shell, start):
+    """bash expands the names that it finds if the word has a variable."""
+    for number, name in enumerate((f"data${{a[$({RUN})]}}", f"data$((a[$({RUN})]))", f"data$({RUN})", f"data`{RUN}`")):
+        folder = lab.directory / f"in{number}"
+        (folder / name).mkdir(parents=True)
+        shell.run(f"cd {folder}; export D={folder} HOME={folder}; echo mo''ved", "moved")
+        for words in ("launch --input-dir ", "exec -- cat ", "add --config "):
+            shell.complete(f"gpuq {words}{start}", times=3)
+            assert nothing_made(folder), (name, words)
+
+
 @pytest.mark.parametrize("name", ["~", "~root"])
 def test_folder_with_the_name_of_a_home_is_not_the_home(lab, shell, name):
     folder = lab.directory / "in"
