@@ -249,7 +249,11 @@ static int find_prefix(struct freezing *f, struct gd_error *err)
 static int find_tree(struct freezing *f, struct gd_error *err)
 {
 	struct gd_error why = {0};
-	int r = git_find_top(".", &f->top, err);
+	int r = f->trust ? git_find_top(".", &f->top, err) : git_find_trusted_top(&f->top, err);
+	if (r == -EPERM) {
+		why = *err;
+		return error_set(err, r, "%s, or use --trust if you accept that", why.message);
+	}
 	if (r < 0)
 		return r;
 	r = f->trust ? 0 : git_trust_check(text_string(&f->top), &why);

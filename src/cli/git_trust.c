@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
@@ -102,6 +103,39 @@ static int check_top(const char *top, struct gd_error *err)
 	if (r == -EPERM)
 		return error_set(err, r, "%s, who could run commands as you; remove their write access", why.message);
 	return r < 0 ? error_set(err, r, "%s", why.message) : 0;
+}
+
+/*
+ * Finds the directory with ".git" without git, which would read the configuration of a repository that others can put
+ * into a directory. 1: this directory is a candidate, 0: go up. A directory of ours that others can write is a
+ * candidate, too: the check of the repository refuses it, with advice.
+ */
+static int is_candidate(const char *dir, struct gd_error *err)
+{
+	struct stat st;
+	cleanup_(closep) int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fstatat(fd, ".git", &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	if (!trust_objection(fd))
+		return 1;
+	return st.st_uid == geteuid() ? check_top(dir, err) : 0;
+}
+
+int git_find_trusted_top(struct text *ret, struct gd_error *err)
+{
+	char dir[PATH_MAX];
+	int r = 0;
+	/* The user has chosen the repository. */
+	if (getenv("GIT_DIR"))
+		return git_find_top(".", ret, err);
+	if (!getcwd(dir, sizeof(dir)))
+		return error_set(err, -errno, "cannot find the current directory: %s", error_words(errno));
+	for (char *end; (r = is_candidate(dir, err)) == 0 && (end = strrchr(dir, '/')) && end[1];
+		end[end == dir] = '\0')
+		;
+	if (r == 0)
+		return error_set(err, -ENOENT, "not in a git repository");
+	return r < 0 ? r : git_find_top(dir, ret, err);
 }
 
 static int check_folder(const char *path, struct gd_error *err)

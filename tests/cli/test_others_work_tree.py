@@ -67,6 +67,17 @@ def test_nothing_in_such_a_directory_is_read(machine, owner, other, project, att
     refused(freeze(owner, project), f"'{project}/data' can be written by its group")
 
 
+@pytest.mark.parametrize("attack", ["mkdir objects refs; echo 'ref: refs/heads/x' > HEAD; mkfifo config", "git init -q .; rm .git/config; mkfifo .git/config"],
+                         ids=["bare", "git"])
+def test_repository_of_others_in_the_current_directory_is_not_read(machine, owner, other, project, attack):
+    """The directory is ignored, and a repository of another user in it must not replace the one above."""
+    owner.sh("echo shared/ > .gitignore; mkdir shared", project)
+    share(machine, project / "shared", GROUP)
+    other.sh(attack, project / "shared")
+    accepted(freeze(owner, project / "shared"))
+    assert frozen(owner, "new")
+
+
 def test_ignored_directory_may_be_written_by_others_and_is_not_read(machine, owner, other, project):
     """gpuq does not run git ls-files --ignored, which would look for repositories there."""
     owner.sh("printf '/shared/\\n*.tmp\\n' > .gitignore; echo /cache > code/.gitignore; mkdir -p shared code/cache code/a.tmp", project)

@@ -102,7 +102,7 @@ def test_a_tree_with_changes_is_kept(lab, tree, command):
 
 def test_outside_of_git_it_is_refused(lab):
     result = lab.result("add", "--no-start", "--freeze", "true", env={"GIT_CEILING_DIRECTORIES": str(lab.directory.parent)})
-    assert result.returncode == 2 and "--freeze: fatal: not a git repository" in result.stderr
+    assert result.returncode == 2 and "--freeze: not in a git repository" in result.stderr
     assert not lab.journal.exists() and not (lab.directory / "jobs.jsonl.d").exists()
 
 

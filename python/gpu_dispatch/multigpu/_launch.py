@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gpu_dispatch import _tied
+from gpu_dispatch._text import printable
 from gpu_dispatch.multigpu._inputs import Inputs, prepare_inputs
 from gpu_dispatch.multigpu._record import RECORD_NAME, Record, name_of
 from gpu_dispatch.multigpu.result import Queue, Result
@@ -147,8 +148,8 @@ class Launch:
                 logger.warning(
                     "another user chose input folder '%s' by a symbolic link, so only you can read "
                     "new results in '%s'",
-                    self._input_dir,
-                    self._output_dir,
+                    printable(str(self._input_dir)),
+                    printable(str(self._output_dir)),
                 )
             with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as summary:
                 record = Record(self._output_dir / RECORD_NAME)

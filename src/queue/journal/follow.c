@@ -30,10 +30,23 @@ static int begin(struct follow *f, int r, const char *path, struct follow *ret, 
 	return r;
 }
 
+/* The folder of the journal, or -1. Another user may replace a directory of the path with a link at any time. */
+static int open_folder(const char *path)
+{
+	cleanup_(closep) int parent_fd = -1;
+	cleanup_(freep) char *name = NULL;
+	cleanup_(freep) char *folder = NULL;
+	int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
+	if (trust_is_off())
+		return asprintf(&folder, "%s.d", path) < 0 ? -1 : open(folder, flags);
+	if (trust_open_parent(path, false, &parent_fd, &name, NULL) < 0 || asprintf(&folder, "%s.d", name) < 0)
+		return -1;
+	return openat(parent_fd, folder, flags);
+}
+
 static int open_path(const char *path, bool watch, bool checked, struct follow *ret, struct gd_error *err)
 {
 	struct follow f = {.watch_fd = -1, .dir_fd = -1};
-	cleanup_(freep) char *dir = NULL;
 	const char *objection = NULL;
 	jobs_init(&f.jobs);
 	int r = journal_resolve(path, &f.path, &objection, err);
@@ -47,8 +60,8 @@ static int open_path(const char *path, bool watch, bool checked, struct follow *
 	f.reader.checked = checked;
 	if (r == 0 && watch)
 		f.watch_fd = journal_watch(f.path);
-	if (r == 0 && asprintf(&dir, "%s.d", f.path) >= 0)
-		f.dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (r == 0)
+		f.dir_fd = open_folder(f.path);
 	return begin(&f, r, path, ret, err);
 }
 
