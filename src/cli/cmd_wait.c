@@ -263,7 +263,7 @@ static int sync_reported(struct wait *w, const struct follow *f)
 static int look_ahead(struct wait *w, struct follow *f)
 {
 	enum obstacles_found found;
-	bool runs = follow_runner(f) != 0;
+	bool runs = follow_runner(f) != 0 || follow_runner_is_hidden(f);
 	int r = obstacles_tell(&w->obstacles, f, &w->ids, &found, &w->err);
 	if (r < 0)
 		return r;

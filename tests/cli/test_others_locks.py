@@ -84,6 +84,18 @@ def test_permission_to_read_the_locks_is_taken_back(owner, other, queue):
     assert stat.S_IMODE((queue / "jobs.jsonl.d").stat().st_mode) == 0o755
 
 
+def test_others_are_not_told_that_no_runner_is_active(owner, other, queue):
+    """They cannot open runner.lock, so they do not know."""
+    assert owner.gpuq("add", "--no-start", "true", cwd=queue).returncode == 0
+    why = other.gpuq("why", "2", cwd=queue)
+    assert "only the owner of the queue can see whether a runner is active" in why.stdout and "no runner" not in why.stdout, why
+    status = other.gpuq("status", cwd=queue)
+    assert "only the owner of the queue can see why" in status.stdout and "no runner" not in status.stdout, status
+    wait = other.gpuq("wait", "--trust", "--timeout", "1s", cwd=queue)
+    assert wait.stderr == "gpuq: giving up after 1.0s: not all jobs have ended\n", wait
+    assert "no runner is active" in owner.gpuq("why", "2", cwd=queue).stdout
+
+
 def test_read_lock_is_not_a_runner(owner, other, queue):
     assert owner.gpuq("add", "--no-start", "touch ran", cwd=queue).returncode == 0
     owner.sh(SHARE, queue)

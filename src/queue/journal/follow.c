@@ -217,3 +217,9 @@ pid_t follow_runner(const struct follow *f)
 		return 0;
 	return holder;
 }
+
+bool follow_runner_is_hidden(const struct follow *f)
+{
+	pid_t holder;
+	return f->dir_fd >= 0 && lock_holder_at(f->dir_fd, "runner.lock", &holder) == -EACCES;
+}

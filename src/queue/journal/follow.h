@@ -59,5 +59,7 @@ bool follow_lease_is_left(const struct follow *f, const struct job *job);
 
 /* The PID of the runner; 0 if no runner is active, -1 if the runner has no PID here. */
 pid_t follow_runner(const struct follow *f);
+/* Whether only the owner of the queue can see if a runner is active; follow_runner() then returns 0. */
+bool follow_runner_is_hidden(const struct follow *f);
 
 #endif

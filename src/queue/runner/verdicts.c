@@ -275,6 +275,8 @@ int verdicts_open(struct follow *f, const struct runner_rules *rules, const stru
 		v->source = SOURCE_NONE;
 	else if (r == 0 && runner != 0)
 		v->source = load(v, runner);
+	else if (r == 0 && follow_runner_is_hidden(f))
+		v->source = SOURCE_HIDDEN;
 	else if (r == 0 && v->num_pending > 0 && f->dir_fd >= 0 && published_is_cluster(f->dir_fd))
 		v->source = SOURCE_CLUSTER;
 	else if (r == 0 && mode == VERDICTS_LOOK && v->num_pending > 0) {

@@ -13,6 +13,7 @@ enum verdicts_source {
 	SOURCE_RUNNER,    /* published by the runner */
 	SOURCE_BEGINNING, /* a runner that has published nothing yet */
 	SOURCE_ELSEWHERE, /* a runner on another machine */
+	SOURCE_HIDDEN,    /* only the owner of the queue can see whether there is a runner */
 	SOURCE_SELF,      /* no runner: the GPUs as this process sees them */
 	SOURCE_LAST,      /* no runner: published by the last one, for jobs that it could never start */
 	SOURCE_CLUSTER,   /* no runner: the last one ran the queue on a cluster, so the GPUs here do not matter */

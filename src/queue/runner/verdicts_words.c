@@ -166,6 +166,8 @@ int verdicts_brief(struct verdicts *v, const struct job *job, struct text *t)
 		return brief_of_last(v, job, t);
 	else if (v->source == SOURCE_ELSEWHERE)
 		text_append_string(t, "its runner is on another machine");
+	else if (v->source == SOURCE_HIDDEN)
+		text_append_string(t, "only the owner of the queue can see why");
 	else if (v->source == SOURCE_BEGINNING)
 		text_append_string(t, "its runner is starting");
 	else if (v->published.pause[0])
@@ -187,6 +189,10 @@ static void say_source(const struct verdicts *v, const struct scheduler_verdict 
 		break;
 	case SOURCE_ELSEWHERE:
 		text_append_string(t, "its runner is on another machine; run 'gpuq why' there\n");
+		break;
+	case SOURCE_HIDDEN:
+		text_append_string(t,
+			"only the owner of the queue can see whether a runner is active, and what the job waits for\n");
 		break;
 	case SOURCE_CLUSTER:
 		text_append_string(
