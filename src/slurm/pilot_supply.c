@@ -441,11 +441,15 @@ void pilot_supply_list(struct pilot_supply *s)
 
 int pilot_supply_joined(struct pilot_supply *s, uint64_t slurm_job, const struct coordinator_action *ready)
 {
-	struct supplied_kind *k = &s->kinds[0];
+	struct supplied_kind *k = NULL;
 	for (size_t i = 0; i < s->num_kinds; i++)
 		if (submission_has_job(s->kinds[i].submission, slurm_job))
 			k = &s->kinds[i];
-	pilot_kind_learn(&k->kind, ready);
+	/* A pilot of an earlier coordinator may have other options, and has less time left than a new one. */
+	if (k)
+		pilot_kind_learn(&k->kind, ready);
+	else
+		k = &s->kinds[0];
 	return submission_joined(k->submission, clock_now_ns(), slurm_job, ready->pilot, ready->num_gpus);
 }
 

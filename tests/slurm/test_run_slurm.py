@@ -172,6 +172,21 @@ def test_pending_pilot_with_other_options_makes_way(cli):
     assert second.wait(LIMIT) == 0 and cli.lab.states() == ["completed"]
 
 
+def test_pilots_of_an_earlier_run_do_not_limit_new_ones(cli):
+    """The user corrects --time after a run that was killed, whose pilot still runs a job."""
+    cli.lab.commands(WAITING)
+    first = cli.start("--commands-file", "commands.txt", "--slurm", "--partition=gpu --gres=gpu:1 --time=5")
+    cli.until_ran(1)
+    first.kill()
+    first.wait()
+    cli.lab.gpuq("add", "--jobs-file", "jobs.jsonl", "--no-start", "--timeout", "8m", "true")
+    second = cli.start("--max-nodes", "2", *SLURM)
+    cli.until(lambda: len(cli.squeue()) == 2, "a pilot with more time")
+    cli.lab.touch("go")
+    assert second.wait(LIMIT) == 0 and cli.lab.states() == ["completed"] * 2
+    assert "no pilot can run" not in second.log.read_text(encoding="utf-8")
+
+
 def test_slurm_that_does_not_answer_is_reported(cli):
     env = cli.program("squeue", "#!/bin/sh\n[ -e back ] && exec /usr/bin/squeue \"$@\"\necho 'slurm_load_jobs error: Unable to contact slurm controller' >&2\nexit 1\n")
     cli.lab.commands("true")
