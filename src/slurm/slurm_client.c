@@ -150,11 +150,14 @@ static void on_listed(void *context, int result, const char *out, size_t size, c
 		c->boot_before_ms = c->builder.boot_ms;
 	if (r == 0 && ++c->step < LIST_STEPS && start_step(c) == 0)
 		return;
+	bool ok = r == 0 && c->step == LIST_STEPS;
 	if (r == -EBADMSG)
 		snprintf(words, sizeof(words), "the answer of Slurm is invalid");
 	else if (r == -ETIMEDOUT)
 		snprintf(words, sizeof(words), "Slurm does not answer");
-	finish_listing(c, r == 0 && c->step == LIST_STEPS, words);
+	else if (!ok && !*words)
+		snprintf(words, sizeof(words), "a command of Slurm failed");
+	finish_listing(c, ok, words);
 }
 
 static int start_step(struct slurm_client *c)

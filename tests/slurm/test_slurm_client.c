@@ -195,6 +195,7 @@ static void test_answer_that_is_missing_late_or_wrong_is_no_listing(void **state
 		await_answers(&s, before + 1);
 		assert_false(s.listing.ok);
 		assert_int_equal(s.listing.num_jobs, 0);
+		assert_string_not_equal(s.words, "");
 	}
 	close_client(&s);
 }
