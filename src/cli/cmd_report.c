@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/date.h"
+#include "base/display.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/named_file.h"
@@ -297,6 +298,15 @@ static int report_launch(struct report_command *c, struct text *page)
 	return r;
 }
 
+/* The shell may have inserted a name that another user has chosen. */
+static void print_name(const char *name)
+{
+	cleanup_(text_finish) struct text t = {0};
+	if (isatty(STDOUT_FILENO))
+		display_append(&t, name, strlen(name), SIZE_MAX);
+	puts(isatty(STDOUT_FILENO) && !text_error(&t) ? text_string(&t) : name);
+}
+
 static int main_report(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
@@ -310,7 +320,7 @@ static int main_report(int argc, char **argv)
 	if (r == 0)
 		r = write_page(&c, &page);
 	if (r == 0 && strcmp(c.out, "-") != 0)
-		printf("%s\n", c.out);
+		print_name(c.out);
 	int code = r < 0 ? command_fail(&c.err, r) : EXIT_DONE;
 	queue_choice_finish(&c.queue);
 	return code;

@@ -118,3 +118,8 @@ def test_id_of_a_queue_of_another_user_reaches_no_terminal(lab):
     for words in (("verify",), ("status",), ("report", "--output", "-"), ("doctor",)):
         done = subprocess.run([GPUQ, *words, "--jobs-file", "other.jsonl"], cwd=lab.directory, env=lab.environment, capture_output=True, stdin=subprocess.DEVNULL, check=False)
         assert not FORBIDDEN.search((done.stdout + done.stderr).decode()), (words, done)
+
+
+def test_name_of_a_report_reaches_a_terminal_only_as_text(lab):
+    lab.gpuq("add", "--no-start", "--hold", "true")
+    assert not FORBIDDEN.search(read_terminal(lab, "report", "--output", "r\x1b]0;title\x07.html").decode().replace("\r\n", "\n"))
