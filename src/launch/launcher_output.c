@@ -22,7 +22,7 @@
 static int make_output(struct gd_launcher *l, struct gd_error *err)
 {
 	const char *output = l->options.output_dir;
-	bool private = l->input_way.replaceable;
+	bool private = l->input_way.replaceable && !trust_is_off();
 	int r = outputs_make_folder(AT_FDCWD, output, private ? 0700 : 0755);
 	if (r < 0)
 		return error_set(err, r, "cannot create output folder '%s': %s", output, error_words(r));
@@ -83,7 +83,7 @@ static bool close_output(struct gd_launcher *l)
 
 void launcher_warn_if_open(struct gd_launcher *l)
 {
-	if (l->warned_of_readers || !l->input_way.replaceable || l->output_fd < 0)
+	if (l->warned_of_readers || !l->input_way.replaceable || l->output_fd < 0 || trust_is_off())
 		return;
 	l->warned_of_readers = true; /* also if there is nothing to say: the permissions are the user's choice */
 	if (trust_is_open_to_others(l->output_fd) && !close_output(l))

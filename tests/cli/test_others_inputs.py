@@ -52,6 +52,13 @@ def test_result_of_a_private_file_that_another_user_renames_into_the_input_folde
     assert not can_read(other, place / "out/private/r") and not can_read(other, place / "out/launch.jsonl")
 
 
+def test_user_who_trusts_the_others_gets_a_readable_output_folder(machine, owner, place):
+    shared = machine.directory(GROUP)
+    owner.sh("mkdir -m 2775 in; echo 1 > in/a", shared)
+    result = owner.run("env", "GPUQ_TRUST=1", "gpuq", "launch", "--input-dir", shared / "in", "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1", *COPY, cwd=place)
+    assert result.returncode == 0 and mode_of(place / "out") == 0o755 and CREATED not in result.stderr, result
+
+
 # Scripts of the owner and the other user that make `in`: in the group's directory, a sticky one, or the owner's directory {home}.
 OPEN_INPUTS = {
     "folder": (GROUP, "mkdir in; chmod 2775 in; echo 1 > in/a", ""),
