@@ -91,6 +91,20 @@ def test_job_runs_in_a_directory_that_always_was_another_users(machine, owner, o
 REPLACED = "another user may have replaced it since the job was added"
 
 
+@pytest.mark.parametrize("whose", ["of the other user", "of the owner, for the group"])
+def test_job_of_a_removed_group_directory_does_not_start_in_a_new_one(machine, owner, other, whose):
+    """In a sticky directory, everybody can create the name again."""
+    shared = machine.directory(STICKY)
+    queue = ("--jobs-file", owner.home / f"removed-{shared.name}.jsonl")
+    owner.sh(f"mkdir -m 2775 proj; chgrp {machine.group} proj; chmod 2775 proj; echo 'echo mine' > proj/run.sh", shared)
+    assert owner.gpuq("add", *queue, "--no-start", "sh run.sh", cwd=shared / "proj").returncode == 0
+    owner.sh("mv proj gone", shared)  # keeps the number of the inode in use
+    (owner if whose.startswith("of the owner") else other).sh(f"mkdir proj; echo 'echo EVIL' > proj/run.sh; chgrp {machine.group} proj; chmod 2775 proj", shared)
+    assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 1
+    assert REPLACED in owner.gpuq("status", *queue, cwd=owner.home).stdout
+    assert "EVIL" not in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
+
+
 class GroupProject:
     """shared/proj, which the group can write and rename, and a private directory of the victim with a file of the same name."""
 

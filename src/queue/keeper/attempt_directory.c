@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The directory of a job: found, checked and entered. */
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,6 +52,22 @@ void attempt_find_directory(struct attempt *a, struct attempt_cache *cache)
 	a->cwd_fd = usable ? known : -1;
 }
 
+/*
+ * Whether only the user can have put this directory in the place of the other. The directories above it are trusted or
+ * sticky. In a sticky one, others can create a directory, and move one there that they can write.
+ */
+static bool is_replaced_by_user(int fd)
+{
+	struct stat st;
+	cleanup_(closep) int above = -1;
+	if (fstat(fd, &st) < 0 || (st.st_uid != geteuid() && st.st_uid != 0))
+		return false;
+	if (!trust_objection(fd))
+		return true;
+	above = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return above >= 0 && !trust_objection(above);
+}
+
 static int open_checked(const struct attempt *a, int *ret_fd)
 {
 	struct gd_error err;
@@ -60,6 +77,8 @@ static int open_checked(const struct attempt *a, int *ret_fd)
 	if (r == 0 && !is_same_directory(fd, &a->order)) {
 		close_fd(&fd);
 		r = trust_open_directory(a->cwd, true, &fd, &err);
+		if (r == 0 && !is_replaced_by_user(fd))
+			r = -EPERM;
 	}
 	if (r == -EPERM || (r >= 0 && !is_acceptable(fd, &a->order)))
 		return -ENOTUNIQ;
