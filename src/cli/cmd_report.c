@@ -27,6 +27,7 @@
 #include "cli/run_history.h"
 #include "cli/say.h"
 #include "launch/history.h"
+#include "queue/journal/follow.h"
 #include "queue/journal/samples.h"
 #include "view/report/report.h"
 
@@ -205,13 +206,11 @@ static int put_sample(void *context, const struct sample *s)
 /* A journal without a folder, or a folder without samples, is fine. A symbolic link is ignored: gpuq creates none. */
 static int read_samples(struct report_command *c, struct view_model *m)
 {
-	cleanup_(freep) char *folder = NULL;
-	if (asprintf(&folder, "%s.d", c->queue.journal_path) < 0)
-		return error_set(&c->err, -ENOMEM, "cannot read samples: out of memory");
-	cleanup_(closep) int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	int r = fd < 0 ? -errno : samples_read(fd, put_sample, m);
+	cleanup_(closep) int fd = follow_open_folder(c->queue.journal_path);
+	int r = fd < 0 ? fd : samples_read(fd, put_sample, m);
 	if (r < 0 && r != -ENOENT && r != -ENOTDIR)
-		return error_set(&c->err, r, "cannot read samples in '%s': %s", folder, error_words(r));
+		return error_set(
+			&c->err, r, "cannot read samples in '%s.d': %s", c->queue.journal_path, error_words(r));
 	return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "base/lock.h"
 #include "queue/journal/draft.h"
 #include "queue/journal/environment.h"
+#include "queue/journal/follow.h"
 #include "queue/journal/journal.h"
 #include "queue/journal/prune.h"
 #include "support/process.h"
@@ -369,10 +370,26 @@ static void test_reading_opens_regular_files_only(void **state)
 	close(dir_fd);
 }
 
+static void test_folder_is_not_opened_through_a_link_of_another_user(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(mkdir("private", 0700) | mkdir("private/jobs.jsonl.d", 0700), 0);
+	assert_int_equal(symlink("private", "own") | symlink("private", "foreign"), 0);
+	assert_int_equal(lchown("foreign", OTHER, OTHER), 0);
+	int fd = follow_open_folder("own/jobs.jsonl");
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(follow_open_folder("foreign/jobs.jsonl"), -EPERM);
+	assert_int_equal(follow_open_folder("own/other.jsonl"), -ENOENT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		scratch_test(test_file_that_everybody_can_write_is_opened_only_if_accepted),
+		scratch_test(test_folder_is_not_opened_through_a_link_of_another_user),
 		scratch_test(test_file_that_is_put_in_place_is_checked_before_it_is_written),
 		scratch_test(test_reader_that_executes_reads_no_file_of_others),
 		scratch_test(test_queue_in_a_directory_that_others_can_write_is_used_only_if_accepted),

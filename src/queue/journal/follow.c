@@ -30,18 +30,19 @@ static int begin(struct follow *f, int r, const char *path, struct follow *ret, 
 	return r;
 }
 
-/* The folder of the journal, or -1. Another user may replace a directory of the path with a link at any time. */
-static int open_folder(const char *path)
+int follow_open_folder(const char *path)
 {
 	cleanup_(closep) int parent_fd = -1;
 	cleanup_(freep) char *name = NULL;
 	cleanup_(freep) char *folder = NULL;
-	int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
-	if (trust_is_off())
-		return asprintf(&folder, "%s.d", path) < 0 ? -1 : open(folder, flags);
-	if (trust_open_parent(path, false, &parent_fd, &name, NULL) < 0 || asprintf(&folder, "%s.d", name) < 0)
-		return -1;
-	return openat(parent_fd, folder, flags);
+	bool trusting = trust_is_off();
+	int r = trusting ? 0 : trust_open_parent(path, false, &parent_fd, &name, NULL);
+	if (r < 0)
+		return r;
+	if (asprintf(&folder, "%s.d", trusting ? path : name) < 0)
+		return -ENOMEM;
+	int fd = openat(trusting ? AT_FDCWD : parent_fd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? -errno : fd;
 }
 
 static int open_path(const char *path, bool watch, bool checked, struct follow *ret, struct gd_error *err)
@@ -61,7 +62,7 @@ static int open_path(const char *path, bool watch, bool checked, struct follow *
 	if (r == 0 && watch)
 		f.watch_fd = journal_watch(f.path);
 	if (r == 0)
-		f.dir_fd = open_folder(f.path);
+		f.dir_fd = follow_open_folder(f.path);
 	return begin(&f, r, path, ret, err);
 }
 

@@ -12,10 +12,16 @@ struct follow {
 	struct jobs jobs;
 	struct journal_reader reader;
 	int watch_fd;     /* -1: none, or not asked for */
-	int dir_fd;       /* the journal's folder; -1: there is none */
+	int dir_fd;       /* the journal's folder; negative: there is none */
 	bool reset;       /* the last update began again: earlier pointers to jobs are invalid */
 	bool reset_early; /* reset by follow_is_lost(): the next update reports it */
 };
+
+/*
+ * Opens the folder of a journal, or returns a negative errno value. Follows no link of another user, who may replace a
+ * directory of the path with a link at any time.
+ */
+int follow_open_folder(const char *path);
 
 /* Reads the whole journal. Creates no files and needs no write access. -ENOENT if there is no journal. */
 int follow_open(const char *path, bool watch, struct follow *ret, struct gd_error *err);
