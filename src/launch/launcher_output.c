@@ -73,7 +73,8 @@ static bool close_output(struct gd_launcher *l)
 	struct stat st;
 	char path[32];
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", l->output_fd);
-	if (!l->made_output || fstat(l->output_fd, &st) < 0 || (st.st_mode & 0777) != 0755 || chmod(path, 0700) < 0)
+	if (!l->made_output || fstat(l->output_fd, &st) < 0 || !(st.st_mode & 0077) ||
+		chmod(path, st.st_mode & 0700) < 0)
 		return false;
 	launcher_warn(l,
 		"changed the mode of output folder '%s' to 0700, because other users can now choose files of input folder '%s'; to let others read the results: chmod 755 '%s'",
@@ -81,8 +82,19 @@ static bool close_output(struct gd_launcher *l)
 	return true;
 }
 
+/* The user may have given others write access since the last search. */
+static void note_writers(struct gd_launcher *l)
+{
+	struct stat st;
+	if (!l->input_way.replaceable && l->input_fd >= 0)
+		l->input_way.replaceable = fstat(l->input_fd, &st) < 0 || trust_objection_cached(l->input_fd, &st,
+										  &l->input_way.private_group) != NULL;
+}
+
 void launcher_warn_if_open(struct gd_launcher *l)
 {
+	if (l->output_fd >= 0)
+		note_writers(l);
 	if (l->warned_of_readers || !l->input_way.replaceable || l->output_fd < 0 || trust_is_off())
 		return;
 	l->warned_of_readers = true; /* also if there is nothing to say: the permissions are the user's choice */

@@ -220,6 +220,17 @@ def test_watched_folder_that_becomes_open_to_others_is_warned_about_once(machine
     assert mode_of(place / "out") == 0o755, "an existing folder keeps its permissions"
 
 
+def test_input_folder_that_is_opened_to_a_group_later_makes_results_private(machine, owner, place):
+    shared = machine.directory(STICKY)
+    owner.sh(f"mkdir in; chgrp {machine.group} in; echo 1 > in/first", shared)
+    watch = Watch(owner, place, shared / "in")
+    watch.until_done("first")
+    owner.sh("chmod 2775 in; echo 1 > in/second", shared)
+    watch.until_done("second")
+    watch.end()
+    assert "changed the mode of output folder 'out' to 0700" in watch.errors() and mode_of(place / "out") == 0o700, watch.errors()
+
+
 def test_folder_of_another_user_that_cannot_be_read_yet_makes_results_private(machine, owner, other, place):
     shared = machine.directory(STICKY)
     owner.sh("mkdir in; echo 1 > in/first; chmod 1777 in", shared)

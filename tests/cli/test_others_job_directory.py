@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Another user replaces the directory of a waiting or running job of the victim. The queue is private."""
 import json
+import time
 
 import pytest
 
@@ -102,6 +103,24 @@ def test_job_of_a_removed_group_directory_does_not_start_in_a_new_one(machine, o
     (owner if whose.startswith("of the owner") else other).sh(f"mkdir proj; echo 'echo EVIL' > proj/run.sh; chgrp {machine.group} proj; chmod 2775 proj", shared)
     assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 1
     assert REPLACED in owner.gpuq("status", *queue, cwd=owner.home).stdout
+    assert "EVIL" not in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
+
+
+def test_new_directory_with_the_number_of_a_removed_one_is_another_directory(machine, owner, other):
+    shared = machine.directory(STICKY)
+    path = owner.home / f"reused-{shared.name}.jsonl"
+    queue = ("--jobs-file", path)
+    owner.sh(f"mkdir proj; chgrp {machine.group} proj; chmod 2775 proj", shared)
+    assert owner.gpuq("add", *queue, "--no-start", "sh run.sh", cwd=shared / "proj").returncode == 0
+    owner.sh("mv proj gone", shared)
+    until(lambda: shared.stat().st_mtime + 2 < time.time(), "the clock")
+    other.sh("mkdir proj; echo 'echo EVIL' > proj/run.sh", shared)
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    for event in events:
+        if event["event"] == "add":
+            event["cwd_ino"] = (shared / "proj").stat().st_ino
+    path.write_bytes(sealing.again(events))
+    assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 1
     assert "EVIL" not in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
 
 

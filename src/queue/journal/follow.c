@@ -182,12 +182,17 @@ void follow_wait_any(struct follow *fs, size_t count)
 static bool keeper_is_gone(const struct follow *f, const struct keeper_info *k)
 {
 	struct machine here;
-	char name[96];
 	pid_t holder;
+	cleanup_(closep) int keepers_fd = -1;
 	if (!k || strlen(k->name) > 64 || strchr(k->name, '/') || machine_get(&here) < 0 || !keeper_is_here(k, &here))
 		return false;
-	snprintf(name, sizeof(name), "keepers/%s", k->name);
-	return f->dir_fd < 0 || (lock_holder_at(f->dir_fd, name, &holder) == 0 && holder == 0);
+	if (f->dir_fd < 0)
+		return true;
+	/* In the queue of another user it may be a link, and links can be long to follow. gpuq makes a directory. */
+	keepers_fd = openat(f->dir_fd, "keepers", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (keepers_fd < 0)
+		return errno == ENOENT;
+	return lock_holder_at(keepers_fd, k->name, &holder) == 0 && holder == 0;
 }
 
 static bool is_lost(const struct follow *f, const struct job *job)

@@ -9,10 +9,22 @@
 #include "base/trust.h"
 #include "queue/keeper/attempt.h"
 
+/* Between this machine and a file server. */
+#define CLOCK_SKEW_MS 1000
+
 /* Jobs of older versions have no inode, and cwd_own only if no other user could write the directory. */
 static bool must_be_checked(const struct keeper_order *o)
 {
 	return o->cwd_own || o->cwd_ino;
+}
+
+/* File systems give the number of a removed inode to a new one. */
+static bool is_younger(int fd, int64_t added_ms)
+{
+	struct statx st;
+	if (added_ms <= 0 || statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &st) < 0 || !(st.stx_mask & STATX_BTIME))
+		return false;
+	return st.stx_btime.tv_sec * 1000 + st.stx_btime.tv_nsec / 1000000 > added_ms + CLOCK_SKEW_MS;
 }
 
 /*
@@ -27,7 +39,7 @@ static bool is_same_directory(int fd, const struct keeper_order *o)
 	struct stat st, above;
 	if (o->cwd_ino == 0)
 		return true; /* an older version added the job */
-	if (fstat(fd, &st) < 0 || st.st_ino != o->cwd_ino)
+	if (fstat(fd, &st) < 0 || st.st_ino != o->cwd_ino || is_younger(fd, o->added_ms))
 		return false;
 	return st.st_dev == o->cwd_dev || (fstatat(fd, "..", &above, 0) == 0 && above.st_dev == st.st_dev);
 }

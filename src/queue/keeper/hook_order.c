@@ -29,7 +29,8 @@ int hook_order_write(const struct job *job, const struct due_hook *h, const stru
 		.hook_idle = h->idle,
 		.cwd_own = job->wish->cwd_own,
 		.cwd_dev = job->wish->cwd_id.dev,
-		.cwd_ino = job->wish->cwd_id.ino};
+		.cwd_ino = job->wish->cwd_id.ino,
+		.added_ms = job->submit_ms};
 	return text_error(payload);
 }
 

@@ -67,6 +67,7 @@ int job_order_write(const struct job *job, const struct order_defaults *d, const
 		.cwd_own = w->cwd_own,
 		.cwd_dev = w->cwd_id.dev,
 		.cwd_ino = w->cwd_id.ino,
+		.added_ms = job->submit_ms,
 		.warn_before_ms = w->warn_before_ms,
 		.warn_signal = (uint32_t)w->warn_signal,
 		.requeue_on = (uint32_t)w->requeue_on};

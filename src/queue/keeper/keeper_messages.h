@@ -72,6 +72,7 @@ struct keeper_order {
 	int64_t idle_at_ms, idle_since_ms, idle_ms;
 	uint64_t idle_gpus; /* bits: which of the job's first 64 GPUs are idle at that moment */
 	uint64_t slurm_job; /* of the pilot, for the name of the log; 0: none */
+	int64_t added_ms;   /* when the job was added; 0: not known */
 
 	/*
 	 * The payload: command, cwd, env (its name in the store), log_dir, on_finish, name, claim (its
