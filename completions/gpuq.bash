@@ -1,5 +1,5 @@
 # bash completion for gpuq. SPDX-License-Identifier: MIT
-# `gpuq complete` knows the candidates; see src/cli/complete.h for what it prints. They are plain words. Other names
+# `gpuq complete` prints the candidates, which are plain words; src/cli/complete.h describes its output. Other names
 # of files never pass through this script: anybody may have chosen them, and only bash itself quotes them correctly.
 
 # Whether it is unsafe to let bash complete a file that begins with this word. If the folder in the word does not exist,

@@ -1,5 +1,5 @@
 # fish completion for gpuq. SPDX-License-Identifier: MIT
-# `gpuq complete` knows the candidates; see src/cli/complete.h for what it prints. They are plain words. Other names
+# `gpuq complete` prints the candidates, which are plain words; src/cli/complete.h describes its output. Other names
 # of files never pass through this script: anybody may have chosen them, and only fish itself quotes them correctly.
 
 function __gpuq_ask

@@ -17,7 +17,7 @@ CHUNK = 256
 """How many items are submitted before checking for results."""
 
 END: Any = object()
-"""Returned instead of an item if there is none."""
+"""Returned when there is no item."""
 
 Errors = Literal["raise", "return"]
 

@@ -4,7 +4,7 @@
  *
  * The signals are caught while there is a watch or a farewell (a function to call before the program ends), and only if
  * their disposition is the default: a handler of the program, or SIG_IGN, is not replaced. The first three signals are
- * passed to every watch; the fourth ends the program. They are counted from the first watch until there is none.
+ * passed to every watch; the fourth ends the program. The count restarts when the last watch ends.
  * Without a watch, the first signal ends the program.
  *
  * Before the program ends, the farewell is called. Then the signal's default action happens, so that the parent process

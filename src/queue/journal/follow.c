@@ -188,7 +188,7 @@ static bool keeper_is_gone(const struct follow *f, const struct keeper_info *k)
 		return false;
 	if (f->dir_fd < 0)
 		return true;
-	/* In the queue of another user it may be a link, and links can be long to follow. gpuq makes a directory. */
+	/* Follow no link: in a queue of another user, a chain of links can take long. gpuq creates a directory. */
 	keepers_fd = openat(f->dir_fd, "keepers", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (keepers_fd < 0)
 		return errno == ENOENT;
