@@ -231,6 +231,73 @@ static void test_idle_counts_only_gpus_that_a_waiting_job_could_have_had(void **
 	report_facts_finish(&f);
 }
 
+static void test_pauses_and_delays_are_not_waiting(void **state)
+{
+	struct view_model *m = *state;
+	/* Out of order, and two of them overlap: together 2…6 and 8…9. */
+	const struct view_delay pauses[] = {
+		{.from_ms = T0 + 8000, .to_ms = T0 + 9000},
+		{.from_ms = T0 + 2000, .to_ms = T0 + 5000},
+		{.from_ms = T0 + 4000, .to_ms = T0 + 6000},
+		{.from_ms = T0 + 7000, .to_ms = T0 + 7000},
+	};
+	const struct view_delay delays[] = {{.from_ms = T0 + 5000, .to_ms = T0 + 7000, .kind = VIEW_DELAY_HELD}};
+	struct view_job j = {.id = 1, .command = "a", .state = VIEW_JOB_PENDING, .submit_ms = T0};
+	j.delays = delays;
+	j.num_delays = 1;
+	struct view_gpu gpu = {.id = 0, .memory_total_bytes = -1};
+	assert_int_equal(view_put_gpu(m, &gpu), 0);
+	assert_int_equal(view_put_pauses(m, pauses, 4), 0);
+	assert_int_equal(view_put_job(m, &j), 0);
+	struct report_facts f;
+	assert_int_equal(report_facts_init(&f, m, 0, T0 + 10000), 0);
+	/* It waits in 0…2, 7…8 and 9…10. */
+	assert_int_equal(f.waits[REPORT_WAIT_STILL].total_ms, 4000);
+	assert_int_equal(f.waits[REPORT_WAIT_HELD].total_ms, 2000);
+	assert_int_equal(f.idle_ms, 4000);
+	assert_int_equal(f.paused_ms, 5000);
+	static const struct report_depth depth[] = {
+		{T0, 1}, {T0 + 2000, 0}, {T0 + 7000, 1}, {T0 + 8000, 0}, {T0 + 9000, 1}, {T0 + 10000, 0}};
+	assert_int_equal(f.num_depth, 6);
+	for (size_t i = 0; i < 6; i++) {
+		assert_int_equal(f.depth[i].time_ms, depth[i].time_ms);
+		assert_int_equal(f.depth[i].waiting, depth[i].waiting);
+	}
+	report_facts_finish(&f);
+}
+
+/* A journal of another user can have as many jobs, pauses, attempts and delays as it likes. */
+static void test_work_grows_with_the_sum_of_jobs_and_pauses(void **state)
+{
+	enum { MANY = 20000 };
+	struct view_model *m = *state;
+	struct view_delay *delays = calloc(MANY, sizeof(*delays));
+	struct view_attempt *attempts = calloc(MANY, sizeof(*attempts));
+	assert_non_null(delays);
+	assert_non_null(attempts);
+	for (int i = 0; i < MANY; i++) {
+		delays[i] = (struct view_delay){.from_ms = T0 + 10 * i, .to_ms = T0 + 10 * i + 5};
+		/* Each attempt begins after all delays, although the one before it ended at the beginning. */
+		attempts[i] = (struct view_attempt){.start_ms = T0 + 10 * MANY, .end_ms = T0, .state = VIEW_JOB_FAILED};
+	}
+	assert_int_equal(view_put_pauses(m, delays, MANY), 0);
+	struct view_job j = {.command = "a", .state = VIEW_JOB_PENDING, .submit_ms = T0};
+	for (j.id = 1; j.id < MANY; j.id++)
+		assert_int_equal(view_put_job(m, &j), 0);
+	j.delays = delays;
+	j.num_delays = MANY;
+	j.attempts = attempts;
+	j.num_attempts = MANY;
+	assert_int_equal(view_put_job(m, &j), 0);
+	struct report_facts f;
+	assert_int_equal(report_facts_init(&f, m, 0, T0 + 10 * MANY), 0);
+	assert_true(f.num_depth <= 4 * MANY);
+	assert_int_equal(f.waits[REPORT_WAIT_STILL].longest_ms, 5 * MANY);
+	report_facts_finish(&f);
+	free(delays);
+	free(attempts);
+}
+
 static void test_tiles_stand_in_rows_of_almost_the_same_length(void **state)
 {
 	(void)state;
@@ -401,6 +468,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_energy_and_idle_gpus_are_summed_up, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_busy_is_the_time_with_at_least_one_job, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_waiting_time_is_divided_by_its_reasons, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_pauses_and_delays_are_not_waiting, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_work_grows_with_the_sum_of_jobs_and_pauses, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_idle_counts_only_gpus_that_a_waiting_job_could_have_had, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_percentiles_are_values_that_occurred, setup, teardown),

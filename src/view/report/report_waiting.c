@@ -6,6 +6,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "view/report/report_facts.h"
+#include "view/report/report_periods.h"
 
 static int by_value(const void *a, const void *b)
 {
@@ -34,15 +35,16 @@ struct report_times report_times_of(int64_t *values, size_t count)
 	return t;
 }
 
-/* From this time on, the number of waiting jobs or busy GPUs changes by this much. */
+/* From this time on, the number of waiting jobs, busy GPUs or pauses of the queue changes by this much. */
 struct change {
 	int64_t time_ms;
-	int waiting, busy;
+	int waiting, busy, paused;
 };
 
 struct waiting_sweep {
-	const struct view_delay *pauses; /* of the queue */
-	size_t num_pauses;
+	struct report_periods pauses; /* of the queue */
+	struct report_periods delays; /* of the current job */
+	int64_t shown_ms;             /* the current job was counted as waiting until then */
 	struct change *changes;
 	size_t num_changes, changes_capacity;
 	int error;
@@ -50,12 +52,12 @@ struct waiting_sweep {
 	size_t counts[REPORT_WAITS];
 };
 
-static void add_change(struct waiting_sweep *s, int64_t time_ms, int waiting, int busy)
+static void add_change(struct waiting_sweep *s, struct change change)
 {
 	if (array_reserve(s->changes, &s->changes_capacity, s->num_changes + 1) < 0)
 		s->error = -ENOMEM;
 	else
-		s->changes[s->num_changes++] = (struct change){time_ms, waiting, busy};
+		s->changes[s->num_changes++] = change;
 }
 
 static void add_wait(struct waiting_sweep *s, enum report_wait kind, int64_t ms)
@@ -83,41 +85,40 @@ static int64_t released_ms(const struct view_model *m, const struct view_job *j)
 	return released;
 }
 
-/* A time span without the pauses of the queue. */
-static int64_t wait_unpaused(struct waiting_sweep *s, int64_t from_ms, int64_t to_ms, bool shown)
+/* The time that the current job waited between two moments, without its delays and the pauses of the queue. */
+static int64_t wait_between(const struct waiting_sweep *s, int64_t from_ms, int64_t to_ms)
 {
+	const struct report_periods *delays = &s->delays;
 	int64_t waited = 0;
-	for (size_t i = 0; i <= s->num_pauses && from_ms < to_ms; i++) {
-		const struct view_delay *p = i < s->num_pauses ? &s->pauses[i] : NULL;
-		int64_t until = p && p->from_ms < to_ms ? p->from_ms : to_ms;
-		if (until > from_ms) {
-			waited += until - from_ms;
-			if (shown) {
-				add_change(s, from_ms, 1, 0);
-				add_change(s, until, -1, 0);
-			}
-			from_ms = until;
-		}
-		if (p && (p->to_ms < 0 || p->to_ms > from_ms))
-			from_ms = p->to_ms < 0 ? to_ms : p->to_ms;
+	for (size_t i = report_periods_after(delays, from_ms); from_ms < to_ms; i++) {
+		bool delayed = i < delays->count && delays->list[i].from_ms < to_ms;
+		waited += report_periods_outside(&s->pauses, from_ms, delayed ? delays->list[i].from_ms : to_ms);
+		from_ms = delayed ? delays->list[i].to_ms : to_ms;
 	}
 	return waited;
 }
 
-/* The time that the job waited between two moments; with `shown`, it is counted as waiting. */
-static int64_t wait_between(
-	struct waiting_sweep *s, const struct view_job *j, int64_t from_ms, int64_t to_ms, bool shown)
+/*
+ * The same, and counts the job as waiting meanwhile. The work grows with the number of delays plus the number of calls,
+ * not with their product, because no time is counted twice for a job, whatever the times in its journal are.
+ */
+static int64_t show_wait(struct waiting_sweep *s, int64_t from_ms, int64_t to_ms)
 {
+	const struct report_periods *delays = &s->delays;
 	int64_t waited = 0;
-	for (size_t i = 0; i <= j->num_delays && from_ms < to_ms; i++) {
-		const struct view_delay *d = i < j->num_delays ? &j->delays[i] : NULL;
-		int64_t until = d && d->from_ms < to_ms ? d->from_ms : to_ms;
+	if (from_ms < s->shown_ms)
+		from_ms = s->shown_ms;
+	if (to_ms > s->shown_ms)
+		s->shown_ms = to_ms;
+	for (size_t i = report_periods_after(delays, from_ms); from_ms < to_ms; i++) {
+		bool delayed = i < delays->count && delays->list[i].from_ms < to_ms;
+		int64_t until = delayed ? delays->list[i].from_ms : to_ms;
 		if (until > from_ms) {
-			waited += wait_unpaused(s, from_ms, until, shown);
-			from_ms = until;
+			waited += report_periods_outside(&s->pauses, from_ms, until);
+			add_change(s, (struct change){.time_ms = from_ms, .waiting = 1});
+			add_change(s, (struct change){.time_ms = until, .waiting = -1});
 		}
-		if (d && (d->to_ms < 0 || d->to_ms > from_ms))
-			from_ms = d->to_ms < 0 ? to_ms : d->to_ms;
+		from_ms = delayed ? delays->list[i].to_ms : to_ms;
 	}
 	return waited;
 }
@@ -127,7 +128,7 @@ static void add_first_wait(struct waiting_sweep *s, const struct view_model *m, 
 	int64_t start = j->attempts[0].start_ms;
 	int64_t released = released_ms(m, j);
 	int64_t ready = released > j->submit_ms && released <= start ? released : j->submit_ms;
-	int64_t all = wait_between(s, j, j->submit_ms, start, false), gpu = wait_between(s, j, ready, start, true);
+	int64_t all = wait_between(s, j->submit_ms, start), gpu = show_wait(s, ready, start);
 	add_wait(s, REPORT_WAIT_ALL, all);
 	if (j->num_after)
 		add_wait(s, REPORT_WAIT_AFTER, all - gpu);
@@ -156,21 +157,24 @@ static void add_job(
 	struct waiting_sweep *s, const struct report_facts *f, const struct view_model *m, const struct view_job *j)
 {
 	int64_t since = j->submit_ms;
+	s->shown_ms = INT64_MIN;
+	if (report_periods_set(&s->delays, j->delays, j->num_delays) < 0)
+		s->error = -ENOMEM;
 	if (j->num_attempts)
 		add_first_wait(s, m, j);
 	for (size_t k = 0; k + 1 < j->num_attempts; k++)
 		if (j->attempts[k].end_ms >= 0)
-			add_wait(s, REPORT_WAIT_RETRY,
-				wait_between(s, j, j->attempts[k].end_ms, j->attempts[k + 1].start_ms, true));
+			add_wait(
+				s, REPORT_WAIT_RETRY, show_wait(s, j->attempts[k].end_ms, j->attempts[k + 1].start_ms));
 	add_delays(s, f, j);
 	if (j->state != VIEW_JOB_PENDING)
 		return;
 	if (j->num_attempts && view_job_last(j)->end_ms > since)
 		since = view_job_last(j)->end_ms;
-	add_wait(s, REPORT_WAIT_STILL, wait_between(s, j, since, f->now_ms, false));
+	add_wait(s, REPORT_WAIT_STILL, wait_between(s, since, f->now_ms));
 	int64_t released = j->num_attempts ? 0 : released_ms(m, j);
 	if (released >= 0)
-		wait_between(s, j, released > since ? released : since, f->now_ms, true);
+		show_wait(s, released > since ? released : since, f->now_ms);
 }
 
 static void add_gpu(struct waiting_sweep *s, const struct report_gpu *g)
@@ -179,8 +183,16 @@ static void add_gpu(struct waiting_sweep *s, const struct report_gpu *g)
 		int64_t start = g->spans[i].start_ms, end = g->spans[i].end_ms;
 		for (i++; i < g->num_spans && g->spans[i].start_ms <= end; i++)
 			end = g->spans[i].end_ms > end ? g->spans[i].end_ms : end;
-		add_change(s, start, 0, 1);
-		add_change(s, end, 0, -1);
+		add_change(s, (struct change){.time_ms = start, .busy = 1});
+		add_change(s, (struct change){.time_ms = end, .busy = -1});
+	}
+}
+
+static void add_pauses(struct waiting_sweep *s)
+{
+	for (size_t i = 0; i < s->pauses.count; i++) {
+		add_change(s, (struct change){.time_ms = s->pauses.list[i].from_ms, .paused = 1});
+		add_change(s, (struct change){.time_ms = s->pauses.list[i].to_ms, .paused = -1});
 	}
 }
 
@@ -199,23 +211,26 @@ static int64_t overlap(const struct report_facts *f, int64_t from, int64_t to)
 
 static int walk(struct report_facts *f, struct waiting_sweep *s, int64_t num_gpus)
 {
-	int64_t waiting = 0, busy = 0;
+	int64_t waiting = 0, busy = 0, paused = 0, shown = 0;
 	f->depth = arena_alloc(&f->arena, (s->num_changes + 1) * sizeof(*f->depth));
 	if (s->error || !f->depth)
 		return -ENOMEM;
 	if (s->num_changes)
 		qsort(s->changes, s->num_changes, sizeof(*s->changes), by_time);
 	for (size_t i = 0; i < s->num_changes;) {
-		int64_t now = s->changes[i].time_ms, before = waiting;
+		int64_t now = s->changes[i].time_ms, before = shown;
 		for (; i < s->num_changes && s->changes[i].time_ms == now; i++) {
 			waiting += s->changes[i].waiting;
 			busy += s->changes[i].busy;
+			paused += s->changes[i].paused;
 		}
+		/* While the queue is paused, no job waits for a GPU. */
+		shown = paused || waiting < 0 ? 0 : waiting;
 		int64_t next = i < s->num_changes ? s->changes[i].time_ms : f->to_ms;
 		int64_t idle = num_gpus > busy ? num_gpus - busy : 0;
-		f->idle_ms += (waiting < idle ? waiting : idle) * overlap(f, now, next);
-		if (waiting != before)
-			f->depth[f->num_depth++] = (struct report_depth){now, waiting > 0 ? (size_t)waiting : 0};
+		f->idle_ms += (shown < idle ? shown : idle) * overlap(f, now, next);
+		if (shown != before)
+			f->depth[f->num_depth++] = (struct report_depth){now, (size_t)shown};
 	}
 	return 0;
 }
@@ -236,6 +251,8 @@ static int sweep_init(struct waiting_sweep *s, const struct view_model *m)
 
 static void sweep_finish(struct waiting_sweep *s)
 {
+	report_periods_finish(&s->pauses);
+	report_periods_finish(&s->delays);
 	free(s->changes);
 	for (size_t i = 0; i < REPORT_WAITS; i++)
 		free(s->values[i]);
@@ -244,15 +261,19 @@ static void sweep_finish(struct waiting_sweep *s)
 int report_facts_waiting(struct report_facts *f, const struct view_model *m, int64_t since_ms)
 {
 	cleanup_(sweep_finish) struct waiting_sweep s = {0};
-	s.pauses = view_pauses(m, &s.num_pauses);
-	for (size_t i = 0; i < s.num_pauses; i++)
-		f->paused_ms += overlap(f, s.pauses[i].from_ms, s.pauses[i].to_ms < 0 ? f->now_ms : s.pauses[i].to_ms);
+	size_t num_pauses;
+	const struct view_delay *pauses = view_pauses(m, &num_pauses);
+	if (report_periods_set(&s.pauses, pauses, num_pauses) < 0)
+		return -ENOMEM;
+	for (size_t i = 0; i < s.pauses.count; i++)
+		f->paused_ms += overlap(f, s.pauses.list[i].from_ms, s.pauses.list[i].to_ms);
 	int r = sweep_init(&s, m);
 	if (r < 0)
 		return r;
 	for (size_t i = 0; i < view_num_jobs(m); i++)
 		if (report_is_recent(view_job(m, i), since_ms))
 			add_job(&s, f, m, view_job(m, i));
+	add_pauses(&s);
 	int64_t num_gpus = 0;
 	for (size_t i = 0; i < f->num_gpus; i++) {
 		if (f->gpus[i].id == REPORT_NO_GPU)
