@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Finding files: gd_files_find(). */
 #include <dirent.h>
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -10,14 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/arena.h"
-#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/sized.h"
 #include "base/text.h"
 #include "launch/find.h"
+#include "launch/find_listing.h"
 #include "launch/find_pattern.h"
+#include "launch/find_result.h"
 #include "launch/outputs.h"
 #include "launch/path_map.h"
 
@@ -40,39 +39,11 @@ struct level {
 	ino_t inode;
 };
 
-struct folder_entry {
-	uint64_t key; /* the first bytes at which the names of a folder differ */
-	char *path;
-	uint64_t size_bytes;
-	int64_t mtime_ns;
-	bool is_folder;
-	bool is_link;
-};
-
-/* The entries of one folder that are wanted files or folders to enter. */
-struct folder {
-	struct folder_entry *list;
-	size_t count, capacity;
-	size_t name_at; /* offset of the names in the paths */
-};
-
-/* The result of a search, with everything it owns. The public part comes first: gd_files_free() gets its address. */
-struct found_files {
-	struct gd_files files;
-	struct arena arena;
-	struct gd_found *list;
-	size_t capacity;
-	const struct gd_found **pointers; /* to the list */
-	const char **warnings;
-	size_t warnings_capacity;
-	bool open_to_others;
-};
-
 struct finder {
 	const struct gd_find_options *options;
 	struct find_patterns patterns;
 	const struct find_again *again; /* or NULL */
-	struct found_files *found;
+	struct find_result *found;
 	struct trust_way way; /* of all entries together */
 	size_t unsaid;        /* warnings beyond the limit */
 	int root;
@@ -84,37 +55,6 @@ struct finder {
 	unsigned seen;
 	struct path_map visited; /* folders that were read, by "DEVICE:INODE"; the numbers are unused */
 };
-
-void gd_files_free(struct gd_files *files)
-{
-	if (!files)
-		return;
-	struct found_files *f = (struct found_files *)files;
-	free(f->list);
-	free(f->pointers);
-	free(f->warnings);
-	arena_finish(&f->arena);
-	free(f);
-}
-
-/* ---- Results -------------------------------------------------------------- */
-
-bool find_is_open_to_others(const struct gd_files *files)
-{
-	return ((const struct found_files *)files)->open_to_others;
-}
-
-static int add_warning(struct found_files *found, const struct text *words)
-{
-	if (array_reserve(found->warnings, &found->warnings_capacity, found->files.num_warnings + 1) < 0)
-		return -ENOMEM;
-	found->files.warnings = found->warnings;
-	const char *copy = arena_copy(&found->arena, text_string(words), words->length);
-	if (!copy || text_error(words))
-		return -ENOMEM;
-	found->warnings[found->files.num_warnings++] = copy;
-	return 0;
-}
 
 static int warn(struct finder *f, const char *format, ...) GD_PRINTF(2, 3);
 static int warn(struct finder *f, const char *format, ...)
@@ -128,7 +68,7 @@ static int warn(struct finder *f, const char *format, ...)
 	va_start(args, format);
 	text_vappendf(&words, format, args);
 	va_end(args);
-	return add_warning(f->found, &words);
+	return find_result_warn(f->found, &words);
 }
 
 /* At the end of the search. */
@@ -138,75 +78,10 @@ static int warn_of_rest(struct finder *f)
 	if (f->unsaid == 0)
 		return 0;
 	text_appendf(&words, "%zu more files or folders are skipped without a warning", f->unsaid);
-	return add_warning(f->found, &words);
-}
-
-static int keep(struct found_files *found, const struct folder_entry *e)
-{
-	struct gd_files *files = &found->files;
-	if (array_reserve(found->list, &found->capacity, files->count + 1) < 0)
-		return -ENOMEM;
-	found->list[files->count++] = (struct gd_found){
-		.size = sizeof(struct gd_found), .path = e->path, .size_bytes = e->size_bytes, .mtime_ns = e->mtime_ns};
-	return 0;
-}
-
-/* Only when all files have been found: the list moves while it grows. */
-static int point_to_files(struct found_files *found)
-{
-	size_t count = found->files.count;
-	found->pointers = malloc((count + 1) * sizeof(*found->pointers));
-	if (!found->pointers)
-		return -ENOMEM;
-	for (size_t i = 0; i < count; i++)
-		found->pointers[i] = &found->list[i];
-	found->files.files = found->pointers;
-	return 0;
+	return find_result_warn(f->found, &words);
 }
 
 /* ---- One folder ----------------------------------------------------------- */
-
-static void folder_finish(struct folder *folder)
-{
-	free(folder->list);
-}
-
-static int folder_add(
-	struct finder *f, struct folder *to, const char *prefix, const struct dirent *d, const struct stat *st)
-{
-	const char *name = d->d_name;
-	if (array_reserve(to->list, &to->capacity, to->count + 1) < 0)
-		return -ENOMEM;
-	size_t length = strlen(name);
-	char *path = arena_room(&f->found->arena, to->name_at + length);
-	if (!path)
-		return -ENOMEM;
-	memcpy(path, prefix, to->name_at);
-	memcpy(path + to->name_at, name, length + 1);
-	arena_keep(&f->found->arena, to->name_at + length);
-	to->list[to->count++] = (struct folder_entry){
-		.path = path,
-		.size_bytes = (uint64_t)st->st_size,
-		.mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
-		.is_folder = S_ISDIR(st->st_mode),
-		.is_link = d->d_type != DT_DIR, /* or the file system does not report it */
-	};
-	return 0;
-}
-
-static void note_other(struct finder *f, const char *prefix, size_t prefix_length, const char *name)
-{
-	struct gd_files *files = &f->found->files;
-	if (files->others++ > 0)
-		return;
-	char *path = arena_room(&f->found->arena, prefix_length + strlen(name));
-	if (!path)
-		return;
-	memcpy(path, prefix, prefix_length);
-	strcpy(path + prefix_length, name);
-	arena_keep(&f->found->arena, prefix_length + strlen(name));
-	files->other = path;
-}
 
 /* Examines a name. Returns 1 if the entry is not usable, and warns if the reason is not obvious. */
 static int examine(struct finder *f, int fd, const struct dirent *d, const char *prefix, bool wanted, struct stat *ret)
@@ -229,7 +104,7 @@ static int examine(struct finder *f, int fd, const struct dirent *d, const char 
 }
 
 /* Handles a name. Does not stat names that can be neither a wanted file nor a folder to enter. */
-static int take_name(struct finder *f, int fd, const struct dirent *d, const char *prefix, struct folder *to)
+static int take_name(struct finder *f, int fd, const struct dirent *d, const char *prefix, struct find_listing *to)
 {
 	const char *name = d->d_name;
 	size_t length = strlen(name);
@@ -245,7 +120,7 @@ static int take_name(struct finder *f, int fd, const struct dirent *d, const cha
 	}
 	if (d->d_type == DT_REG && !wanted) {
 		if (name[0] != '.')
-			note_other(f, prefix, to->name_at, name);
+			find_result_note_other(f->found, prefix, to->name_at, name);
 		return 0;
 	}
 	if (!wanted && (!may_be_folder || !f->options->recursive))
@@ -259,12 +134,13 @@ static int take_name(struct finder *f, int fd, const struct dirent *d, const cha
 	if (S_ISDIR(st.st_mode)) {
 		if (!f->options->recursive)
 			f->found->files.other_folders++;
-		return f->options->recursive && name[0] != '.' ? folder_add(f, to, prefix, d, &st) : 0;
+		return f->options->recursive && name[0] != '.' ? find_listing_add(to, &f->found->arena, prefix, d, &st)
+							       : 0;
 	}
-	return wanted && S_ISREG(st.st_mode) ? folder_add(f, to, prefix, d, &st) : 0;
+	return wanted && S_ISREG(st.st_mode) ? find_listing_add(to, &f->found->arena, prefix, d, &st) : 0;
 }
 
-static int read_folder(struct finder *f, DIR *dir, const char *prefix, struct folder *to)
+static int read_folder(struct finder *f, DIR *dir, const char *prefix, struct find_listing *to)
 {
 	for (;;) {
 		errno = 0;
@@ -281,44 +157,6 @@ static int read_folder(struct finder *f, DIR *dir, const char *prefix, struct fo
 		if (r < 0)
 			return r;
 	}
-}
-
-/* ---- Sorted --------------------------------------------------------------- */
-
-static int by_name(const void *x, const void *y)
-{
-	const struct folder_entry *a = x, *b = y;
-	if (a->key != b->key)
-		return a->key < b->key ? -1 : 1;
-	return strcmp(a->path, b->path);
-}
-
-/*
- * Names of a folder often share a prefix ("recording-0000…"): compare the eight bytes after it as one number first,
- * which usually decides.
- */
-static void folder_sort(struct folder *folder)
-{
-	if (folder->count < 2)
-		return;
-	const char *first = folder->list[0].path + folder->name_at;
-	size_t alike = strlen(first);
-	for (size_t i = 1; i < folder->count; i++) {
-		const char *name = folder->list[i].path + folder->name_at;
-		size_t n = 0;
-		while (n < alike && name[n] == first[n])
-			n++;
-		alike = n;
-	}
-	for (size_t i = 0; i < folder->count; i++) {
-		char bytes[8] = {0};
-		memcpy(bytes, folder->list[i].path + folder->name_at + alike,
-			strnlen(folder->list[i].path + folder->name_at + alike, sizeof(bytes)));
-		uint64_t key;
-		memcpy(&key, bytes, sizeof(key));
-		folder->list[i].key = be64toh(key);
-	}
-	qsort(folder->list, folder->count, sizeof(*folder->list), by_name);
 }
 
 /* ---- Folder by folder ----------------------------------------------------- */
@@ -387,7 +225,7 @@ static int find_repetition(struct finder *f, const struct level *here, const cha
 }
 
 /* Reads the folder to its end and closes it before going deeper: only one folder is open at a time. */
-static int list_folder(struct finder *f, int fd, const char *prefix, const struct level *here, struct folder *ret)
+static int list_folder(struct finder *f, int fd, const char *prefix, const struct level *here, struct find_listing *ret)
 {
 	const char *why;
 	cleanup_(closedirp) DIR *dir = fdopendir(fd);
@@ -422,14 +260,14 @@ static int walk(struct finder *f, int fd, const char *prefix, bool is_link, cons
 		.depth = above ? above->depth + 1 : 0,
 		.device = st.st_dev,
 		.inode = st.st_ino};
-	cleanup_(folder_finish) struct folder folder = {.name_at = strlen(prefix)};
+	cleanup_(find_listing_finish) struct find_listing folder = {.name_at = strlen(prefix)};
 	int r = list_folder(f, fd, prefix, &here, &folder);
 	if (r < 0)
 		return r;
-	folder_sort(&folder);
+	find_listing_sort(&folder);
 	for (size_t i = 0; r == 0 && i < folder.count; i++) {
-		const struct folder_entry *e = &folder.list[i];
-		r = e->is_folder ? enter(f, e->path, e->is_link, &here) : keep(f->found, e);
+		const struct find_entry *e = &folder.list[i];
+		r = e->is_folder ? enter(f, e->path, e->is_link, &here) : find_result_keep(f->found, e);
 	}
 	return r;
 }
@@ -495,7 +333,7 @@ static int find(struct finder *f, const char *folder, struct gd_error *err)
 	if (r == 0)
 		r = warn_of_rest(f);
 	if (r == 0)
-		r = point_to_files(f->found);
+		r = find_result_publish(f->found);
 	return r < 0 ? error_set(err, r, "cannot search folder '%s': %s", folder, error_words(r)) : 0;
 }
 
