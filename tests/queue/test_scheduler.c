@@ -367,6 +367,32 @@ static void test_hooks_that_become_due_are_read_in_linear_time(void **state)
 	box_close(&b);
 }
 
+/* Searched one by one, these holders would take minutes. */
+static void test_many_holders_are_found_by_their_ids(void **state)
+{
+	enum { MANY = 200000 };
+	struct box b;
+	(void)state;
+	box_open(&b, 1, 10, (struct need_rules){.min_free_mem_mb = -1});
+	for (uint64_t id = 1; id <= MANY; id++)
+		assert_int_equal(scheduler_adopt_unknown(b.scheduler, id, NULL, NULL, 0), 0);
+	for (uint64_t id = 1; id <= MANY; id++)
+		assert_true(scheduler_has(b.scheduler, id));
+	assert_false(scheduler_has(b.scheduler, MANY + 1));
+	/* The first half is withdrawn from the front. */
+	for (uint64_t id = 1; id <= MANY / 2; id++)
+		scheduler_withdraw(b.scheduler, id);
+	assert_false(scheduler_has(b.scheduler, MANY / 2));
+	assert_true(scheduler_has(b.scheduler, MANY / 2 + 1));
+	/* The same id again is the newer one: when it ends, the older one remains. */
+	assert_int_equal(scheduler_adopt_unknown(b.scheduler, MANY, NULL, NULL, 0), 0);
+	scheduler_end(b.scheduler, MANY);
+	assert_true(scheduler_has(b.scheduler, MANY));
+	scheduler_end(b.scheduler, MANY);
+	assert_false(scheduler_has(b.scheduler, MANY));
+	box_close(&b);
+}
+
 static void test_interruption_whose_start_was_lost_leaves_a_held_job_held(void **state)
 {
 	struct box b;
@@ -616,6 +642,7 @@ int main(void)
 		cmocka_unit_test(test_job_waits_again_when_its_dependency_is_retried),
 		cmocka_unit_test(test_job_that_was_handed_out_is_not_added_again),
 		cmocka_unit_test(test_hooks_that_become_due_are_read_in_linear_time),
+		cmocka_unit_test(test_many_holders_are_found_by_their_ids),
 		cmocka_unit_test(test_interruption_whose_start_was_lost_leaves_a_held_job_held),
 		cmocka_unit_test(test_jobs_that_can_never_start_are_told_apart),
 		cmocka_unit_test(test_inputs_that_make_no_sense_are_refused),

@@ -32,9 +32,7 @@ void scheduler_destroy(struct scheduler *s)
 	if (!s)
 		return;
 	(void)scheduler_set_claims(s, NULL, 0);
-	while (s->num_holders > 0)
-		scheduler_let_go(s, s->holders[0]);
-	free(s->holders);
+	scheduler_forget_holders(s);
 	(void)scheduler_sample(s, 0, NULL, 0);
 	pending_destroy(s->pending);
 	scheduler_forget_begins(s);
@@ -247,8 +245,8 @@ int scheduler_reset(struct scheduler *s)
 	s->num_late = 0;
 	s->ready = NULL;
 	s->pass_stale = true;
-	for (size_t i = 0; i < s->num_holders; i++)
-		s->holders[i]->job = NULL;
+	for (struct holder *h = s->holders.first; h; h = h->next)
+		h->job = NULL;
 	return 0;
 }
 

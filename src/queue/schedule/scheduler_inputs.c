@@ -148,8 +148,8 @@ void scheduler_inputs_write(const struct scheduler *s, const char *key, struct t
 		put_gpu(t, &s->gpus[i].gpu, &s->notes[i]);
 	json_close(t, ']');
 	json_open(t, "holders", '[');
-	for (size_t i = 0; i < s->num_holders; i++)
-		put_holder(t, s->holders[i]);
+	for (const struct holder *h = s->holders.first; h; h = h->next)
+		put_holder(t, h);
 	json_close(t, ']');
 	json_open(t, "claims", '[');
 	for (size_t i = 0; i < s->num_claims; i++)

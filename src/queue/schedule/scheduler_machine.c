@@ -8,54 +8,7 @@
 #include "base/cleanup.h"
 #include "queue/schedule/scheduler_private.h"
 
-/* ---- Jobs that hold GPUs -------------------------------------------------------------- */
-
-struct holder *scheduler_find(const struct scheduler *s, uint64_t id)
-{
-	for (size_t i = s->num_holders; i-- > 0;)
-		if (s->holders[i]->id == id && !s->holders[i]->ended)
-			return s->holders[i];
-	return NULL;
-}
-
-bool scheduler_has(const struct scheduler *s, uint64_t id)
-{
-	return scheduler_find(s, id) != NULL;
-}
-
-struct holder *scheduler_hold(
-	struct scheduler *s, uint64_t id, const struct placement_need *need, const int *gpus, size_t num_gpus)
-{
-	struct holder *h = calloc(1, sizeof(*h) + num_gpus * sizeof(int));
-	if (!h || array_reserve(s->holders, &s->holders_capacity, s->num_holders + 1) < 0) {
-		free(h);
-		return NULL;
-	}
-	h->id = id;
-	h->need = *need;
-	h->need.pin = NULL;
-	for (size_t i = 0; i < num_gpus; i++)
-		if (gpus[i] >= 0)
-			h->gpus[h->num_gpus++] = gpus[i];
-	h->need.over_ms = 0;
-	h->node = -1;
-	if (h->num_gpus > 0 && (size_t)h->gpus[0] < s->num_gpu_nodes)
-		h->node = s->gpu_nodes[h->gpus[0]];
-	s->holders[s->num_holders++] = h;
-	return h;
-}
-
-void scheduler_let_go(struct scheduler *s, struct holder *h)
-{
-	size_t at = s->num_holders - 1;
-	while (s->holders[at] != h)
-		at--;
-	/* Preserve the order: decisions must depend on events only. */
-	memmove(&s->holders[at], &s->holders[at + 1], (--s->num_holders - at) * sizeof(*s->holders));
-	free(h->pids);
-	free(h);
-	scheduler_touch(s);
-}
+/* ---- Jobs that hold GPUs, see scheduler_holders.c ------------------------------------ */
 
 int scheduler_adopt(struct scheduler *s, const struct job *job, const int *gpus, size_t num_gpus)
 {
@@ -94,12 +47,13 @@ void scheduler_end(struct scheduler *s, uint64_t id)
 
 void scheduler_end_finished(struct scheduler *s)
 {
-	for (size_t i = s->num_holders; i-- > 0;) {
-		const struct job *job = jobs_find(s->jobs, s->holders[i]->id);
+	for (struct holder *h = s->holders.last, *previous; h; h = previous) {
+		const struct job *job = jobs_find(s->jobs, h->id);
 		bool holds = job ? job->state == JOB_RUNNING || job->state == JOB_PENDING || job->state == JOB_UNKNOWN
-				 : s->holders[i]->unknown;
-		if (!s->holders[i]->ended && !holds)
-			scheduler_end(s, s->holders[i]->id);
+				 : h->unknown;
+		previous = h->previous;
+		if (!h->ended && !holds)
+			scheduler_end(s, h->id);
 	}
 }
 
@@ -207,8 +161,8 @@ static void watch_baselines(struct scheduler *s)
 {
 	for (size_t g = 0; g < s->num_gpus; g++) {
 		bool any = false;
-		for (size_t i = 0; i < s->num_holders && !any; i++)
-			any = is_on(s->holders[i]->gpus, s->holders[i]->num_gpus, g);
+		for (const struct holder *h = s->holders.first; h && !any; h = h->next)
+			any = is_on(h->gpus, h->num_gpus, g);
 		for (size_t i = 0; i < s->num_claims && !any; i++)
 			any = is_on(s->claims[i].gpus, s->claims[i].entry.num_gpus, g);
 		ledger_watch_baseline(&s->notes[g], &s->gpus[g].gpu, any);
@@ -247,11 +201,13 @@ int scheduler_sample(struct scheduler *s, uint64_t now_ns, const struct gd_gpu *
 	if (r < 0)
 		return r;
 	scheduler_touch(s);
-	for (size_t i = s->num_holders; i-- > 0;)
-		if (s->holders[i]->ended)
-			scheduler_let_go(s, s->holders[i]);
+	for (struct holder *h = s->holders.last, *previous; h; h = previous) {
+		previous = h->previous;
+		if (h->ended)
+			scheduler_let_go(s, h);
 		else
-			watch_holder(s, s->holders[i], now_ns);
+			watch_holder(s, h, now_ns);
+	}
 	watch_baselines(s);
 	return 0;
 }
@@ -368,8 +324,7 @@ static void note_quarantines(struct scheduler *s)
 {
 	for (size_t g = 0; g < s->num_gpus; g++)
 		s->notes[g].quarantined = false;
-	for (size_t i = 0; i < s->num_holders; i++) {
-		struct holder *h = s->holders[i];
+	for (struct holder *h = s->holders.first; h; h = h->next) {
 		for (size_t k = 0; h->stuck && !h->ended && k < h->num_gpus; k++)
 			if ((size_t)h->gpus[k] < s->num_gpus) {
 				s->notes[h->gpus[k]].quarantined = true;
@@ -381,11 +336,10 @@ static void note_quarantines(struct scheduler *s)
 int scheduler_build_ledger(struct scheduler *s, const struct holder *but)
 {
 	size_t n = 0;
-	if (array_reserve(s->entries, &s->entries_capacity, s->num_holders + s->num_claims + 1) < 0)
+	if (array_reserve(s->entries, &s->entries_capacity, s->holders.count + s->num_claims + 1) < 0)
 		return -ENOMEM;
 	note_quarantines(s);
-	for (size_t i = 0; i < s->num_holders; i++) {
-		const struct holder *h = s->holders[i];
+	for (const struct holder *h = s->holders.first; h; h = h->next) {
 		if (h == but)
 			continue;
 		s->entries[n++] = (struct ledger_job){.id = h->id,

@@ -10,6 +10,8 @@ struct pending;
 
 /* A job that holds GPUs, main memory or CPUs. */
 struct holder {
+	struct holder *previous, *next; /* in the order in which they were added */
+	struct holder *next_in_slot;    /* of the table */
 	uint64_t id;
 	struct placement_need need; /* without its pin */
 	struct job *job;            /* while it is handed out and nothing else is known; NULL: adopted */
@@ -23,6 +25,15 @@ struct holder {
 	size_t num_pids, pids_capacity;
 	size_t num_gpus;
 	int gpus[];
+};
+
+/* See scheduler_holders.c. */
+struct holders {
+	struct holder *first, *last;
+	size_t count;
+	struct holder **table; /* by id */
+	size_t table_size;     /* a power of two */
+	uint64_t seed;
 };
 
 /* A claim of another queue, with the memory that `entry` points to. */
@@ -66,8 +77,7 @@ struct scheduler {
 	size_t num_nodes;
 	int *gpu_nodes;
 	size_t num_gpu_nodes;
-	struct holder **holders;
-	size_t num_holders, holders_capacity;
+	struct holders holders;
 	struct foreign_claim *claims;
 	size_t num_claims;
 
@@ -120,6 +130,7 @@ struct holder *scheduler_hold(
 /* Removes a job that waits for GPUs from the index. */
 void scheduler_unlist(struct scheduler *s, struct job *job);
 void scheduler_let_go(struct scheduler *s, struct holder *h);
+void scheduler_forget_holders(struct scheduler *s);
 /* Builds the current ledger, without one job (or NULL). 0 or -ENOMEM. */
 int scheduler_build_ledger(struct scheduler *s, const struct holder *but);
 /* Builds the ledger and begins a pass, if these are stale. */
