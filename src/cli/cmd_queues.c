@@ -114,6 +114,7 @@ static int show(struct queues *q, const char *path)
 {
 	struct follow f;
 	struct gd_error why = {0};
+	queue_limit_cost();
 	int r = follow_open(path, false, &f, &why);
 	if (q->json)
 		put_object(q, path, r < 0 ? NULL : &f, r < 0 ? &why : NULL);

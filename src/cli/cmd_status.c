@@ -236,6 +236,7 @@ static int open_one(struct status *s)
 static int open_all(struct status *s)
 {
 	struct queue_registry registry = {0};
+	queue_limit_cost();
 	int r = queue_registry_list(&registry);
 	if (r == 0 && access(s->queue.journal_path, F_OK) == 0)
 		r = queue_registry_include(&registry, s->queue.journal_path);

@@ -121,6 +121,7 @@ void doctor_check_queue(struct doctor *d)
 		none ? ", not created yet" : "");
 	if (none)
 		return;
+	queue_limit_cost();
 	if (follow_open(d->queue.journal_path, false, &f, &err) < 0) {
 		doctor_add(d, DOCTOR_PROBLEM, "journal", NULL, "%s", err.message);
 		return;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/cost_limit.h"
 #include "base/error.h"
 #include "base/trust.h"
 #include "cli/command.h"
@@ -16,6 +17,7 @@
 #include "cli/queue_place.h"
 #include "cli/say.h"
 #include "queue/input/config_keys.h"
+#include "queue/journal/journal_limits.h"
 #include "queue/journal/queue_registry.h"
 
 enum { OPTION_JOBS_FILE = 0x1000, OPTION_CONFIG, OPTION_TRUST };
@@ -247,9 +249,16 @@ static int check_choice(const struct queue_choice *q, struct gd_error *err)
 	return q->objection && !q->trust ? trust_refuse(q->given_path, q->objection, err) : 0;
 }
 
+void queue_limit_cost(void)
+{
+	cost_limit_enable(JOURNAL_FOREIGN_COST_NS, JOURNAL_FOREIGN_COST_BYTES, "set GPUQ_TRUST=1 to read it anyway");
+}
+
 int queue_choice_follow(const struct queue_choice *q, bool watch, struct follow *ret, struct gd_error *err)
 {
 	int r = check_choice(q, err);
+	if (!q->trust)
+		queue_limit_cost();
 	return r < 0 ? r : follow_open(q->journal_path, watch, ret, err);
 }
 

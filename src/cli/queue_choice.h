@@ -54,6 +54,9 @@ struct queue_choice {
 /* --jobs-file, --config, --trust. Its input is a struct queue_choice. */
 extern const struct argp queue_choice_argp;
 
+/* For a command that only reads queues: limits what a queue of another user can cost it, see base/cost_limit.h. */
+void queue_limit_cost(void);
+
 /* The first half of queue_choice_resolve(): the settings. May be called before. */
 int queue_choice_configure(struct queue_choice *q, struct gd_error *err);
 int queue_choice_resolve(struct queue_choice *q, struct gd_error *err);

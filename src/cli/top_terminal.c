@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/cost_limit.h"
 #include "base/error.h"
 #include "view/top/top.h"
 
@@ -65,6 +66,7 @@ int top_terminal_open(struct gd_error *err)
 	terminal = newterm(NULL, stdout, stdin);
 	if (!terminal)
 		return error_set(err, -EIO, "cannot control the terminal");
+	cost_limit_set_screen(true);
 	set_escdelay(25);
 	cbreak();
 	noecho();
@@ -81,6 +83,7 @@ void top_terminal_close(void)
 	if (!terminal)
 		return;
 	endwin();
+	cost_limit_set_screen(false);
 	delscreen(terminal);
 	terminal = NULL;
 }

@@ -9,10 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/cost_limit.h"
 #include "base/text.h"
 #include "queue/journal/journal.h"
 #include "queue/journal/seal.h"
@@ -197,6 +202,36 @@ static void test_journal_that_grows_while_it_is_read_has_an_end(void **state)
 	text_finish(&t);
 }
 
+/* Reads the journal in a process of its own, then computes. Returns its exit code. */
+static int compute_after_reading(void)
+{
+	size_t lines;
+	int status;
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		cost_limit_enable(30 * NS_PER_MS, SIZE_MAX / 2, "");
+		int r = read_file(&lines, NULL);
+		clock_t end = clock() + CLOCKS_PER_SEC / 10;
+		while (r == 0 && clock() < end)
+			continue;
+		_exit(r == 0 ? 7 : 8);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void test_computations_after_reading_are_limited(void **state)
+{
+	cleanup_(text_finish) struct text t = {0};
+	(void)state;
+	add(&t, 1);
+	write_file(&t, 0644);
+	assert_int_equal(compute_after_reading(), 7);
+	write_file(&t, 0666);
+	assert_int_equal(compute_after_reading(), COST_LIMIT_EXIT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -207,6 +242,7 @@ int main(void)
 		scratch_test(test_own_journal_of_holes_is_damaged),
 		scratch_test(test_slow_journal_of_another_user_is_given_up),
 		scratch_test(test_journal_that_grows_while_it_is_read_has_an_end),
+		scratch_test(test_computations_after_reading_are_limited),
 	};
 	return cmocka_run_group_tests_name("journal_limits", tests, NULL, NULL);
 }

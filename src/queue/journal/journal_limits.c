@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/cost_limit.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/trust.h"
@@ -50,6 +51,8 @@ int journal_limits_look(struct journal_limits *l, int fd, const char *path, off_
 			"cannot read journal '%s': it has more than 64 MiB of holes: the file is damaged; move it away",
 			path);
 	l->end_cpu_ns = l->foreign ? cpu_ns() + l->max_cpu_ns : 0;
+	if (l->foreign)
+		cost_limit_renew(path);
 	*ret_size = st.st_size;
 	return 0;
 }

@@ -26,6 +26,10 @@
 #define JOURNAL_MAX_FOREIGN_RESETS     8
 #define JOURNAL_MAX_FOREIGN_CPU_NS     (UINT64_C(20) * 1000000000)
 
+/* For cost_limit_enable(): reading the journal and all that is computed from it, until it is read again. */
+#define JOURNAL_FOREIGN_COST_NS    (UINT64_C(30) * 1000000000)
+#define JOURNAL_FOREIGN_COST_BYTES ((size_t)4 << 30)
+
 struct journal_limits {
 	bool foreign;        /* other users may have written the file */
 	char objection[128]; /* the reason: "belongs to another user" */
@@ -40,7 +44,8 @@ struct journal_limits {
 /* For a file that was just opened. trusted: the caller has checked or accepted it. */
 void journal_limits_init(struct journal_limits *l, int fd, bool trusted);
 
-/* Before a read: 0 and the size of the file; -EFBIG if it is too large or has too many holes. */
+/* Before a read, also renews the cost limit: 0 and the size of the file; -EFBIG if it is too large or has too many
+ * holes. */
 int journal_limits_look(struct journal_limits *l, int fd, const char *path, off_t *ret_size, struct gd_error *err);
 
 /* Before each line: 0, or -ETIME if the processor time is used up. */
