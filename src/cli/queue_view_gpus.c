@@ -160,7 +160,7 @@ static bool is_of_peer(const struct queue_view *part, const struct job *job, int
 
 static void add_jobs(struct gpu_use *u, const struct queue_view *part, int gpu, const struct gpu_row *row)
 {
-	for (size_t i = 0; i < part->running.count; i++) {
+	for (size_t i = 0; i < part->running.count && !queue_view_has_too_many(part); i++) {
 		const struct job *job = jobs_find(&part->follow.jobs, part->running.ids[i]);
 		if (!job || job->state != JOB_RUNNING || !is_on(job, gpu, row->node) ||
 			!is_of_peer(part, job, gpu, row))
@@ -216,7 +216,7 @@ static bool is_of_queue(const struct queue_view *v, pid_t pid, pid_t session)
 {
 	if (pid == v->runner)
 		return true;
-	for (size_t i = 0; i < v->running.count; i++) {
+	for (size_t i = 0; i < v->running.count && !queue_view_has_too_many(v); i++) {
 		const struct job *job = jobs_find(&v->follow.jobs, v->running.ids[i]);
 		const struct job_attempt *a = job ? job->attempts : NULL;
 		if (a && a->pid > 0 && (a->pid == pid || a->pid == session))

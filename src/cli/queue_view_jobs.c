@@ -57,11 +57,16 @@ const char *queue_view_printable(struct text *room, const char *s)
 	return printable(room, s, s ? strlen(s) : 0);
 }
 
+bool queue_view_has_too_many(const struct queue_view *v)
+{
+	return v->follow.reader.limits.foreign && v->follow.jobs.counts[JOB_RUNNING] > JOURNAL_MAX_FOREIGN_RUNNING;
+}
+
 /* The memory peak of a running job so far, from the runner's samples; the journal gets it when the job ends. -1:
  * unknown. */
 static int64_t running_peak(const struct queue_view *v, uint64_t id)
 {
-	for (size_t i = 0; i < v->num_peaks; i++)
+	for (size_t i = 0; i < v->num_peaks && !queue_view_has_too_many(v); i++)
 		if (v->peaks[i].job == id)
 			return v->peaks[i].mem_mb;
 	return -1;

@@ -122,6 +122,8 @@ static inline const struct queue_view *queue_view_part(const struct queue_view *
 int queue_view_put_all(struct queue_view *v);
 /* Puts the jobs that changed. */
 int queue_view_put_changed(struct queue_view *v);
+/* Whether so many jobs run in a journal of another user that they are not looked up for each GPU and process. */
+bool queue_view_has_too_many(const struct queue_view *v);
 /* Puts the memory peaks of running jobs, if the runner has published new ones. */
 int queue_view_put_peaks(struct queue_view *v);
 /* Puts the counts. */

@@ -24,6 +24,7 @@
 #define JOURNAL_MAX_FOREIGN_GAPS       ((size_t)1 << 16)   /* between the numbers of lines */
 #define JOURNAL_MAX_FOREIGN_AFTER      ((uint64_t)8 << 20) /* dependencies of all jobs together, 8 bytes each */
 #define JOURNAL_MAX_FOREIGN_RESETS     8
+#define JOURNAL_MAX_FOREIGN_RUNNING    1024 /* if more jobs run, they are not attributed to GPUs and processes */
 #define JOURNAL_MAX_FOREIGN_CPU_NS     (UINT64_C(20) * 1000000000)
 
 /* For cost_limit_enable(): reading the journal and all that is computed from it, until it is read again. */

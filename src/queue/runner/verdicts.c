@@ -15,9 +15,8 @@
 #include "queue/schedule/claim_entries.h"
 #include "queue/schedule/claim_proof_file.h"
 
-/* In a journal that other users can have written: each running job costs time for all others. */
-#define MOST_FOREIGN_RUNNING 1024
-/* The same for pending jobs, each of which is compared with all pairs of GPUs. About a second. */
+/* In a journal that other users may have written: each pending job is compared with all pairs of GPUs. About a second.
+ */
 #define MOST_FOREIGN_PAIRS 100000000
 
 /* Clears the members of struct job that a scheduler uses. */
@@ -271,7 +270,7 @@ int verdicts_open(struct follow *f, const struct runner_rules *rules, const stru
 	}
 	if (r < 0)
 		error_set(err, r, "cannot read the queue: %s", error_words(r));
-	if (r == 0 && f->reader.limits.foreign && f->jobs.counts[JOB_RUNNING] > MOST_FOREIGN_RUNNING)
+	if (r == 0 && f->reader.limits.foreign && f->jobs.counts[JOB_RUNNING] > JOURNAL_MAX_FOREIGN_RUNNING)
 		v->source = SOURCE_NONE;
 	else if (r == 0 && runner != 0)
 		v->source = load(v, runner);
