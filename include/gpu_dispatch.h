@@ -970,7 +970,7 @@ struct gd_show {
  * Besides gd_worker_main() and gd_launch_print_*(), this is the only function that prints.
  * While a panel is drawn, the cursor is hidden and typed keys are not echoed. If standard
  * output and error are this terminal, they go through a pipe (see leave_output). The
- * terminal is restored before the program ends or stops by a signal, and at exit(). The
+ * terminal is restored before a signal ends or stops the program, and at exit(). The
  * panel has its own thread, created after the workers were forked. There is one panel at
  * a time: a second run is shown as plain lines.
  */

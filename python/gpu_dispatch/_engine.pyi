@@ -137,8 +137,8 @@ class Pool:
     def hurry(self) -> None:
         """From now on callbacks may take two seconds in total; callbacks that are due later are skipped.
 
-        The same happens when a callback that is not packed raises KeyboardInterrupt; a second one
-        leaves no time.
+        The same happens when a callback that is not packed raises KeyboardInterrupt; after a
+        second one, all further callbacks are skipped.
         """
     def outstanding(self) -> int: ...
     def room(self) -> int: ...

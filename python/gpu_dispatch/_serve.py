@@ -278,7 +278,7 @@ def _check_seconds(value: Any) -> float:
 
 
 def _report(error: BaseException) -> str:
-    """Print the traceback to the log and return its last line: the first of a longer message."""
+    """Print the traceback to the log and return its last line; of a longer message, its first line."""
     traceback.print_exception(error)
     sys.stderr.flush()
     last = "".join(traceback.format_exception_only(type(error), error)[-1:]).strip()

@@ -100,7 +100,7 @@ int named_file_open(const char *path, int *ret_fd, struct gd_error *err)
 	r = open_real(real, &fd, err);
 	if (r < 0)
 		return r;
-	/* In the meantime, another user can have put a pipe there and never read from it. */
+	/* In the meantime, another user may have put a pipe there and never read from it. */
 	if (fstat(fd, &st) < 0)
 		return error_set(err, -errno, "%s", error_words(-errno));
 	if (!S_ISREG(st.st_mode))

@@ -95,7 +95,7 @@ int state_dir_open_host(bool make, int *ret_fd)
 	return r < 0 ? r : open_path(path, make, ret_fd);
 }
 
-/* Others can have created it while they could write HOST. */
+/* Others may have created it while they could write HOST. */
 int state_dir_open_part(const char *name, bool make, int *ret_fd)
 {
 	struct stat st;

@@ -56,7 +56,8 @@ static const struct argp_option options[] = {
 		"Show only these: auto, 0,1,2, 0-3, GPU-uuid, MIG-uuid, or simulated ones: sim:4, sim:4x16G. "
 		"Default: $GPUQ_GPUS, else all GPUs, even unusable ones",
 		0},
-	{"json", OPTION_JSON, NULL, 0, "Print a JSON array with an object per GPU, in the order of their index", 0},
+	{"json", OPTION_JSON, NULL, 0,
+		"Print a JSON array with an object per GPU, in the order of their index or of --gpus", 0},
 	{0},
 };
 

@@ -27,7 +27,7 @@ struct info {
 };
 
 static const struct argp_option options[] = {
-	{"json", OPTION_JSON, 0, 0, "Print a JSON array of objects, as 'gpuq status --json'", 1},
+	{"json", OPTION_JSON, 0, 0, "Print a JSON array of objects, as 'gpuq status --json' does", 1},
 	{0},
 };
 

@@ -87,8 +87,8 @@ static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100},
 
 const struct argp exec_argp = {options, parse, "[--] COMMAND [ARGUMENT…]",
 	"Wait for a GPU with enough free memory, run a command here, and release the GPU.\v"
-	"The command has this terminal, this environment and this directory, and its GPU in CUDA_VISIBLE_DEVICES and "
-	"GPUQ_GPU. The exit code is that of the command; 128 + N if signal N ended it; 125 if gpuq itself "
+	"The command runs in this terminal and directory, with this environment; CUDA_VISIBLE_DEVICES and GPUQ_GPU "
+	"contain its GPU. The exit code is that of the command; 128 + N if signal N ended it; 125 if gpuq itself "
 	"failed; 126 if the command cannot be executed; 127 if it cannot be found.",
 	children, NULL, NULL};
 

@@ -9,7 +9,7 @@
 
 /* The top of the working tree that contains `dir`. -EINVAL: not in a working tree; err has git's message. */
 int git_find_top(const char *dir, struct text *ret, struct gd_error *err);
-/* The same for the current directory. Ignores repositories that other users can have put there; -EPERM, -ENOENT. */
+/* The same for the current directory. Ignores repositories that other users could have put there; -EPERM, -ENOENT. */
 int git_find_trusted_top(struct text *ret, struct gd_error *err);
 
 /*

@@ -21,7 +21,7 @@ static const struct argp_option options[] = {
 		1},
 	{"begin", FIRST + JOB_OPTION_BEGIN, "TIME", 0, "Do not start before this time: 22:00, +2h, '2026-12-24 22:00'",
 		1},
-	{"tag", FIRST + JOB_OPTION_TAG, "TAG[,TAG...]", 0, "Add tags; tag:TAG selects all jobs with a tag", 1},
+	{"tag", FIRST + JOB_OPTION_TAG, "TAG[,TAG...]", 0, "Tags of the job; tag:TAG selects all jobs with a tag", 1},
 	{"name", FIRST + JOB_OPTION_NAME, "NAME", 0, "Name of the job", 1},
 	{"timeout", FIRST + JOB_OPTION_TIMEOUT, "TIME", 0, "Time limit: 90s, 2h, 1d", 1},
 	{"signal", FIRST + JOB_OPTION_SIGNAL, "SIGNAL[@TIME]", 0, "Send it this signal before --timeout: USR1@60", 1},

@@ -15,7 +15,7 @@ enum {
 	MAP_OPTION_IN_FLIGHT,
 };
 
-#define MAP_ARGS_DOC "--input FILE --output FILE --worker-command COMMAND"
+#define MAP_ARGS_DOC "[--input FILE] [--output FILE] --worker-command COMMAND"
 
 extern const struct argp_option map_options[];
 

@@ -195,7 +195,7 @@ int main(int argc, char **argv)
 {
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {web_options, parse, "",
-		"Show a queue as a live page in a browser; /metrics serves Prometheus.\v"
+		"Show a queue as a live page in a browser; /metrics serves metrics for Prometheus.\v"
 		"Prints the address to open. Anyone with the token in it can read all logs and environments, and change jobs. $GPUQ_WEB_TOKEN sets your own token: for /metrics, and for everything on a Unix socket.",
 		children, NULL, NULL};
 	struct server s = {0};

@@ -92,8 +92,8 @@ static int take_line(struct history_reader *r, const char *text, size_t size, ui
 }
 
 /*
- * Another user can have made a huge sparse file, or one that grows while it is read. *ret_max: the most bytes to read
- * of a file that others can have written.
+ * Another user may have made a huge sparse file, or one that grows while it is read. *ret_max: the most bytes to read
+ * of a file that others could have written.
  */
 static int look_at_size(int fd, bool checked, uint64_t *ret_max)
 {

@@ -54,7 +54,7 @@ struct history_reader {
 /* We do not write longer lines: the file was written by another user, or has a hole. */
 #define HISTORY_MAX_LINE_BYTES    ((size_t)16 << 20)
 #define HISTORY_MAX_HOLE_BYTES    ((off_t)64 << 20)
-#define HISTORY_MAX_FOREIGN_BYTES ((uint64_t)256 << 20) /* of a file that others can have written */
+#define HISTORY_MAX_FOREIGN_BYTES ((uint64_t)256 << 20) /* of a file that others could have written */
 
 /* 0, a negative errno value of opening or reading the file, or what take() returned. -EFBIG: a line is too long. */
 int history_reader_run(struct history_reader *r, const char *path);

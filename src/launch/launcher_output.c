@@ -2,7 +2,7 @@
 /*
  * The output folder.
  *
- * Users who can write the input folder can have this account's private files processed: they rename them into the
+ * Users who can write the input folder can make this account process its private files: they rename them into the
  * folder, or replace a file with a link to one of them after it was checked. Checks of single files cannot prevent
  * that, so the results are private.
  */

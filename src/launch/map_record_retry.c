@@ -76,7 +76,7 @@ static int forget_failed_of(struct map_record *r, const struct map_file *f)
 	return (int)n;
 }
 
-/* A draft next to the file. In a sticky directory another user can have taken its name: then use another name. */
+/* A draft next to the file. In a sticky directory another user may have taken its name: then use another name. */
 static int open_draft(const struct map_file *f, struct text *name)
 {
 	const int flags = O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;

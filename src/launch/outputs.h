@@ -46,7 +46,7 @@ bool outputs_is_reserved(const char *path);
 int outputs_make_result_folder(int root_fd, const char *path, bool trust, const char **ret_objection);
 
 /*
- * Opens the output folder `path` with O_PATH, unless another user can have chosen it, can fill it or can replace it:
+ * Opens the output folder `path` with O_PATH, unless another user could have chosen it, can fill it or can replace it:
  * the path must have no links of other users, and base/trust.h must have no objection to the folder and the directories
  * above it. Otherwise returns -EPERM, and err says what to do. -ENOENT: it is missing, and there is no objection to the
  * directories above it; err is not set.

@@ -38,7 +38,7 @@ static int move_fd(int opened, int fd)
 }
 
 /*
- * Other users can have put a link, a pipe or a file of theirs in the place of the log. Only the links in the name of
+ * Other users may have put a link, a pipe or a file of theirs in the place of the log. Only the links in the name of
  * the folder are followed.
  */
 static int open_log(const char *path)

@@ -274,17 +274,17 @@ static void test_directory_that_others_can_have_put_there_must_be_for_everybody(
 		mode_t here, top, bin;
 		bool known;
 	} cases[] = {
-		{0755, 0755, 0700, true}, /* nobody else can have put it there */
+		{0755, 0755, 0700, true}, /* nobody else could have put it there */
 		{0755, 0755, 0770, true},
 		{0755, 01777, 0700, true},
 		{0755, 0777, 0755, true},
 		{0755, 0777, 0750, false},
 		{0755, 0777, 0705, false},
 		{0755, 0777, 0711, false},
-		{0755, 0770, 0755, true}, /* who can write `top` can enter it */
+		{0755, 0770, 0755, true}, /* users who can write `top` can enter it */
 		{0777, 0755, 0755, true},
 		{0777, 0711, 0755, true},
-		{0777, 0750, 0755, false}, /* `top` itself can have been put there */
+		{0777, 0750, 0755, false}, /* `top` itself could have been put there */
 		{0777, 0770, 0755, false},
 		{0777, 0755, 0750, false},
 	};

@@ -62,7 +62,7 @@ class Launch:
         self._lock = threading.RLock()  # a signal handler may interrupt the thread that holds it
         self._process: subprocess.Popen[bytes] | None = None
         self._signals: list[int] = []
-        # A daemon: at the end of the interpreter it dies, and the launcher, tied to it, with it.
+        # A daemon: it dies with the interpreter, and the launcher, which is tied to it, then ends.
         threading.Thread(target=self._run, name="gpuq launch", daemon=True).start()
 
     @property

@@ -21,7 +21,7 @@ RECORD_NAME = "launch.jsonl"
 class Record:
     """Reads launch.jsonl as it grows.
 
-    All methods raise OSError if it is not a regular file, or if another user can have written it:
+    All methods raise OSError if it is not a regular file, or if another user could have written it:
     gpuq launch refuses such a file, but the other user could add results until it has done so.
     """
 

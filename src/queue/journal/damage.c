@@ -110,7 +110,7 @@ static int find_holes(const struct damage_check *c, const struct journal_reader 
 	js->outdated =
 		c->loading ? is_same_queue(c, js) && js->generation && c->generation > js->generation && is_in_place(r)
 			   : js->outdated;
-	/* Another user can have written any number. */
+	/* Another user may have written any number. */
 	if (c->known && c->next_id > js->next_id && c->next_id <= JOB_MAX_ID)
 		js->next_id = c->next_id;
 	return e;

@@ -71,7 +71,7 @@ static int compare(const void *a, const void *b)
 }
 
 /*
- * After a queue was removed from a directory of all users, another user can have put a journal there. The path has no
+ * After a queue was removed from a directory of all users, another user may have put a journal there. The path has no
  * links, see queue_registry_add().
  */
 static bool is_foreign(const char *path)

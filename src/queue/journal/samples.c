@@ -24,7 +24,7 @@
 /* Bytes read from the end of the file for its last line: enough for a thousand GPUs. */
 #define LAST_BYTES (256 << 10)
 #define MAX_MB     (INT64_MAX >> 20) /* fits an int64_t in bytes */
-#define MAX_GPU    4095              /* readers keep a history of each: another user can have written the file */
+#define MAX_GPU    4095              /* readers keep a history of each: another user may have written the file */
 
 /* ---- One line ---------------------------------------------------------------- */
 

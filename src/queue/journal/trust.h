@@ -3,7 +3,7 @@
  * Trust in files of other users: a queue uses no such file whose content is executed, unless the user allows it.
  *
  * A file that the user named on the command line is the user's own choice. A file that is used by default because it
- * exists (./commands.txt, ./gpuq.yaml), and every journal, must be a regular file that no other user can have written
+ * exists (./commands.txt, ./gpuq.yaml), and every journal, must be a regular file that no other user could have written
  * or put there: no other user can rename files in its directory, or a directory above it.
  */
 #ifndef QUEUE_JOURNAL_TRUST_H
@@ -14,7 +14,7 @@
 /* How an input file was chosen. */
 enum trust_choice {
 	TRUST_NAMED,    /* on the command line: any file, or a pipe, which is waited for */
-	TRUST_FOUND,    /* not named: a regular file that only the user and root can have written and put there */
+	TRUST_FOUND,    /* not named: a regular file that only the user and root could have written and put there */
 	TRUST_ACCEPTED, /* not named, but with --trust: a regular file of any user */
 };
 

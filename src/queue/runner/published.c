@@ -55,7 +55,7 @@ static int read_word(const struct json_value *v, char *ret, size_t room)
 	cleanup_(freep) char *bytes = malloc(room);
 	if (!bytes)
 		return -ENOMEM;
-	/* Another user can have written the file, and the text is shown on terminals. */
+	/* Another user may have written the file, and the text is shown on terminals. */
 	utf8_copy_line(ret, room, bytes, json_unescape(v, bytes));
 	return 0;
 }
@@ -93,7 +93,7 @@ int published_parse(const char *data, size_t size, struct published *ret, struct
 	return r;
 }
 
-/* Whether only the owner of the directory, or root, can have written the file. */
+/* Whether only the owner of the directory, or root, could have written the file. */
 static bool is_trusted(const struct stat *file, const struct stat *dir)
 {
 	return S_ISREG(file->st_mode) && (file->st_uid == dir->st_uid || file->st_uid == 0) &&

@@ -318,7 +318,7 @@ static int read_nodes(struct scheduler *s, const struct json_value *array, const
 /* ---- Holders and claims --------------------------------------------------------------- */
 
 #define MOST_PIDS 1024
-/* Another user can have written the file: searching a holder takes time in proportion to their number. */
+/* Another user may have written the file: searching for a holder takes time in proportion to their number. */
 #define MOST_HOLDERS 65536
 #define MOST_CLAIMS  65536
 
