@@ -186,7 +186,8 @@ int control_command_main(
 {
 	static const struct argp common = {.options = common_options, .parser = parse_common};
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {&common, 0, NULL, 2}, {0}};
-	struct argp argp = {options, parse, "ID…", doc, children, NULL, NULL};
+	/* The options select jobs without ids. */
+	struct argp argp = {options, parse, options ? "[ID…]" : "ID…", doc, children, NULL, NULL};
 	struct control_command c = {.event = event};
 	command_parse(&argp, argc, argv, &c);
 	int r = control(&c, done);
