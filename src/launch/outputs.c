@@ -20,6 +20,7 @@ static const char *const reserved[] = {"launch.jsonl", "launch.lock", "launch.lo
 void outputs_finish(struct outputs *o)
 {
 	path_map_finish(&o->owners);
+	path_map_finish(&o->above);
 	arena_finish(&o->arena);
 }
 
@@ -65,6 +66,25 @@ static void leave_reserved(const char *path, char ret[PATH_MAX + 8])
 	snprintf(ret, PATH_MAX + 8, "%.*s%s%s", (int)first, path, reserved_folder ? "~" : "", path + first);
 }
 
+/* Gives the folder to the file. Returns a copy of the path, or NULL: no memory. */
+static const char *own(struct outputs *o, const char *output, size_t file)
+{
+	char above[PATH_MAX + 32];
+	char *copy = arena_copy(&o->arena, output, strlen(output));
+	if (!copy || !path_map_put(&o->owners, copy, file))
+		return NULL;
+	snprintf(above, sizeof(above), "%s", output);
+	for (char *slash; (slash = strrchr(above, '/'));) {
+		*slash = '\0';
+		if (path_map_get(&o->above, above))
+			break;
+		char *folder = arena_copy(&o->arena, above, strlen(above));
+		if (!folder || !path_map_put(&o->above, folder, 0))
+			return NULL;
+	}
+	return copy;
+}
+
 int outputs_claim(struct outputs *o, const char *output, size_t file)
 {
 	if (!is_below(output) || outputs_is_reserved(output))
@@ -72,20 +92,16 @@ int outputs_claim(struct outputs *o, const char *output, size_t file)
 	const size_t *owner = path_map_get(&o->owners, output);
 	if (owner)
 		return *owner == file;
-	char *copy = arena_copy(&o->arena, output, strlen(output));
-	return copy && path_map_put(&o->owners, copy, file) ? 1 : -ENOMEM;
+	return own(o, output, file) ? 1 : -ENOMEM;
 }
 
 /* 1 if `output` belongs to the file from now on. */
 static int try_output(struct outputs *o, const char *output, size_t file, const char **ret)
 {
-	if (outputs_is_reserved(output) || path_map_get(&o->owners, output))
+	if (outputs_is_reserved(output) || path_map_get(&o->owners, output) || path_map_get(&o->above, output))
 		return 0;
-	char *copy = arena_copy(&o->arena, output, strlen(output));
-	if (!copy || !path_map_put(&o->owners, copy, file))
-		return -ENOMEM;
-	*ret = copy;
-	return 1;
+	*ret = own(o, output, file);
+	return *ret ? 1 : -ENOMEM;
 }
 
 int outputs_choose(struct outputs *o, const char *wanted, size_t file, const char **ret)

@@ -2,9 +2,9 @@
 /*
  * Which folder below the output folder belongs to which file.
  *
- * "a/b.wav" gets "a/b", or "a/b.wav" if "a/b" belongs to another file (b.mp3 came first). A file keeps its folder of an
- * earlier run; new files get theirs in the order of calls, which is the order of their names. No two files share a
- * folder.
+ * "a/b.wav" gets "a/b", or "a/b.wav" if "a/b" belongs to another file (b.mp3 came first) or contains folders of other
+ * files (of "a/b/c.wav"). A file keeps its folder of an earlier run; new files get theirs in the order of calls, which
+ * is the order of their names. No two files share a folder.
  */
 #ifndef LAUNCH_OUTPUTS_H
 #define LAUNCH_OUTPUTS_H
@@ -18,6 +18,7 @@
 /* Start from {0}. */
 struct outputs {
 	struct path_map owners; /* numbers of files, by folder */
+	struct path_map above;  /* folders that contain folders of files; the numbers are unused */
 	struct arena arena;
 };
 

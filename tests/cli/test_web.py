@@ -714,6 +714,13 @@ def test_bad_address_is_an_error_that_says_what_to_do(lab):
     assert result.returncode == 1 and "in use" in result.stderr and "127.0.0.1:0" in result.stderr
 
 
+def test_other_loopback_addresses_are_refused(lab):
+    """Browsers know no changing name for them, so a page that another user left there would get the token."""
+    lab.add("true")
+    result = lab.result("web", "--listen", "127.0.0.2:0")
+    assert result.returncode == 2 and "127.0.0.2" in result.stderr and "use 127.0.0.1:0" in result.stderr
+
+
 def test_ipv6_and_names_can_be_listened_on(lab):
     lab.add("true")
     process = lab.start("web", "--listen", "localhost:0", text=True)

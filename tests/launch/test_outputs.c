@@ -50,6 +50,18 @@ static void test_no_two_files_share_a_folder(void **state)
 	outputs_finish(&o);
 }
 
+static void test_no_file_gets_a_folder_that_contains_those_of_others(void **state)
+{
+	(void)state;
+	struct outputs o = {0};
+	assert_string_equal(choose(&o, "a/b/text.txt.wav", 0), "a/b/text.txt");
+	assert_string_equal(choose(&o, "a/b.wav", 1), "a/b.wav");
+	assert_string_equal(choose(&o, "a.wav", 2), "a.wav");
+	assert_int_equal(outputs_claim(&o, "c/d", 3), 1);
+	assert_string_equal(choose(&o, "c.wav", 4), "c.wav");
+	outputs_finish(&o);
+}
+
 static void test_no_file_gets_a_folder_named_like_the_launchers_own_files(void **state)
 {
 	(void)state;
@@ -109,6 +121,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_stem_is_the_name_without_its_last_extension),
 		cmocka_unit_test(test_no_two_files_share_a_folder),
+		cmocka_unit_test(test_no_file_gets_a_folder_that_contains_those_of_others),
 		cmocka_unit_test(test_no_file_gets_a_folder_named_like_the_launchers_own_files),
 		cmocka_unit_test(test_claimed_folder_stays_with_its_file),
 		cmocka_unit_test(test_path_outside_the_output_folder_cannot_be_claimed),

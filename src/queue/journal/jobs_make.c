@@ -217,7 +217,15 @@ struct job *jobs_make_job(struct jobs *js, const struct record *r, uint64_t id, 
 	return *error ? NULL : job;
 }
 
-/* The numbers of an array, or one number. Returns how many, at most 255, or -EBADMSG. */
+static bool has_number(const int *numbers, int count, int number)
+{
+	for (int i = 0; i < count; i++)
+		if (numbers[i] == number)
+			return true;
+	return false;
+}
+
+/* The different numbers of an array, or one number. Returns how many, at most 255, or -EBADMSG. */
 static int read_gpus(const struct json_value *v, int gpus[255])
 {
 	int n = 0;
@@ -231,7 +239,11 @@ static int read_gpus(const struct json_value *v, int gpus[255])
 	} else if (v->type == JSON_ARRAY) {
 		json_enter(&c, v);
 		while (json_next_item(&c, &item) > 0) {
-			if (n == 255 || json_to_int64(&item, &index) < 0)
+			if (json_to_int64(&item, &index) < 0)
+				return -EBADMSG;
+			if (has_number(gpus, n, clamp_int(index)))
+				continue;
+			if (n == 255)
 				return -EBADMSG;
 			gpus[n++] = clamp_int(index);
 		}

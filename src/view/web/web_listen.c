@@ -18,6 +18,9 @@
 #include "base/trust.h"
 #include "base/units.h"
 
+/* Connections that wait to be accepted. All users share these places; the kernel may allow fewer. */
+#define WAITING 4096
+
 union address {
 	struct sockaddr any;
 	struct sockaddr_in v4;
@@ -148,7 +151,7 @@ static int bind_tcp(union address *a, socklen_t size, int *ret_fd)
 	if (fd >= 0 && a->any.sa_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof(yes));
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) < 0 || bind(fd, &a->any, size) < 0 ||
-		listen(fd, 128) < 0 || getsockname(fd, &a->any, &size) < 0)
+		listen(fd, WAITING) < 0 || getsockname(fd, &a->any, &size) < 0)
 		return -errno;
 	*ret_fd = take_fd(&fd);
 	return 0;
@@ -184,6 +187,10 @@ static int listen_tcp(const char *where, struct web_place *ret, struct gd_error 
 	socklen_t size;
 	if (parse(where, &wanted, &size) < 0)
 		return wrong(where, err);
+	if (is_loopback(&wanted) && !other_loopback(&wanted, &a, &(socklen_t){0}))
+		return error_set(err, -EINVAL,
+			"cannot listen on '%s': the only loopback addresses for a page that is safe from other users are 127.0.0.1 and [::1]; use 127.0.0.1:0 for any free port",
+			where);
 	bool any_port = (wanted.any.sa_family == AF_INET ? wanted.v4.sin_port : wanted.v6.sin6_port) == 0;
 	int r = -EADDRINUSE;
 	for (int i = 0; r == -EADDRINUSE && i < (any_port ? TRIES : 1); i++) {

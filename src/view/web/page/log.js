@@ -44,7 +44,10 @@ class Lines {
   // Returns the lines that are complete now, as pieces [text, classes]; each ends with its newline.
   take(text) {
     const done = [];
-    const plain = text.replace(/\0+$/, ""), zeros = text.length - plain.length;
+    let end = text.length;
+    while (end > 0 && text.charCodeAt(end - 1) === 0) // a regular expression can take quadratic time
+      end--;
+    const plain = text.slice(0, end), zeros = text.length - end;
     if (!plain) { this.zeros += zeros; return done; }
     const first = plain.search(/[^\0]/);
     text = zerosAsWords(this.zeros + first) + plain.slice(first).replace(/\0+/g, (run) => zerosAsWords(run.length));
