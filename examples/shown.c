@@ -35,7 +35,7 @@ static int render(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	if (f->number % 50 == 49)
 		return gd_worker_fail(w, -EIO, "frame %u: texture not found", f->number);
 	if (f->number % 25 == 7)
-		printf("GPU %d: frame %u has only few samples\n", gd_worker_gpu(w), f->number);
+		printf("GPU %d: frame %u has only a few samples\n", gd_worker_gpu(w), f->number);
 	return 0; /* without gd_worker_result() the result is empty */
 }
 

@@ -9,7 +9,7 @@ import os
 import subprocess
 
 NAMES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPUQ_GPU")
-# Prints the variables, and holds the GPU until its standard input is closed, even if this program is killed.
+# Prints the variables, and holds the GPU until its standard input is closed, which also happens if this program is killed.
 HOLD = "env; echo; exec cat"
 
 

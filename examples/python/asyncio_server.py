@@ -5,7 +5,7 @@
     printf 'hello\nslow\n' | nc -N 127.0.0.1 8765
 
 Every connection is a coroutine that awaits the pool. A request that takes longer than its time limit is
-interrupted; its worker keeps the model. If a client disconnects, its request is cancelled.
+interrupted; its worker keeps the model. If a client disconnects, its running request is still finished.
 """
 from __future__ import annotations
 

@@ -196,6 +196,6 @@ def test_example_shows_panel_and_messages(tmp_path):
         text = terminal.screen.everything()
         assert "render  ━" in text and "59 of 60 frames, 1 failed, 0 cancelled" in text
         assert "frame 49: texture not found" in text
-        assert "frame 32 has only few samples" in text[:text.index("render  ")]
+        assert "frame 32 has only a few samples" in text[:text.index("render  ")]
     finally:
         terminal.end()
