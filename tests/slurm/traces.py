@@ -25,7 +25,7 @@ def read_traces(directory):
 
 
 def overlaps(traces):
-    """Finds attempts that executed an instruction after another attempt of the job had begun."""
+    """Finds attempts that executed an instruction after a later attempt of the job had begun."""
     found = []
     jobs = collections.defaultdict(list)
     for trace in traces:
