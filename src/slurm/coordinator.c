@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/lock.h"
 #include "base/loop.h"
 #include "slurm/coordinating.h"
 #include "slurm/coordinator_hooks.h"
@@ -28,13 +29,16 @@ void coordinating_die(struct coordinator *c, int code)
 
 /* ---- The loop --------------------------------------------------------------------------- */
 
+/* Keeps the lines while a read lock of another process prevents it. */
 static int append_fails(struct coordinator *c)
 {
 	if (c->to_append.length == 0)
 		return 0;
 	int e = text_error(&c->to_append);
 	if (e == 0)
-		e = journal_append_line(c->options.journal, c->to_append.data, c->to_append.length, &c->error);
+		e = coordinator_journal_append_lines(c->journal, c->to_append.data, c->to_append.length, &c->error);
+	if (e == LOCK_BLOCKED)
+		return 0;
 	text_clear(&c->to_append);
 	c->must_read = true;
 	return e;
@@ -43,16 +47,18 @@ static int append_fails(struct coordinator *c)
 static void do_due(struct coordinator *c)
 {
 	do {
+		int e = 0;
 		if (c->must_read) {
 			c->must_read = false;
-			int e = coordinator_journal_read(c->journal, &c->error);
+			e = coordinator_journal_read(c->journal, &c->error);
 			if (e < 0)
 				coordinating_die(c, e);
 		}
-		if (!c->fatal && append_fails(c) < 0)
-			coordinating_die(c, c->error.code);
+		if (!c->fatal && (e = append_fails(c)) < 0)
+			coordinating_die(c, e);
 		coordinating_post_answers(c);
-		if (!c->must_read && !c->fatal)
+		/* A line that is kept may give up a hook that is still due. */
+		if (!c->must_read && !c->fatal && c->to_append.length == 0)
 			coordinator_hooks_run(c);
 		if (c->must_place && !c->must_read && !c->fatal)
 			coordinating_place(c);
@@ -87,6 +93,17 @@ static uint64_t watch_again(struct coordinator *c)
 	return c->watch_again_ns;
 }
 
+static void say_blocked(struct coordinator *c)
+{
+	const char *words = coordinator_journal_blocked_words(c->journal);
+	cleanup_(text_finish) struct text t = {0};
+	if (!words == !c->blocked_told)
+		return;
+	c->blocked_told = words;
+	text_appendf(&t, "%s; %s", words ? words : "the error is gone", words ? "retrying" : "continuing");
+	coordinating_say(c, text_string(&t));
+}
+
 static void plan(struct coordinator *c)
 {
 	uint64_t publish = coordinating_publish(c);
@@ -96,6 +113,8 @@ static void plan(struct coordinator *c)
 	wake = hooks && hooks < wake ? hooks : wake;
 	uint64_t watch = watch_again(c);
 	wake = watch && watch < wake ? watch : wake;
+	uint64_t blocked = coordinator_journal_blocked_ns(c->journal);
+	wake = blocked && blocked < wake ? blocked : wake;
 	wake = publish && publish < wake ? publish : wake;
 	loop_set_deadline(c->timer, c->supply_wake_ns && c->supply_wake_ns < wake ? c->supply_wake_ns : wake);
 }
@@ -117,6 +136,7 @@ int coordinator_run(struct coordinator *c, struct runner_result *ret, struct gd_
 		do_due(c);
 		if (c->fatal || c->superseded || coordinating_try_leave(c))
 			break;
+		say_blocked(c);
 		plan(c);
 		e = loop_round(c->loop, -1);
 		if (e < 0)

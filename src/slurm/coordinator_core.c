@@ -259,6 +259,8 @@ uint64_t coordinator_core_wake_ns(const struct coordinator_core *c)
 			SOONER(p->retry_ns);
 		if (p->pause_until_ns > c->now_ns)
 			SOONER(p->pause_until_ns);
+		if (p->answer == ANSWER_WAITING && c->next_check_ns)
+			SOONER(c->next_check_ns);
 	}
 	for (size_t i = 0; i < c->num_attempts; i++)
 		if (c->attempts[i]->retry_ns)

@@ -86,8 +86,8 @@ enum coordinator_event_kind {
 	COORDINATOR_START,        /* the scheduler wants `start` */
 	COORDINATOR_CANCEL,       /* end the attempt `id` according to `mode`; ignored if it has ended */
 	COORDINATOR_WRITTEN,      /* the write `number` is synced, or `result` is negative */
-	/* The check `number`. result 0: this coordinator still owns the queue; -ESTALE: it does not; other: unknown.
-	 */
+	/* The check `number`. result 0: this coordinator still owns the queue; -ESTALE: it does not; other: unknown,
+	 * and the core requests another check later. */
 	COORDINATOR_CHECKED,
 	/*
 	 * The outbox of `pilot` was opened again and read: `ends`. result: 0, or why it was not read: -ENOENT, -EIO,

@@ -9,12 +9,17 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/date.h"
 #include "base/error.h"
+#include "base/lock.h"
 #include "queue/journal/damage.h"
 #include "queue/journal/record.h"
 #include "queue/runner/runner_lock.h"
 #include "queue/runner/runner_rules.h"
+
+/* Delay before the lock is tried again that a read lock of another process prevents. */
+#define BLOCKED_PAUSE_NS NS_PER_S
 
 /* A line that the core requested, with the memory that it points to. */
 struct pending_line {
@@ -39,7 +44,9 @@ struct coordinator_journal {
 	bool loading;   /* the journal is being read from its beginning */
 	struct pending_line *pending;
 	size_t num_pending, pending_capacity;
-	struct text starts; /* of the pending lines */
+	struct text starts;        /* of the pending lines */
+	struct gd_error blocked;   /* why a read lock prevents the lock; code 0: it does not */
+	uint64_t blocked_pause_ns; /* do not retry before this time */
 };
 
 /* ---- Reading ---------------------------------------------------------------------------- */
@@ -96,11 +103,37 @@ int coordinator_journal_read(struct coordinator_journal *c, struct gd_error *err
 	return 0;
 }
 
+/*
+ * Waiting for a process that has a read lock takes LOCK_READER_MS, and pilots need answers: after that, fails at once
+ * for a while.
+ */
+static int take_lock(struct coordinator_journal *c, struct gd_error *err)
+{
+	struct gd_error why = {0};
+	if (coordinator_journal_blocked_ns(c))
+		return error_set(err, LOCK_BLOCKED, "%s", c->blocked.message);
+	int e = journal_lock(c->journal, &why);
+	c->blocked = e == LOCK_BLOCKED ? why : (struct gd_error){0};
+	if (e == LOCK_BLOCKED)
+		c->blocked_pause_ns = clock_now_ns() + BLOCKED_PAUSE_NS;
+	return e < 0 ? error_set(err, e, "%s", why.message) : 0;
+}
+
+uint64_t coordinator_journal_blocked_ns(const struct coordinator_journal *c)
+{
+	return c->blocked.code && clock_now_ns() < c->blocked_pause_ns ? c->blocked_pause_ns : 0;
+}
+
+const char *coordinator_journal_blocked_words(const struct coordinator_journal *c)
+{
+	return c->blocked.code ? c->blocked.message : NULL;
+}
+
 /* Locks and reads the journal. Returns 0 if the queue is still ours, otherwise -ESTALE. Stays locked on -ESTALE, too.
  */
 static int lock_and_judge(struct coordinator_journal *c, bool *ret_locked, struct gd_error *err)
 {
-	int e = journal_lock(c->journal, err);
+	int e = take_lock(c, err);
 	*ret_locked = e == 0;
 	if (e == 0)
 		e = coordinator_journal_read(c, err);
@@ -263,6 +296,12 @@ static void judge_line(
 	line->lines_end = lines->length;
 }
 
+/* If a read lock prevents the start, the scheduler decides again later. */
+static int result_without_lock(const struct pending_line *line, int e)
+{
+	return e == LOCK_BLOCKED && line->write.kind == WRITE_START ? -ECANCELED : e;
+}
+
 static void append_pending(
 	struct coordinator_journal *c, struct pending_line *pending, size_t count, struct gd_error *err)
 {
@@ -273,7 +312,7 @@ static void append_pending(
 	for (size_t i = 0; i < count && locked; i++)
 		judge_line(c, &pending[i], e, &lines, err);
 	for (size_t i = 0; i < count && !locked; i++)
-		pending[i].result = e;
+		pending[i].result = result_without_lock(&pending[i], e);
 	e = text_error(&lines);
 	if (e == 0 && lines.length)
 		e = journal_append(c->journal, lines.data, lines.length, &written, err);
@@ -299,6 +338,17 @@ bool coordinator_journal_append(
 	for (size_t i = 0; i < count; i++)
 		fn(context, pending[i].write.number, pending[i].result);
 	return true;
+}
+
+int coordinator_journal_append_lines(
+	struct coordinator_journal *c, const void *lines, size_t size, struct gd_error *err)
+{
+	int e = take_lock(c, err);
+	if (e < 0)
+		return e;
+	e = journal_append(c->journal, lines, size, NULL, err);
+	journal_unlock(c->journal);
+	return e;
 }
 
 int coordinator_journal_sync(struct coordinator_journal *c, struct gd_error *err)

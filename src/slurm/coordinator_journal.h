@@ -65,6 +65,14 @@ unsigned coordinator_journal_losses(const struct job *job);
 
 int coordinator_journal_read(struct coordinator_journal *c, struct gd_error *err);
 
+/*
+ * A read lock of another process (base/lock.h) prevents the lock. Functions that need it fail with LOCK_BLOCKED, at
+ * once until this time; 0: they may be called.
+ */
+uint64_t coordinator_journal_blocked_ns(const struct coordinator_journal *c);
+/* Names that process; NULL: the last attempt to take the lock did not fail for this reason. */
+const char *coordinator_journal_blocked_words(const struct coordinator_journal *c);
+
 /* Details of a `start` line that the core does not know. */
 struct start_details {
 	const int *gpus; /* as the driver of the node numbers them */
@@ -80,12 +88,15 @@ int coordinator_journal_add(
 /*
  * The result of the write with this number. 0: the line is in the journal, perhaps written by an earlier coordinator,
  * and is not synced yet. Otherwise the line is not there: -ESTALE: another coordinator owns the queue; -ECANCELED: the
- * job is no longer pending, or the queue is paused; or the write error.
+ * job is no longer pending, the queue is paused, or a read lock prevents the start; or the write error.
  */
 typedef void coordinator_appended_fn(void *context, uint64_t number, int result);
 /* Appends all lines that were added, under one lock, and calls fn for each. False if there were none. */
 bool coordinator_journal_append(
 	struct coordinator_journal *c, coordinator_appended_fn *fn, void *context, struct gd_error *err);
+/* Appends lines that do not depend on the epoch. */
+int coordinator_journal_append_lines(
+	struct coordinator_journal *c, const void *lines, size_t size, struct gd_error *err);
 /* After it, all appended lines survive a power cut. */
 int coordinator_journal_sync(struct coordinator_journal *c, struct gd_error *err);
 /* The name of this host. */

@@ -142,7 +142,7 @@ static void write_pilot(struct coordinator_core *c, struct known_pilot *p, enum 
 
 static void check(struct coordinator_core *c)
 {
-	if (c->check && c->now_ns < c->check_ns + CHECK_NS)
+	if (c->now_ns < c->next_check_ns || (c->check && c->now_ns < c->check_ns + CHECK_NS))
 		return;
 	bool any = false;
 	for (size_t i = 0; i < c->num_pilots; i++)
@@ -195,6 +195,7 @@ void coordinator_on_checked(struct coordinator_core *c, uint64_t number, int res
 	if (number != c->check)
 		return;
 	c->check = 0;
+	c->next_check_ns = result < 0 ? c->now_ns + RETRY_NS : 0;
 	if (result == -ESTALE) {
 		coordinator_supersede(c);
 		return;

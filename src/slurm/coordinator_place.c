@@ -202,7 +202,8 @@ void coordinating_place(struct coordinator *c)
 	enqueue_all(c, scheduler_set_time(c->scheduler, date_now_ms()));
 	c->must_place = false;
 	if (c->interrupts || coordinating_is_full(c) || coordinator_journal_jobs(c->journal)->paused ||
-		!coordinator_core_is_recovered(c->core) || c->nodes.count == 0)
+		!coordinator_core_is_recovered(c->core) || c->nodes.count == 0 ||
+		coordinator_journal_blocked_ns(c->journal))
 		return;
 	c->refused = false;
 	while (!c->fatal && !c->superseded && !c->refused &&

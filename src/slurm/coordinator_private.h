@@ -110,6 +110,7 @@ struct coordinator_core {
 	uint64_t writes;            /* last number given */
 	uint64_t checks, check;     /* last number given; the check in progress, or 0 */
 	uint64_t check_ns;          /* when it began */
+	uint64_t next_check_ns;     /* when to repeat a failed check; 0: the last one did not fail */
 	uint64_t next_list_ns;
 	struct coordinator_queued *first, **last, *given;
 };

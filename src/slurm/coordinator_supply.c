@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Requests pilots from Slurm according to the jobs of the queue, and decides when the coordinator can exit. */
 #include "base/clock.h"
+#include "base/lock.h"
 #include "slurm/coordinating.h"
 #include "slurm/coordinator_hooks.h"
 #include "slurm/pilot_supply.h"
@@ -162,7 +163,7 @@ bool coordinating_try_leave(struct coordinator *c)
 		return false;
 	/* No job is missed in a race with `add`, which looks for a runner after it has written its line. */
 	int e = coordinator_journal_leave(c->journal, is_over, c, &c->error);
-	if (e < 0)
+	if (e < 0 && e != LOCK_BLOCKED)
 		coordinating_die(c, e);
 	return e == 1;
 }

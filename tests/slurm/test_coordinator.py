@@ -4,6 +4,7 @@ after one of them dies."""
 import json
 import os
 import pathlib
+import pwd
 import signal
 import subprocess
 
@@ -338,6 +339,112 @@ def test_slow_disk_does_not_cut_off_pilots(queue):
     assert boss.wait(LIMIT) == 0
     assert pilot.wait() == 0 and queue.job(1)["status"] == "completed" and len(queue.events("start")) == 1
     assert "is away" not in read(queue.directory / "coordinator.out")
+
+
+# Has a read lock on the file, as any user who can read it may take one; argv: path.
+READ_LOCK = """
+import fcntl, sys
+file = open(sys.argv[1], "rb")
+fcntl.lockf(file, fcntl.LOCK_SH)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+class Stopped:
+    """Stops a coordinator while others change the queue, and continues it when a read lock on the journal keeps it from
+    writing. The first message of the coordinator names the process that has the lock."""
+
+    def __init__(self, queue, boss):
+        self.queue, self.boss, self.reader = queue, boss, None
+
+    def __enter__(self):
+        self.boss.send_signal(signal.SIGSTOP)
+        os.waitpid(self.boss.pid, os.WUNTRACED)
+        return self
+
+    def lock(self):
+        self.reader = subprocess.Popen(["python3", "-c", READ_LOCK, self.queue.directory / "jobs.jsonl.d/append.lock"], stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, text=True)
+        self.queue.started.append(self.reader)
+        assert self.reader.stdout.readline() == "locked\n"
+
+    def __exit__(self, *_):
+        self.boss.send_signal(signal.SIGCONT)
+
+    def await_words(self):
+        words = f"process {self.reader.pid} of user '{pwd.getpwuid(os.geteuid()).pw_name}' has a read lock on append.lock"
+        self.queue.until(lambda: words in read(self.queue.directory / "coordinator.out"), "words about the lock")
+        assert self.boss.poll() is None
+
+    def end_lock(self):
+        self.reader.kill()
+        self.reader.wait()
+        self.queue.until(lambda: "the error is gone; continuing" in read(self.queue.directory / "coordinator.out"), "the end of the error")
+        assert read(self.queue.directory / "coordinator.out").count("has a read lock") == 1
+
+
+def test_lines_of_a_coordinator_wait_for_a_read_lock(queue):
+    """The job that ends and the job that is refused are written later, once."""
+    queue.add(WAITING)
+    boss, _ = queue.coordinator(), queue.pilot()
+    queue.until(queue.ran, "the job")
+    with Stopped(queue, boss) as stopped:
+        refused = subprocess.Popen([os.environ["GPUQ"], "exec", "--", "true"], cwd=queue.directory, env=queue.environment,
+                                   stderr=subprocess.PIPE, text=True)
+        queue.started.append(refused)
+        queue.until(lambda: len(queue.events("add")) == 2, "the second job")
+        stopped.lock()
+    stopped.await_words()
+    queue.go()
+    assert not queue.events("fail") and not queue.events("end")
+    stopped.end_lock()
+    assert refused.wait(LIMIT) == 125 and "this queue runs on a cluster" in refused.stderr.read()
+    assert boss.wait(LIMIT) == 1
+    assert queue.job(1)["status"] == "completed" and len(queue.events("fail")) == len(queue.events("end")) == 1
+
+
+def test_job_does_not_start_before_its_start_is_written(queue):
+    queue.add(WAITING)
+    boss, _ = queue.coordinator(), queue.pilot()
+    queue.until(queue.ran, "the first job")
+    with Stopped(queue, boss) as stopped:
+        queue.add(WAITING)
+        stopped.lock()
+    stopped.await_words()
+    assert queue.ran() == ["1:1:node7"]
+    stopped.end_lock()
+    queue.until(lambda: len(queue.ran()) == 2, "the second job")
+    assert queue.ran()[1] == "2:1:node7" and len(queue.events("start")) == 2 and not queue.events("void")
+    queue.go()
+    assert boss.wait(LIMIT) == 0
+
+
+def test_coordinator_that_cannot_leave_retries(queue):
+    queue.add("true")
+    boss = queue.coordinator()
+    queue.until(lambda: queue.events("coordinator"), "the coordinator")
+    with Stopped(queue, boss) as stopped:
+        stopped.lock()
+        boss.send_signal(signal.SIGINT)
+    stopped.await_words()
+    stopped.reader.kill()
+    assert boss.wait(LIMIT) == 1 and not queue.events("start")
+
+
+def test_lease_is_not_extended_while_the_epoch_is_unknown(queue):
+    """`pause` raises the fence, so the epoch is read again, which needs the lock. The coordinator still reacts to signals."""
+    queue.add(WAITING)
+    boss, _ = queue.coordinator("--silence", "2"), queue.pilot()
+    queue.until(queue.ran, "the job")
+    with Stopped(queue, boss) as stopped:
+        queue.gpuq("pause")
+        stopped.lock()
+    stopped.await_words()
+    boss.terminate()
+    assert boss.wait(LIMIT) == 1
+    stopped.reader.kill()
+    queue.go()
 
 
 def test_prune_keeps_of_coordinators_and_pilots_what_is_needed(queue):
