@@ -26,7 +26,24 @@
 static const char *bait;
 static unsigned num_made;
 
+/* The file system refuses flags of renameat2(), as NFS does. If `also`, another process creates the directory before.
+ */
+static bool refuses_flags;
+static int (*also)(int dir_fd, const char *path);
+
 /* These replace the C library's functions. */
+int renameat2(int old_fd, const char *old, int new_fd, const char *new, unsigned flags)
+{
+	int (*act)(int, const char *) = also;
+	also = NULL;
+	if (act)
+		assert_int_equal(act(new_fd, new), 0);
+	if (!flags || !refuses_flags)
+		return (int)syscall(SYS_renameat2, old_fd, old, new_fd, new, flags);
+	errno = EINVAL;
+	return -1;
+}
+
 int mkdirat(int dir_fd, const char *path, mode_t mode)
 {
 	if (syscall(SYS_mkdirat, dir_fd, path, mode) < 0)
@@ -151,6 +168,66 @@ static void test_directory_is_created_where_nobody_can_replace_it(void **state)
 	check_opens(".");
 }
 
+static int open_at(int dir_fd, const char *path)
+{
+	struct claims *c;
+	struct gd_error err = {0};
+	assert_int_equal(fchdir(dir_fd), 0);
+	if (claims_open(path, &c, &err) != 0)
+		fail_msg("%s", err.message);
+	claims_close(c);
+	return chdir(scratch_path());
+}
+
+static ino_t first_ino;
+
+/* Another process does the same, and keeps the directory open. */
+static int open_first(int dir_fd, const char *path)
+{
+	struct stat st;
+	assert_int_equal(open_at(dir_fd, path), 0);
+	assert_int_equal(fstatat(dir_fd, path, &st, AT_SYMLINK_NOFOLLOW), 0);
+	first_ino = st.st_ino;
+	return 0;
+}
+
+static void test_directory_is_created_where_rename_takes_no_flags(void **state)
+{
+	(void)state;
+	struct stat st;
+	refuses_flags = true;
+	make_directory("shared", 01777);
+	check_opens("shared/claims");
+	check_opens("shared/claims");
+	also = open_first;
+	check_opens("shared/more");
+	refuses_flags = false;
+	assert_null(also);
+	/* A directory in which another process may already have claimed is not replaced. */
+	assert_int_equal(stat("shared/more", &st), 0);
+	assert_int_equal(st.st_ino, first_ino);
+	assert_int_equal(system("test \"$(ls shared | tr '\\n' ' ')\" = 'claims more '"), 0);
+}
+
+static int make_file(int dir_fd, const char *path)
+{
+	int fd = openat(dir_fd, path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+	return fd < 0 ? -1 : close(fd);
+}
+
+static void test_directory_that_cannot_be_created_is_reported(void **state)
+{
+	(void)state;
+	struct claims *c;
+	struct gd_error err = {0};
+	refuses_flags = true;
+	also = make_file;
+	assert_int_equal(claims_open("claims", &c, &err), -ENOTDIR);
+	refuses_flags = false;
+	check_contains(err.message, "cannot create the directory of claims 'claims': ");
+	assert_int_equal(system("test \"$(ls)\" = claims"), 0);
+}
+
 static void test_link_of_another_user_in_the_path_is_refused(void **state)
 {
 	(void)state;
@@ -174,6 +251,8 @@ int main(void)
 		scratch_test(test_exchanged_directory_does_not_open_a_private_one),
 		scratch_test(test_directory_that_others_can_replace_is_refused),
 		scratch_test(test_directory_is_created_where_nobody_can_replace_it),
+		scratch_test(test_directory_is_created_where_rename_takes_no_flags),
+		scratch_test(test_directory_that_cannot_be_created_is_reported),
 		scratch_test(test_link_of_another_user_in_the_path_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,6 +17,8 @@
 #include "queue/schedule/claim_folders.h"
 
 #define OPEN_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+/* Not the name of a folder of claims. */
+#define FILLER ".gpuq"
 
 /* ---- A directory that is named ------------------------------------------------- */
 
@@ -32,6 +34,39 @@ static int share(int parent_fd, const char *name)
 	return fchmod(fd, 01777) < 0 ? -errno : 0;
 }
 
+static bool is_unsupported(int code)
+{
+	return code == -EINVAL || code == -ENOSYS || code == -ENOTSUP;
+}
+
+/*
+ * Without flags, as on NFS, a rename replaces an empty directory, in which another process may be about to claim. So
+ * each directory that is created in this way contains a file from the beginning.
+ */
+static int rename_filled(int parent_fd, const char *temporary, const char *name)
+{
+	cleanup_(closep) int dir_fd = openat(parent_fd, temporary, OPEN_FLAGS);
+	if (dir_fd < 0)
+		return -errno;
+	cleanup_(closep) int fd = openat(dir_fd, FILLER, O_RDONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0400);
+	if (fd < 0)
+		return -errno;
+	if (renameat(parent_fd, temporary, parent_fd, name) == 0)
+		return 0;
+	int r = -errno;
+	(void)unlinkat(dir_fd, FILLER, 0);
+	return r == -ENOTEMPTY ? -EEXIST : r;
+}
+
+/* -EEXIST: another process has created it. */
+static int rename_new(int parent_fd, const char *temporary, const char *name)
+{
+	if (renameat2(parent_fd, temporary, parent_fd, name, RENAME_NOREPLACE) == 0)
+		return 0;
+	int r = -errno;
+	return is_unsupported(r) ? rename_filled(parent_fd, temporary, name) : r;
+}
+
 /*
  * Creates it under a temporary name and renames it once all users may write in it, so that no process finds it half
  * done. No other user can rename entries of ours in the parent.
@@ -43,8 +78,8 @@ static int make_shared(int parent_fd, const char *name)
 	if (mkdirat(parent_fd, temporary, 0700) < 0)
 		return -errno;
 	int r = share(parent_fd, temporary);
-	if (r == 0 && renameat2(parent_fd, temporary, parent_fd, name, RENAME_NOREPLACE) < 0)
-		r = -errno;
+	if (r == 0)
+		r = rename_new(parent_fd, temporary, name);
 	if (r < 0)
 		(void)unlinkat(parent_fd, temporary, AT_REMOVEDIR);
 	return r == -EEXIST ? 0 : r;
