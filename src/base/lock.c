@@ -15,7 +15,10 @@
 
 /* Most locks are held for less than the first pause. */
 #define FIRST_PAUSE_NS   (NS_PER_MS / 20)
-#define LONGEST_PAUSE_NS (10 * NS_PER_MS)
+#define SHORT_PAUSE_NS   (10 * NS_PER_MS)
+#define LONGEST_PAUSE_NS (100 * NS_PER_MS)
+/* A long wait is extended by at most this part. */
+#define PAUSE_PART 10
 
 static int lock_call(int fd, short type)
 {
@@ -35,13 +38,21 @@ static int find_blocker(int fd, struct flock *f)
 	return fcntl(fd, F_GETLK, f) < 0 ? -errno : 0;
 }
 
+/* Retries are requests to the server of a network file system, where many processes may wait for the same lock. */
+static uint64_t next_pause(uint64_t pause_ns, uint64_t waited_ns)
+{
+	if (waited_ns / PAUSE_PART > SHORT_PAUSE_NS)
+		return waited_ns / PAUSE_PART < LONGEST_PAUSE_NS ? waited_ns / PAUSE_PART : LONGEST_PAUSE_NS;
+	return pause_ns * 2 < SHORT_PAUSE_NS ? pause_ns * 2 : SHORT_PAUSE_NS;
+}
+
 /*
  * Polls instead of using F_SETLKW, because only a signal would end that wait, and a reader can take its lock while we
  * wait for a process of ours. A reader that releases its lock for a moment does not get a new deadline.
  */
 static int wait_for_lock(int fd, bool wait_for_writer)
 {
-	uint64_t pause_ns = FIRST_PAUSE_NS, deadline_ns = 0;
+	uint64_t pause_ns = FIRST_PAUSE_NS, waited_ns = 0, deadline_ns = 0;
 	int r;
 	while ((r = lock_try(fd)) == -EAGAIN) {
 		struct flock f;
@@ -56,7 +67,8 @@ static int wait_for_lock(int fd, bool wait_for_writer)
 			return LOCK_BLOCKED;
 		/* If interrupted, retry earlier. */
 		(void)nanosleep(&(struct timespec){.tv_nsec = (long)pause_ns}, NULL);
-		pause_ns = pause_ns * 2 < LONGEST_PAUSE_NS ? pause_ns * 2 : LONGEST_PAUSE_NS;
+		waited_ns += pause_ns;
+		pause_ns = next_pause(pause_ns, waited_ns);
 	}
 	return r;
 }

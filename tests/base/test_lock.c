@@ -13,8 +13,10 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/lock.h"
 #include "support/process.h"
 #include "support/scratch.h"
@@ -66,6 +68,51 @@ static void test_read_lock_is_no_sign_of_life(void **state)
 	process_kill_child(writer);
 	assert_int_equal(lock_try(fd), 0);
 	close(fd);
+}
+
+/* Replaces the C library's function while `impatient`: records the pauses, and does not wait. */
+static struct {
+	pid_t holder; /* killed when all pauses together take this long */
+	uint64_t total_ns, limit_ns, longest_ns;
+	unsigned count;
+} impatient;
+
+int nanosleep(const struct timespec *t, struct timespec *rest)
+{
+	uint64_t ns = (uint64_t)t->tv_sec * NS_PER_S + (uint64_t)t->tv_nsec;
+	if (!impatient.holder)
+		return clock_nanosleep(CLOCK_MONOTONIC, 0, t, rest) == 0 ? 0 : -1;
+	impatient.total_ns += ns;
+	impatient.count++;
+	impatient.longest_ns = ns > impatient.longest_ns ? ns : impatient.longest_ns;
+	if (impatient.total_ns >= impatient.limit_ns) {
+		process_kill_child(impatient.holder);
+		impatient.holder = 0;
+	}
+	return 0;
+}
+
+static void wait_behind_writer(uint64_t limit_ns)
+{
+	int fd = open_lock();
+	memset(&impatient, 0, sizeof(impatient));
+	impatient.limit_ns = limit_ns;
+	impatient.holder = start_holder(F_WRLCK);
+	assert_int_equal(lock_take(fd), 0);
+	close(fd);
+}
+
+/* Each retry is a request to the server of a network file system. */
+static void test_who_waits_long_retries_less_often(void **state)
+{
+	(void)state;
+	wait_behind_writer(NS_PER_MS);
+	assert_true(impatient.longest_ns <= NS_PER_MS);
+	wait_behind_writer(100 * NS_PER_MS);
+	assert_true(impatient.longest_ns <= 10 * NS_PER_MS);
+	wait_behind_writer(10 * NS_PER_S);
+	assert_true(impatient.longest_ns <= 100 * NS_PER_MS);
+	assert_true(impatient.count < 200);
 }
 
 static void test_read_lock_blocks_nobody_for_ever(void **state)
@@ -137,6 +184,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		scratch_test(test_read_lock_is_no_sign_of_life),
+		scratch_test(test_who_waits_long_retries_less_often),
 		scratch_test(test_read_lock_blocks_nobody_for_ever),
 		scratch_test(test_lock_is_not_waited_for_if_it_should_be_free),
 		scratch_test(test_one_process_at_a_time_has_the_lock),
