@@ -9,12 +9,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/lock.h"
+#include "base/machine.h"
 #include "queue/journal/draft.h"
 #include "queue/journal/environment.h"
 #include "queue/journal/follow.h"
 #include "queue/journal/journal.h"
 #include "queue/journal/prune.h"
+#include "queue/journal/record.h"
 #include "support/process.h"
 #include "support/scratch.h"
 
@@ -385,6 +388,38 @@ static void test_folder_is_not_opened_through_a_link_of_another_user(void **stat
 	assert_int_equal(follow_open_folder("own/other.jsonl"), -ENOENT);
 }
 
+/* A queue with a running job, whose keeper `k1` of this machine is dead. */
+static void start_job_of_dead_keeper(void)
+{
+	struct machine here;
+	cleanup_(text_finish) struct text t = {0};
+	struct job_spec spec = {.command = "x", .command_size = 1};
+	struct journal *j = opened();
+	assert_int_equal(machine_get(&here) | journal_lock(j, NULL), 0);
+	uint64_t id = journal_take_ids(j, 1);
+	record_write_add(&t, id, 5000, &spec);
+	record_write_keeper(&t, "k1", 1, &here, "");
+	record_write_start(&t, &(struct attempt_start){.id = id, .attempt = 1, .pid = 1, .keeper = "k1", .log = "/l"});
+	assert_int_equal(journal_append(j, t.data, t.length, NULL, NULL), 0);
+	journal_unlock(j);
+	journal_close(j);
+}
+
+/* A link can lead to an automount, and a chain of links takes long, for each job of the journal. */
+static void test_link_to_keepers_is_not_followed(void **state)
+{
+	(void)state;
+	struct follow f;
+	start_job_of_dead_keeper();
+	assert_int_equal(follow_open("jobs.jsonl", false, &f, NULL), 0);
+	assert_true(follow_is_lost(&f, 1));
+	write_file("jobs.jsonl.d/keepers/k1", "", 0600);
+	assert_true(follow_is_lost(&f, 1));
+	assert_int_equal(rename("jobs.jsonl.d/keepers", "moved") | symlink("../moved", "jobs.jsonl.d/keepers"), 0);
+	assert_false(follow_is_lost(&f, 1));
+	follow_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -401,6 +436,7 @@ int main(void)
 		scratch_test(test_others_lose_access_to_locks_but_a_runner_keeps_its_lock),
 		scratch_test(test_environment_is_a_small_regular_file),
 		scratch_test(test_reading_opens_regular_files_only),
+		scratch_test(test_link_to_keepers_is_not_followed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
