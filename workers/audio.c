@@ -17,6 +17,7 @@
 #define BLOCK 4096 /* frames */
 
 struct audio {
+	int fd;
 	SNDFILE *file; /* NULL: ffmpeg decodes */
 	struct ffmpeg ffmpeg;
 	size_t ahead; /* samples in `mono` that were read from ffmpeg when it was opened */
@@ -69,7 +70,7 @@ static int prepare(struct audio *a, char *words, size_t room)
 }
 
 /* For formats that libsndfile cannot read. Reading the first samples shows whether ffmpeg can. */
-static int open_with_ffmpeg(struct audio *a, const char *path, char *words, size_t room)
+static int open_with_ffmpeg(struct audio *a, char *words, size_t room)
 {
 	char why[128];
 	snprintf(why, sizeof(why), "%s", sf_strerror(NULL));
@@ -77,7 +78,7 @@ static int open_with_ffmpeg(struct audio *a, const char *path, char *words, size
 	if (why[0] && why[strlen(why) - 1] == '.') /* more text follows */
 		why[strlen(why) - 1] = '\0';
 	a->info = (SF_INFO){.samplerate = AUDIO_RATE, .channels = 1};
-	int r = ffmpeg_open(&a->ffmpeg, path, AUDIO_RATE);
+	int r = ffmpeg_open(&a->ffmpeg, a->fd, AUDIO_RATE);
 	if (r == -ENOENT) {
 		snprintf(words, room,
 			"not a readable recording: %s (ffmpeg, which reads more formats, is not installed)", why);
@@ -100,13 +101,15 @@ int audio_open(const char *path, struct audio **ret, char *words, size_t room)
 	struct audio *a = calloc(1, sizeof(*a));
 	if (!a)
 		return -ENOMEM;
-	int fd = open_file(path, words, room);
-	if (fd < 0) {
+	int r = a->fd = open_file(path, words, room);
+	if (r < 0) {
 		free(a);
-		return fd;
+		return r;
 	}
-	a->file = sf_open_fd(fd, SFM_READ, &a->info, 1);
-	int r = a->file ? prepare(a, words, room) : open_with_ffmpeg(a, path, words, room);
+	/* libsndfile closes its descriptor if it cannot read the file. */
+	int copy = fcntl(a->fd, F_DUPFD_CLOEXEC, 3);
+	a->file = copy < 0 ? NULL : sf_open_fd(copy, SFM_READ, &a->info, 1);
+	r = a->file ? prepare(a, words, room) : open_with_ffmpeg(a, words, room);
 	if (r < 0) {
 		audio_close(a);
 		return r;
@@ -119,6 +122,7 @@ void audio_close(struct audio *a)
 {
 	if (a->file)
 		sf_close(a->file);
+	close(a->fd);
 	ffmpeg_close(&a->ffmpeg);
 	resampler_destroy(a->resampler);
 	free(a->frames);

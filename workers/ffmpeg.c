@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -16,33 +15,35 @@
 
 extern char **environ;
 
-/* Standard error goes to the worker's log. A file must not make ffmpeg open the network or other files. */
-static int spawn(const char *path, int rate, int out, pid_t *ret)
+/*
+ * Standard error goes to the worker's log. A file must not make ffmpeg open the network or other files. ffmpeg can seek
+ * in a file that it opens itself, but not in its standard input.
+ */
+static int spawn(int file_fd, int rate, int out, pid_t *ret)
 {
-	char url[PATH_MAX + sizeof("file:")], hertz[16];
-	snprintf(url, sizeof(url), "file:%s", path);
+	char hertz[16];
 	snprintf(hertz, sizeof(hertz), "%d", rate);
 	const char *const argv[] = {"ffmpeg", "-nostdin", "-v", "error", "-protocol_whitelist", "file,pipe",
-		"-format_whitelist", MEDIA_FORMATS, "-i", url, "-vn", "-f", "f32le", "-ac", "1", "-ar", hertz, "pipe:1",
-		NULL};
+		"-format_whitelist", MEDIA_FORMATS, "-i", "file:/proc/self/fd/0", "-vn", "-f", "f32le", "-ac", "1",
+		"-ar", hertz, "pipe:1", NULL};
 	posix_spawn_file_actions_t actions;
 	if (posix_spawn_file_actions_init(&actions) != 0)
 		return -ENOMEM;
-	int r = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+	int r = posix_spawn_file_actions_adddup2(&actions, file_fd, STDIN_FILENO);
 	r = r ? r : posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
 	r = r ? r : posix_spawnp(ret, "ffmpeg", &actions, NULL, (char *const *)argv, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	return -r;
 }
 
-int ffmpeg_open(struct ffmpeg *f, const char *path, int rate)
+int ffmpeg_open(struct ffmpeg *f, int file_fd, int rate)
 {
 	int fds[2];
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return -errno;
 	cleanup_(closep) int from = fds[0], to = fds[1];
 	*f = (struct ffmpeg){0};
-	int r = spawn(path, rate, to, &f->pid);
+	int r = spawn(file_fd, rate, to, &f->pid);
 	if (r == 0)
 		f->fd = take_fd(&from);
 	else

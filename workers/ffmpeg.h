@@ -13,8 +13,11 @@ struct ffmpeg {
 	unsigned char rest[sizeof(float)];
 };
 
-/* Starts ffmpeg with this output sample rate. -ENOENT: it is not installed. */
-int ffmpeg_open(struct ffmpeg *f, const char *path, int rate);
+/*
+ * Starts ffmpeg with this output sample rate. file_fd: the recording, a regular file, which ffmpeg opens again through
+ * the descriptor: another file, such as a pipe, may have its name now. -ENOENT: ffmpeg is not installed.
+ */
+int ffmpeg_open(struct ffmpeg *f, int file_fd, int rate);
 /* Reads up to `count` samples; 0: the end; -EIO: ffmpeg failed; see its log. */
 long ffmpeg_read(struct ffmpeg *f, float *samples, size_t count);
 /* Ends ffmpeg if it still runs. */

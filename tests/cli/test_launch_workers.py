@@ -200,27 +200,44 @@ def test_files_that_are_no_recordings_fail_with_the_reason(whisper, tmp_path):
     assert whisper.written() == ["whole.json", "whole.txt"]
 
 
-# An ffmpeg that knows two files: one has three seconds of sound, the other makes it fail midway.
+# An ffmpeg that knows two files: one has three seconds of sound, the other makes it fail midway. Before it opens a file,
+# the files in SWAPPED are replaced by pipes.
 FFMPEG = """#!/usr/bin/env python3
-import struct, sys
+import os, struct, sys
 with open(sys.argv[0] + ".log", "a") as log: log.write(" ".join(sys.argv[1:]) + "\\n")
-name = sys.argv[sys.argv.index("-i") + 1]
-if "sound" not in name: sys.exit("no sound here")
+for path in os.environ.get("SWAPPED", "").split():
+    os.unlink(path)
+    os.mkfifo(path)
+with open(sys.argv[sys.argv.index("-i") + 1].removeprefix("file:")) as file: text = file.read()
+if "sound" not in text: sys.exit("no sound here")
 for block in range(3):
     sys.stdout.buffer.write(struct.pack("<f", 0.5) * 16000)
     sys.stdout.flush()
-    if "torn" in name: sys.exit("the rest is missing")
+    if "torn" in text: sys.exit("the rest is missing")
 """
 
 
-def test_what_libsndfile_cannot_read_is_decoded_by_ffmpeg(whisper, tmp_path):
+def make_ffmpeg(tmp_path):
     tools = tmp_path / "tools"
     tools.mkdir()
     (tools / "ffmpeg").write_text(FFMPEG)
     (tools / "ffmpeg").chmod(0o755)
+    return tools
+
+
+def test_pipe_that_replaces_a_recording_does_not_hang_ffmpeg(whisper, tmp_path):
+    """Another user who can write the folder replaces the file after the worker has opened and checked it."""
+    tools, file = make_ffmpeg(tmp_path), tmp_path / "sound.m4a"
+    file.write_text("sound")
+    assert whisper.run([file], PATH=f"{tools}:{os.environ['PATH']}", SWAPPED=str(file)) == (0, [f"{file}: 3.000"])
+    assert file.is_fifo()
+
+
+def test_what_libsndfile_cannot_read_is_decoded_by_ffmpeg(whisper, tmp_path):
+    tools = make_ffmpeg(tmp_path)
     files = [tmp_path / name for name in ("sound.m4a", "torn-sound.webm", "text.mp4")]
     for file in files:
-        file.write_text("not for libsndfile")
+        file.write_text(f"{file.stem}, not for libsndfile")
     code, lines = whisper.run(files, PATH=f"{tools}:{os.environ['PATH']}")
     assert code == 1 and lines[0] == f"{files[0]}: 3.000", lines
     assert whisper.json("sound")["text"].startswith("48000 samples, loud 0.50")
