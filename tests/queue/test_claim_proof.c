@@ -207,6 +207,35 @@ static void test_time_is_shared_without_a_state_directory(void **state)
 	assert_false(scratch_has("gpuq"));
 }
 
+/* A runner that looks every second, and ends before it would write the file again. Returns whether the claim counts. */
+static bool run_shortly(struct claims *c, const struct machine *here, uint64_t now_ns)
+{
+	struct box b;
+	bool counts = true;
+	box_init(&b, OTHER);
+	for (uint64_t end_ns = now_ns + CLAIM_PROOF_SYNC_NS; now_ns < end_ns; now_ns += NS_PER_S) {
+		assert_int_equal(claim_proofs_update_shared(&b.proofs, now_ns, c, &b.claimed, &b.list, here), 0);
+		counts = claim_proofs_count(&b.proofs, now_ns, OTHER, "GPU-0");
+	}
+	claim_proofs_finish(&b.proofs);
+	return counts;
+}
+
+static void test_time_of_runners_that_end_soon_counts(void **state)
+{
+	(void)state;
+	struct machine here;
+	const uint64_t begin_ns = 50 * CLAIM_PROOF_FORGET_NS;
+	uint64_t now_ns = begin_ns;
+	struct claims *c = open_claims(true);
+	assert_int_equal(machine_get(&here), 0);
+	while (run_shortly(c, &here, now_ns) && now_ns < begin_ns + 4 * CLAIM_PROOF_NS)
+		now_ns += CLAIM_PROOF_SYNC_NS;
+	assert_true(now_ns > begin_ns + CLAIM_PROOF_NS - 2 * CLAIM_PROOF_SYNC_NS);
+	assert_true(now_ns < begin_ns + CLAIM_PROOF_NS + 2 * CLAIM_PROOF_SYNC_NS);
+	claims_close(c);
+}
+
 /* Holds a lock on the file until it is killed. */
 static pid_t start_holder(const char *path, short type)
 {
@@ -395,6 +424,7 @@ int main(void)
 		cmocka_unit_test(test_claims_count_where_the_driver_names_no_process_while_memory_is_in_use),
 		scratch_test(test_runners_of_a_user_share_the_time),
 		scratch_test(test_time_is_shared_without_a_state_directory),
+		scratch_test(test_time_of_runners_that_end_soon_counts),
 		scratch_test(test_read_lock_gives_claims_no_new_time),
 		scratch_test(test_file_that_another_runner_writes_is_only_read),
 		scratch_test(test_time_is_not_kept_where_others_can_write),

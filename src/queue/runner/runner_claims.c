@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -15,7 +14,6 @@
 #include "queue/runner/running.h"
 #include "queue/schedule/claim_entries.h"
 #include "queue/schedule/claim_proof_file.h"
-#include "queue/schedule/gpu_users.h"
 #include "queue/schedule/scheduler.h"
 
 void runner_claims_open(struct runner *r)
@@ -95,24 +93,6 @@ int running_claim_text(const struct running *run, struct text *t)
 	return size < 0 ? size : 0;
 }
 
-static bool has_claim_of_others(const struct claims_list *list)
-{
-	for (size_t i = 0; i < list->count; i++)
-		if (list->claims[i].owner != geteuid())
-			return true;
-	return false;
-}
-
-/* Best effort: if no file is usable, this runner counts the time from its own start. */
-static void update_proofs(struct runner *r)
-{
-	uint64_t now_ns = clock_wall_ns();
-	(void)claim_proofs_update(&r->watching.proofs, now_ns, &r->watching.others, r->watching.gpus,
-		gpu_users_foreign_pids(&r->machine));
-	if (r->watching.proofs.count > 0 && has_claim_of_others(&r->watching.others))
-		(void)claim_proofs_sync(&r->watching.proofs, now_ns, r->machine.host, r->watching.claims);
-}
-
 int runner_claims_read(struct runner *r)
 {
 	if (!r->watching.claims)
@@ -120,7 +100,8 @@ int runner_claims_read(struct runner *r)
 	claims_list_finish(&r->watching.others);
 	r->watching.others = (struct claims_list){0};
 	claims_list(r->watching.claims, r->watching.queue_name, &r->watching.others);
-	update_proofs(r);
+	(void)claim_proofs_update_shared(&r->watching.proofs, clock_wall_ns(), r->watching.claims, &r->watching.others,
+		r->watching.gpus, &r->machine);
 	size_t count = r->watching.others.count;
 	cleanup_(freep) struct ledger_job *jobs = calloc(count + 1, sizeof(*jobs));
 	cleanup_(freep) struct claim_entry *entries = calloc(count + 1, sizeof(*entries));

@@ -16,6 +16,7 @@
 #include "base/lock.h"
 #include "base/state_dir.h"
 #include "base/text.h"
+#include "queue/schedule/gpu_users.h"
 
 #define NAME_IN_CLAIMS ".proofs"
 #define HEADER         "gpuq-proofs 2"
@@ -170,4 +171,26 @@ int claim_proofs_sync(struct claim_proofs *p, uint64_t now_ns, const char *host,
 	if (r == 0)
 		p->synced_ns = now_ns;
 	return r == -EAGAIN ? 0 : r;
+}
+
+static bool has_claim_of_others(const struct claims_list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		if (list->claims[i].owner != geteuid())
+			return true;
+	return false;
+}
+
+int claim_proofs_update_shared(struct claim_proofs *p, uint64_t now_ns, struct claims *claims,
+	const struct claims_list *list, const struct gd_gpu_list *gpus, const struct machine *here)
+{
+	bool others = has_claim_of_others(list);
+	/* First, so that the time since an earlier runner has seen the claims counts: each may have lived only for a
+	 * few seconds. */
+	if (others && !p->synced_ns)
+		(void)claim_proofs_load(p, now_ns, here->host, claims);
+	int r = claim_proofs_update(p, now_ns, list, gpus, gpu_users_foreign_pids(here));
+	if (p->count > 0 && others)
+		(void)claim_proofs_sync(p, now_ns, here->host, claims);
+	return r;
 }

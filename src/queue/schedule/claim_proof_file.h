@@ -13,13 +13,21 @@
 
 #include <stdint.h>
 
+#include "base/machine.h"
 #include "queue/schedule/claim_proof.h"
 
-/* How often runners write the file. */
+/* How often runners write the file. A runner that ends earlier has written when it first saw the claims. */
 #define CLAIM_PROOF_SYNC_NS (UINT64_C(10) * NS_PER_S)
 
 /* Merges the files. host: from struct machine. Missing files are ignored. Call claims_list() first. */
 int claim_proofs_load(struct claim_proofs *p, uint64_t now_ns, const char *host, struct claims *claims);
+
+/*
+ * For runners: claim_proofs_update(), and shares the records with this user's other runners. `claims` is where `list`
+ * comes from. Best effort: if no file is usable, this runner counts the time from its own start.
+ */
+int claim_proofs_update_shared(struct claim_proofs *p, uint64_t now_ns, struct claims *claims,
+	const struct claims_list *list, const struct gd_gpu_list *gpus, const struct machine *here);
 
 /* Merges the file, then writes all records, unless another process does so now. Does nothing for CLAIM_PROOF_SYNC_NS
  * after it has written them. */
