@@ -17,7 +17,9 @@ void jobs_finish(struct jobs *js)
 {
 	free(js->by_id);
 	free(js->wishes);
-	free(js->keepers);
+	key_table_finish(&js->keepers);
+	key_table_finish(&js->hook_heads);
+	key_table_finish(&js->pilot_names);
 	number_set_finish(&js->losses);
 	number_set_finish(&js->holes);
 	number_set_finish(&js->lost_ids);
@@ -82,9 +84,5 @@ int jobs_insert(struct jobs *js, struct job *job)
 
 const struct keeper_info *jobs_keeper(const struct jobs *js, const char *name, size_t size)
 {
-	/* The newest first: a start names a keeper that is alive. */
-	for (size_t i = js->num_keepers; i-- > 0;)
-		if (strncmp(js->keepers[i]->name, name, size) == 0 && js->keepers[i]->name[size] == '\0')
-			return js->keepers[i];
-	return NULL;
+	return key_table_get(&js->keepers, name, size);
 }

@@ -14,6 +14,7 @@
 
 #include "base/arena.h"
 #include "queue/journal/job.h"
+#include "queue/journal/key_table.h"
 #include "queue/journal/numbers.h"
 
 struct record;
@@ -46,14 +47,15 @@ struct jobs {
 	const int *one_gpu[10]; /* the GPUs of an attempt that has one: private to jobs_make.c */
 	struct job_wish **wishes;
 	size_t num_wishes, wishes_capacity;
-	const struct keeper_info **keepers;
-	size_t num_keepers, keepers_capacity;
+	struct key_table keepers; /* the newest keeper of each name */
 	struct seen_lines *seen;
 	struct due_hook *hooks, *last_hook; /* a list, the oldest first */
+	struct key_table hook_heads;        /* private to jobs_hooks.c */
 	uint64_t epoch;                     /* of the last coordinator on a cluster; 0: there was none */
 	const char *epoch_host;             /* host of that coordinator; interned, or NULL */
 	int64_t max_lease_ms;               /* the longest lease that a coordinator has granted to a pilot */
 	struct queue_pilot *pilots;         /* a list, the newest first */
+	struct key_table pilot_names;       /* the same by name */
 	/* Called after every change of a job; may be NULL. old_state: -1 for a new job. */
 	void (*on_change)(void *context, struct job *job, int old_state);
 	/* Called when a hook of a job has failed; may be NULL. */
@@ -69,12 +71,21 @@ struct seen_lines {
 	size_t count;
 };
 
+/* Which attempt a hook is for, and the kind of hook. Has no padding, because it is compared as bytes. */
+struct due_hook_key {
+	uint64_t id;
+	uint32_t attempt;
+	uint32_t idle;
+};
+
 /*
  * A hook that has not run yet, for one end of a job: from that end until a `hook` line records that it has run. The
  * same for an `idle`, until another `idle` line. While its keeper is alive, that keeper runs it.
  */
 struct due_hook {
-	struct due_hook *next;
+	struct due_hook *next, *previous;
+	struct due_hook *next_same, *last_same; /* private to jobs_hooks.c */
+	struct due_hook_key key;                /* the same */
 	uint64_t id;
 	uint32_t attempt;      /* 0: the job ended without an attempt */
 	uint32_t num_attempts; /* of the job at that time */

@@ -33,14 +33,23 @@ static int finish_new(struct jobs *js, struct job *job)
 
 static int set_keeper(struct jobs *js, struct job *job, const struct record *r)
 {
-	job->keeper = jobs_keeper(js, r->keeper.data, r->keeper.size);
+	int error = 0;
+	const char *name = jobs_intern(js, &r->keeper, NULL, &error);
+	if (!name)
+		return error;
+	job->keeper = jobs_keeper(js, name, strlen(name));
 	if (job->keeper)
 		return 0;
 	/* The keeper's own line is missing: its machine is not known, but its lock can still be checked. */
 	struct record k = {.keeper = r->keeper};
-	int error = jobs_add_keeper(js, &k);
-	if (error == 0)
-		job->keeper = js->keepers[js->num_keepers - 1];
+	job->keeper = jobs_add_keeper(js, &k, &error);
+	return error;
+}
+
+static int apply_keeper(struct jobs *js, const struct record *r)
+{
+	int error = 0;
+	(void)jobs_add_keeper(js, r, &error);
 	return error;
 }
 
@@ -71,13 +80,13 @@ struct job *jobs_find_counted(struct jobs *js, const struct record *r)
 	return job;
 }
 
-/* The numbers of attempts decrease along the list: a new attempt has a larger number than all before it. */
-static struct job_attempt *find_attempt(const struct job *job, uint32_t attempt)
+/*
+ * The last attempt, if it has this number. Earlier attempts have smaller numbers and have ended: the callers ignore
+ * lines about them, so the list, which can be long, need not be searched.
+ */
+static struct job_attempt *last_attempt(const struct job *job, uint32_t attempt)
 {
-	struct job_attempt *a = job->attempts;
-	while (a && a->attempt > attempt)
-		a = a->earlier;
-	return a && a->attempt == attempt ? a : NULL;
+	return job->attempts && job->attempts->attempt == attempt ? job->attempts : NULL;
 }
 
 /* Ends an attempt whose end was lost, before another attempt follows. */
@@ -97,7 +106,7 @@ static int apply_start(struct jobs *js, const struct record *r)
 		return -EBADMSG;
 	if (jobs_is_outdated_epoch(js, r))
 		return 0;
-	const struct job_attempt *known = find_attempt(job, r->attempt);
+	const struct job_attempt *known = last_attempt(job, r->attempt);
 	if (known && known->state == JOB_RUNNING)
 		return -EBADMSG;
 	/* A start of an attempt that has ended is ignored: it must not run a second time. */
@@ -123,7 +132,7 @@ static int apply_start(struct jobs *js, const struct record *r)
 /* The attempt that an end is about; NULL if there is nothing to end, or on failure with *error set. */
 static struct job_attempt *ending_attempt(struct jobs *js, struct job *job, const struct record *r, int *error)
 {
-	struct job_attempt *a = find_attempt(job, r->attempt);
+	struct job_attempt *a = last_attempt(job, r->attempt);
 	if (a)
 		return a->state == JOB_RUNNING ? a : NULL; /* only its first end counts */
 	if (job->attempts && r->attempt < job->attempts->attempt)
@@ -410,7 +419,7 @@ static int apply_lost(struct jobs *js, const struct record *r)
 	js->lines_lost = true;
 	if (r->from == 0 && r->to == 0)
 		return 0;
-	if (r->from <= 0 || r->to < r->from || r->to >= (int64_t)JOB_MAX_ID)
+	if (r->from <= 0 || r->to < r->from || r->to >= (int64_t)JOB_MAX_ID || js->lost_ids.count >= MAX_LOSSES)
 		return -EBADMSG;
 	return number_set_add(&js->lost_ids, (uint64_t)r->from, (uint64_t)r->to);
 }
@@ -425,7 +434,7 @@ static int apply(struct jobs *js, struct record *r)
 	case EVENT_ADD:
 		return apply_add(js, r);
 	case EVENT_KEEPER:
-		return jobs_add_keeper(js, r);
+		return apply_keeper(js, r);
 	case EVENT_START:
 		return apply_start(js, r);
 	case EVENT_END:

@@ -322,25 +322,23 @@ static void copy_machine_part(char *out, size_t room, const struct json_value *v
 		memcpy(out, v->data, v->size);
 }
 
-int jobs_add_keeper(struct jobs *js, const struct record *r)
+const struct keeper_info *jobs_add_keeper(struct jobs *js, const struct record *r, int *error)
 {
-	if (array_reserve(js->keepers, &js->keepers_capacity, js->num_keepers + 1) < 0)
-		return -ENOMEM;
-	int error = 0;
 	struct keeper_info *k = arena_alloc(&js->arena, sizeof(*k));
-	const char *name = jobs_intern(js, &r->keeper, NULL, &error);
-	if (!k || !name)
-		return error ? error : -ENOMEM;
+	const char *name = jobs_intern(js, &r->keeper, NULL, error);
+	const char *allocation = jobs_intern(js, &r->allocation, NULL, error);
+	if (!*error && (!k || !name))
+		*error = -ENOMEM;
+	if (*error)
+		return NULL;
 	k->name = name;
-	k->allocation = jobs_intern(js, &r->allocation, NULL, &error);
-	if (error)
-		return error;
+	k->allocation = allocation;
 	k->pid = clamp_int(r->pid);
 	copy_machine_part(k->machine.host, sizeof(k->machine.host), &r->host);
 	copy_machine_part(k->machine.boot, sizeof(k->machine.boot), &r->boot);
 	copy_machine_part(k->machine.pidns, sizeof(k->machine.pidns), &r->pidns);
-	js->keepers[js->num_keepers++] = k;
-	return 0;
+	*error = key_table_put(&js->keepers, name, strlen(name), k);
+	return *error ? NULL : k;
 }
 
 /* Options that a job does not set are those of the runner that starts it. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Coordinators and pilots of a queue on a cluster. There are few pilots at a time, and the newest are found first. */
+/* Coordinators and pilots of a queue on a cluster. */
 #include <errno.h>
 #include <string.h>
 
@@ -13,10 +13,7 @@ bool jobs_is_outdated_epoch(const struct jobs *js, const struct record *r)
 
 struct queue_pilot *jobs_pilot(const struct jobs *js, const char *name, size_t size)
 {
-	for (struct queue_pilot *p = js->pilots; p; p = p->next)
-		if (strlen(p->keeper.name) == size && memcmp(p->keeper.name, name, size) == 0)
-			return p;
-	return NULL;
+	return key_table_get(&js->pilot_names, name, size);
 }
 
 /* The pilot that a line names, created if it is new. */
@@ -27,7 +24,7 @@ static struct queue_pilot *named_pilot(struct jobs *js, const struct record *r, 
 	if (p || !name)
 		return p;
 	p = arena_alloc(&js->arena, sizeof(*p));
-	if (!p) {
+	if (!p || key_table_put(&js->pilot_names, name, strlen(name), p) < 0) {
 		*error = -ENOMEM;
 		return NULL;
 	}

@@ -98,14 +98,10 @@ static int archive_line(struct pruning *p, const char *line, size_t size)
 
 static bool is_needed_keeper(const struct pruning *p, const struct record *r)
 {
-	const struct jobs *js = &p->follow.jobs;
-	for (size_t i = 0; i < js->num_keepers; i++)
-		if (json_is(&r->keeper, js->keepers[i]->name)) {
-			char path[96];
-			snprintf(path, sizeof(path), "keepers/%.64s", js->keepers[i]->name);
-			return faccessat(p->journal->dir_fd, path, F_OK, 0) == 0;
-		}
-	return false;
+	const struct keeper_info *k = jobs_keeper(&p->follow.jobs, r->keeper.data, r->keeper.size);
+	char path[96];
+	snprintf(path, sizeof(path), "keepers/%.64s", k ? k->name : "");
+	return k && faccessat(p->journal->dir_fd, path, F_OK, 0) == 0;
 }
 
 /* Keeps the pilots of remaining jobs, which are shown with the node of their pilot. */
