@@ -122,7 +122,7 @@ static int search(struct queue_choice *q, struct gd_error *err)
 		choose(q, QUEUE_SOURCE_HERE, QUEUE_PLACE_HERE);
 		return 0;
 	}
-	int r = q->only_here ? 0 : queue_place_find_above(&q->found_path, &q->skipped_path);
+	int r = q->only_here ? 0 : queue_place_find_above(q->trust, &q->found_path, &q->skipped);
 	if (r < 0)
 		return error_set(err, r, "cannot find a queue: %s", error_words(r));
 	if (q->found_path) {
@@ -169,8 +169,11 @@ static int resolve(struct queue_choice *q, struct gd_error *err)
 int queue_choice_resolve(struct queue_choice *q, struct gd_error *err)
 {
 	int r = resolve(q, err);
-	if (r == 0 && q->skipped_path)
-		debug_say("queue: '%s' belongs to another user and is skipped", q->skipped_path);
+	if (q->skipped.why && !q->silent)
+		say("not using '%s': %s, who could run commands as you; use --trust if you trust these users, or change the permissions",
+			q->skipped.path, q->skipped.why);
+	else if (r == 0 && q->skipped.path)
+		debug_say("queue: '%s' belongs to another user and is skipped", q->skipped.path);
 	if (r == 0)
 		debug_say("queue: '%s' (%s)", q->journal_path, queue_choice_source(q));
 	return r;
@@ -228,8 +231,8 @@ const char *queue_choice_words(const struct queue_choice *q)
 
 void queue_choice_say_where_added(const struct queue_choice *q)
 {
-	if (q->skipped_path)
-		say("not using '%s', which belongs to another user", q->skipped_path);
+	if (q->skipped.path && !q->skipped.why)
+		say("not using '%s', which belongs to another user", q->skipped.path);
 	if (queue_choice_may_surprise(q))
 		say("added to the %s, '%s'", queue_choice_words(q), q->journal_path);
 }
@@ -311,8 +314,8 @@ void queue_choice_finish(struct queue_choice *q)
 	config_finish(&q->command_line);
 	free(q->journal_path);
 	free(q->found_path);
-	free(q->skipped_path);
+	queue_place_skipped_finish(&q->skipped);
 	free(q->config_path);
 	q->config_path = NULL;
-	q->journal_path = q->found_path = q->skipped_path = NULL;
+	q->journal_path = q->found_path = NULL;
 }

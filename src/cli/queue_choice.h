@@ -13,6 +13,7 @@
 #include <argp.h>
 #include <stdbool.h>
 
+#include "cli/queue_place.h"
 #include "gpu_dispatch.h"
 #include "queue/input/config.h"
 #include "queue/journal/follow.h"
@@ -42,13 +43,14 @@ struct queue_choice {
 	bool adds;         /* it adds jobs: create the directory of the personal queue */
 	bool only_here;    /* do not search parent directories */
 	bool creates_here; /* if no queue is found, create one in this directory */
+	bool silent;       /* do not report that a queue of the user is not used */
 	/* After queue_choice_resolve(): */
 	enum queue_source source;
 	char *journal_path;
 	const char *given_path; /* the path as given by an option, a variable or the configuration, or as found */
 	char *found_path;       /* memory of given_path, if the queue was found in a parent directory or is personal */
-	char *skipped_path;     /* NULL, or the nearer journal of another user in a parent directory */
-	const char *objection;  /* NULL, or how another user controls where given_path leads */
+	struct queue_place_skipped skipped; /* a nearer file in a parent directory */
+	const char *objection;              /* NULL, or how another user controls where given_path leads */
 };
 
 /* --jobs-file, --config, --trust. Its input is a struct queue_choice. */

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/state_dir.h"
+#include "base/trust.h"
 
 #define NAME "jobs.jsonl"
 
@@ -49,29 +50,57 @@ static bool go_up(char *dir, const char *home)
 	return strncmp(dir, home, length) == 0 && dir[length] == '/' && dir[length + 1];
 }
 
-int queue_place_find_above(char **ret, char **ret_skipped)
+void queue_place_skipped_finish(struct queue_place_skipped *s)
+{
+	free(s->path);
+	free(s->why);
+	*s = (struct queue_place_skipped){0};
+}
+
+/* *ret_why: how other users can replace files in the directory; NULL if they cannot. 0 or -ENOMEM. */
+static int examine(const char *dir, char **ret_why)
+{
+	cleanup_(closep) int fd = -1;
+	struct gd_error why = {0};
+	int r = trust_open_directory(dir, false, &fd, &why);
+	if (r == 0)
+		r = trust_check_way(fd, &why);
+	*ret_why = NULL;
+	/* After another error, the command that opens the journal explains it. */
+	if (r != -EPERM)
+		return 0;
+	*ret_why = strdup(why.message);
+	return *ret_why ? 0 : -ENOMEM;
+}
+
+int queue_place_find_above(bool trust, char **ret, struct queue_place_skipped *ret_skipped)
 {
 	const char *variable = getenv("HOME");
 	cleanup_(freep) char *home = variable && *variable == '/' ? realpath(variable, NULL) : NULL;
 	cleanup_(freep) char *dir = getcwd(NULL, 0);
-	cleanup_(freep) char *skipped = NULL;
-	*ret = *ret_skipped = NULL;
-	while (home && dir && go_up(dir, home)) {
+	struct queue_place_skipped skipped = {0};
+	int r = 0;
+	*ret = NULL;
+	while (r == 0 && !*ret && home && dir && go_up(dir, home)) {
 		cleanup_(freep) char *path = NULL;
+		cleanup_(freep) char *why = NULL;
 		if (asprintf(&path, "%s/" NAME, dir) < 0) {
 			path = NULL;
-			return -ENOMEM;
-		}
-		enum owner owner = look_at(path);
-		if (owner == OWNER_USER) {
-			*ret = take_ptr(path);
+			r = -ENOMEM;
 			break;
 		}
-		if (owner == OWNER_OTHER && !skipped)
-			skipped = take_ptr(path);
+		enum owner owner = look_at(path);
+		if (owner == OWNER_USER && !trust)
+			r = examine(dir, &why);
+		if (r == 0 && owner == OWNER_USER && !why)
+			*ret = take_ptr(path);
+		else if (r == 0 && owner != OWNER_NONE && !skipped.path)
+			skipped = (struct queue_place_skipped){take_ptr(path), take_ptr(why)};
 	}
-	*ret_skipped = take_ptr(skipped);
-	return 0;
+	if (r < 0)
+		queue_place_skipped_finish(&skipped);
+	*ret_skipped = skipped;
+	return r;
 }
 
 int queue_place_personal(bool make, char **ret, struct gd_error *err)

@@ -15,11 +15,20 @@
 /* Whether this directory contains a file with the name of a journal, even one of another user. */
 bool queue_place_is_here(void);
 
+/* A file that is not used although it is nearer. Start from {0}. */
+struct queue_place_skipped {
+	char *path; /* NULL: there is none */
+	char *why;  /* why other users could have put this file of the user there; NULL: it belongs to another user */
+};
+
+void queue_place_skipped_finish(struct queue_place_skipped *s);
+
 /*
- * The journal of the nearest parent directory below $HOME, if it is a regular file of the user; NULL if there is none.
- * *ret_skipped: a file of another user that is nearer, or NULL. Release both with free().
+ * The journal of the nearest parent directory below $HOME, if it is a regular file of the user, and no other user can
+ * have put it there; NULL if there is none. A user who can write the directory can rename any file of this user, and
+ * must not stop the commands below it. trust: the user accepts such directories. Release *ret with free().
  */
-int queue_place_find_above(char **ret, char **ret_skipped);
+int queue_place_find_above(bool trust, char **ret, struct queue_place_skipped *ret_skipped);
 
 /*
  * The journal of the personal queue, $XDG_STATE_HOME/gpuq/HOST/jobs.jsonl. There is one per host, because hosts can

@@ -83,7 +83,8 @@ static int add_part(struct queue_view *v, const char *path)
 	part.choice.source = QUEUE_SOURCE_OPTION;
 	part.choice.journal_path = copy;
 	part.choice.given_path = copy;
-	part.choice.found_path = part.choice.skipped_path = NULL;
+	part.choice.found_path = NULL;
+	part.choice.skipped = (struct queue_place_skipped){0};
 	part.choice.objection = NULL;
 	v->parts[v->num_parts++] = part;
 	return 0;

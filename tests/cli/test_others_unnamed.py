@@ -93,6 +93,20 @@ def test_file_that_a_member_of_the_group_renames_is_not_used(machine, owner, oth
     assert (shared / "stolen").exists()
 
 
+@pytest.mark.parametrize("words", [("add", "--no-start", "true"), ("cancel", "--all"), ("status",)])
+def test_file_that_a_member_of_the_group_renames_in_a_directory_above_stops_no_command(machine, owner, other, words):
+    """The directory is below the home directory of the victim, who works in a directory in it."""
+    shared = machine.project(owner)
+    owner.sh(f"chmod {GROUP:o} .; mkdir -p me; echo notes > notes.txt", shared)
+    environment = {"HOME": str(shared.parent), "GPUQ_JOBS_FILE": "", "XDG_STATE_HOME": str(owner.home / "state")}
+    assert owner.gpuq("add", "--no-start", "true", cwd=shared / "me", env=environment).returncode == 0
+    other.sh("mv notes.txt jobs.jsonl", shared)
+    result = owner.gpuq(*words, cwd=shared / "me", env=environment)
+    assert result.returncode == 0, result
+    assert f"not using '{shared}/jobs.jsonl': directory '{shared}' can be written by group '{machine.group}'" in result.stderr, result
+    assert sorted(path.name for path in shared.iterdir()) == ["jobs.jsonl", "me"] and (shared / "jobs.jsonl").read_text() == "notes\n"
+
+
 def test_file_in_a_directory_of_the_private_group_is_used(machine, owner):
     """As created with a umask of 002."""
     owner.sh("umask 002; rm -rf work; mkdir work; echo touch ran > work/commands.txt; echo 'retries: 0' > work/gpuq.yaml", owner.home)

@@ -119,6 +119,28 @@ def test_queue_of_another_user_above_is_skipped_and_named(home):
     assert home.commands("project") == ["true", "true"]
 
 
+def test_queue_above_that_others_can_replace_is_skipped_and_named(home):
+    """They may have given this name to another file of the user. With --trust, the queue is used."""
+    queue = home.queue("project/jobs.jsonl")
+    home.add("true mine", cwd="project/a")
+    (home.path / "project").chmod(0o777)
+    note = (f"gpuq: not using '{queue}': directory '{queue.parent}' can be written by everybody, who could run commands as you; "
+            "use --trust if you trust these users, or change the permissions\n")
+    assert home.add("true here", cwd="project/a").stderr == note + f"gpuq: added to the personal queue, '{home.personal}'\n"
+    result = home.gpuq("status", "--json", cwd="project/a/b")
+    assert [job["command"] for job in json.loads(result.stdout)] == ["true here"] and result.stderr == note, result
+    for words, env in ((("--trust",), {}), ((), {"GPUQ_TRUST": "1"})):
+        assert home.add(*words, "true trusted", cwd="project/a", **env).stderr == f"gpuq: added to the queue of a parent directory, '{queue}'\n"
+        result = home.gpuq("status", "--json", *words, cwd="project/a", **env)
+        assert "true mine" in [job["command"] for job in json.loads(result.stdout)] and result.stderr == "", result
+    # A queue farther up is still found.
+    outer = home.queue("outer/jobs.jsonl")
+    (home.path / "project").rename(home.path / "outer/project")
+    result = home.add("true outer", cwd="outer/project/a")
+    assert result.stderr.endswith(f"gpuq: added to the queue of a parent directory, '{outer}'\n"), result
+    assert home.gpuq("complete", "--", "cancel", "", cwd="outer/project/a").stderr == ""
+
+
 def test_order_of_precedence(home):
     for name in ("option", "variable", "configured"):
         home.queue(f"{name}.jsonl")
