@@ -218,7 +218,7 @@ static int find_pruned(struct wait *w, const struct follow *f)
 		i++;
 	if (!f->reset || i == w->ids.count)
 		return 0;
-	if ((r = archive_read(f->path, &archived, &w->err)) < 0)
+	if ((r = archive_read(f->path, f->reader.checked, &archived, &w->err)) < 0)
 		return r;
 	for (; r == 0 && i < w->ids.count; i++) {
 		const struct job *job = jobs_find(&archived, w->ids.ids[i]);
@@ -245,9 +245,10 @@ static int check_owner(struct wait *w)
 /* Scripts act on the exit code: a journal that was not named explicitly must belong to the user, as for writers. */
 static int check_trust(struct wait *w, struct follow *f)
 {
-	bool needs_trust = !w->queue.trust && !w->queue.jobs_file;
-	int r = follow_insist_on_trust(f, needs_trust ? &w->err : NULL);
-	return needs_trust ? r : 0;
+	if (w->queue.trust)
+		return 0;
+	int r = follow_insist_on_trust(f, w->queue.jobs_file ? NULL : &w->err);
+	return w->queue.jobs_file ? 0 : r;
 }
 
 /* Reported results must survive a power cut; the runner's own sync may not have finished. */

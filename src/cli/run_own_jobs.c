@@ -102,7 +102,7 @@ static int find_pruned(struct run_own_jobs *o, const struct follow *f, struct gd
 		i++;
 	if (i == o->ids->count)
 		return 0;
-	int r = archive_read(f->path, &archived, err);
+	int r = archive_read(f->path, f->reader.checked, &archived, err);
 	if (r < 0)
 		return r;
 	for (; i < o->ids->count; i++) {

@@ -148,6 +148,28 @@ def test_wait_for_a_job_that_was_pruned_before_its_end_was_read_knows_how_it_end
     assert wait.wait(LIMIT) == code
 
 
+@pytest.mark.parametrize("trust", [(), ("--trust",)])
+@pytest.mark.parametrize("command", ["run", "wait"])
+def test_archive_that_others_can_write_tells_no_results(lab, command, trust):
+    lab.add("true")
+    lab.gpuq("run")
+    holding(lab)
+    lab.commands("until [ -e go2 ]; do sleep 0.01; done", name="second.txt")
+    second = lab.start("run", "--commands-file", "second.txt", *trust)
+    lab.until(lambda: status_of(lab, 3) == "running")
+    reader = second if command == "run" else lab.start("wait", "3", *trust)
+    if command == "wait":
+        lab.until(lambda: is_waiting(reader.pid), "gpuq wait to read the journal")
+    reader.send_signal(signal.SIGSTOP)
+    end_between_two_prunes(lab, 3, None, "go2")
+    (lab.directory / "jobs.jsonl.archive").chmod(0o666)
+    reader.send_signal(signal.SIGCONT)
+    _, words = reader.communicate(timeout=LIMIT)
+    refused = reader.returncode != 0 and b"jobs.jsonl.archive': it can be written by everybody" in words
+    assert refused != bool(trust) and (refused or reader.returncode == 0), (reader.returncode, words)
+    (lab.directory / "go").touch()
+
+
 def test_options_of_a_run_that_hands_over_hold_for_its_jobs(lab):
     first = holding(lab)
     lab.commands("while :; do sleep 0.01; done", "# gpuq: timeout=1h mem=5M", "true", name="second.txt")

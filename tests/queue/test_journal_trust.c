@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/lock.h"
 #include "base/machine.h"
+#include "queue/journal/archive.h"
 #include "queue/journal/draft.h"
 #include "queue/journal/environment.h"
 #include "queue/journal/follow.h"
@@ -75,6 +76,34 @@ static void test_file_that_everybody_can_write_is_opened_only_if_accepted(void *
 	assert_int_equal(journal_open("jobs.jsonl", true, &j, NULL), 0);
 	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), NULL), 0);
 	journal_close(j);
+}
+
+/* In a sticky directory, another user can create the archive of a journal that has none. */
+static void test_archive_is_checked_like_its_journal(void **state)
+{
+	(void)state;
+	struct jobs js;
+	struct gd_error err = {0};
+	write_file("jobs.jsonl", HEADER, 0600);
+	assert_int_equal(archive_read("jobs.jsonl", true, &js, &err), 0);
+	assert_int_equal(js.count, 0);
+	jobs_finish(&js);
+	write_file("jobs.jsonl.archive", ADD_2, 0600);
+	assert_int_equal(archive_read("jobs.jsonl", true, &js, &err), 0);
+	assert_int_equal(js.count, 1);
+	jobs_finish(&js);
+	write_file("jobs.jsonl.archive", ADD_2, 0666);
+	assert_int_equal(archive_read("jobs.jsonl", true, &js, &err), -EPERM);
+	check_contains(err.message, "'jobs.jsonl.archive': it can be written by everybody");
+	assert_int_equal(archive_read("jobs.jsonl", false, &js, &err), 0);
+	assert_int_equal(js.count, 1);
+	jobs_finish(&js);
+	if (geteuid() != 0)
+		return;
+	write_file("jobs.jsonl.archive", ADD_2, 0644);
+	assert_int_equal(chown("jobs.jsonl.archive", OTHER, OTHER), 0);
+	assert_int_equal(archive_read("jobs.jsonl", true, &js, &err), -EPERM);
+	check_contains(err.message, "belongs to another user");
 }
 
 static void test_file_that_is_put_in_place_is_checked_before_it_is_written(void **state)
@@ -424,6 +453,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		scratch_test(test_file_that_everybody_can_write_is_opened_only_if_accepted),
+		scratch_test(test_archive_is_checked_like_its_journal),
 		scratch_test(test_folder_is_not_opened_through_a_link_of_another_user),
 		scratch_test(test_file_that_is_put_in_place_is_checked_before_it_is_written),
 		scratch_test(test_reader_that_executes_reads_no_file_of_others),

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "queue/journal/journal.h"
 
-int archive_read(const char *journal_path, struct jobs *ret, struct gd_error *err)
+int archive_read(const char *journal_path, bool checked, struct jobs *ret, struct gd_error *err)
 {
 	struct journal_reader reader;
 	struct jobs jobs;
@@ -21,6 +21,7 @@ int archive_read(const char *journal_path, struct jobs *ret, struct gd_error *er
 	int r = journal_reader_init(&reader, path);
 	if (r == 0) {
 		reader.unordered = true;
+		reader.checked = checked;
 		r = journal_reader_read(&reader, jobs_apply, &jobs);
 		if (r < 0)
 			journal_reader_explain(&reader, r, err);

@@ -8,8 +8,9 @@
 
 /*
  * Reads the whole archive into `ret`; release with jobs_finish(). A missing archive has no jobs. A job that is no
- * longer in the journal is in the archive: prune syncs the archive before it replaces the journal.
+ * longer in the journal is in the archive: prune syncs the archive before it replaces the journal. checked: as for the
+ * reader of the journal, refuses an archive that other users can change or have created (-EPERM).
  */
-int archive_read(const char *journal_path, struct jobs *ret, struct gd_error *err);
+int archive_read(const char *journal_path, bool checked, struct jobs *ret, struct gd_error *err);
 
 #endif

@@ -133,7 +133,8 @@ static enum job_state pruned_state(const struct runner *r, const struct running 
 {
 	struct jobs archived;
 	enum job_state state = run->told_state;
-	if (state != JOB_PENDING || archive_read(r->following.journal->path, &archived, NULL) < 0)
+	const struct journal *j = r->following.journal;
+	if (state != JOB_PENDING || archive_read(j->path, !j->accepted, &archived, NULL) < 0)
 		return state;
 	const struct job *job = jobs_find(&archived, run->id);
 	if (job)
