@@ -70,11 +70,15 @@ static void put_object(struct queues *q, const char *path, const struct follow *
 {
 	struct text *t = &q->out;
 	pid_t runner = f ? follow_runner(f) : 0;
+	bool hidden = f && runner == 0 && follow_runner_is_hidden(f);
 	json_open(t, NULL, '{');
 	json_put_any(t, "queue", path, strlen(path));
 	json_put_any(t, "directory", path, (size_t)(strrchr(path, '/') - path));
 	json_put_bool(t, "personal", q->personal && strcmp(q->personal, path) == 0);
-	json_put_bool(t, "has_runner", runner != 0);
+	if (hidden)
+		json_put_null(t, "has_runner");
+	else
+		json_put_bool(t, "has_runner", runner != 0);
 	if (runner > 0)
 		json_put_int(t, "runner_pid", runner);
 	else
@@ -97,7 +101,7 @@ static void put_row(struct queues *q, const char *path, const struct follow *f)
 	if (runner > 0)
 		table_cellf(t, COLOUR_NONE, "PID %d", (int)runner);
 	else
-		table_cell(t, COLOUR_NONE, runner ? "another machine" : "none");
+		table_cell(t, COLOUR_NONE, runner ? "another machine" : follow_runner_is_hidden(f) ? "hidden" : "none");
 	for (size_t i = 0; i < NUM_COLUMN_STATES; i++) {
 		enum job_state state = column_states[i];
 		size_t n = f->jobs.counts[state];

@@ -103,6 +103,9 @@ static void check_jobs(struct doctor *d, const struct follow *f)
 		doctor_add(d, DOCTOR_OK, "runner", NULL, "PID %d", (int)runner);
 	else if (runner < 0)
 		doctor_add(d, DOCTOR_NOTE, "runner", NULL, "on another machine or in another container");
+	else if (follow_runner_is_hidden(f))
+		doctor_add(d, DOCTOR_NOTE, "runner", NULL,
+			"only the owner of the queue can see whether a runner is active");
 	else if (js->counts[JOB_PENDING])
 		doctor_add(d, DOCTOR_PROBLEM, "runner", "start one with 'gpuq run'",
 			"none is active, and jobs are pending");

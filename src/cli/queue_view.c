@@ -34,6 +34,12 @@ static int open_descriptors(struct queue_view *v)
 	return watch(v, v->timer_fd);
 }
 
+static void look_for_runner(struct queue_view *v)
+{
+	v->runner = follow_runner(&v->follow);
+	v->runner_hidden = v->runner == 0 && follow_runner_is_hidden(&v->follow);
+}
+
 /* The queue exists: v->follow is open. */
 static int attach_queue(struct queue_view *v)
 {
@@ -44,7 +50,7 @@ static int attach_queue(struct queue_view *v)
 	int r = v->log_dir ? watch(v, v->follow.watch_fd) : -ENOMEM;
 	if (r < 0)
 		return r;
-	v->runner = follow_runner(&v->follow);
+	look_for_runner(v);
 	r = queue_view_put_all(v);
 	return r < 0 ? r : queue_view_put_peaks(v);
 }
@@ -218,7 +224,7 @@ int queue_view_update(struct queue_view *v, struct gd_error *err)
 		: tick         ? look_for_queue(v, err)
 			       : 0;
 	if (tick && v->has_queue) {
-		v->runner = follow_runner(&v->follow);
+		look_for_runner(v);
 		if (r == 0 && queue_view_put_peaks(v) < 0)
 			r = error_set(err, -ENOMEM, "cannot read samples of '%s': out of memory", v->follow.path);
 	}

@@ -39,6 +39,7 @@ static void facts(void *context, struct view_facts *ret)
 		.bad_lines = v->follow.jobs.bad_lines,
 		.first_bad_line = v->follow.jobs.first_bad_line,
 		.runner = v->runner,
+		.runner_hidden = v->runner_hidden,
 		.paused = v->follow.jobs.paused,
 		.on_nodes = v->num_node_tallies > 0};
 }

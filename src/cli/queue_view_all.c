@@ -192,11 +192,13 @@ static void facts(void *context, struct view_facts *ret)
 		ret->num_queues++;
 		ret->num_runners += one.runner != 0;
 		ret->runner = ret->runner ? ret->runner : one.runner;
+		ret->runner_hidden = ret->runner_hidden || one.runner_hidden;
 		ret->journal_bytes += one.journal_bytes;
 		ret->bad_lines += one.bad_lines;
 		ret->paused = ret->paused && one.paused;
 		ret->on_nodes = ret->on_nodes || one.on_nodes;
 	}
+	ret->runner_hidden = ret->runner_hidden && ret->runner == 0;
 	ret->paused = ret->paused && ret->num_queues > 0;
 }
 

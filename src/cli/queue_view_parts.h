@@ -60,6 +60,7 @@ struct queue_view {
 	int epoll_fd, timer_fd;
 	char *log_dir; /* default directory for logs */
 	pid_t runner;
+	bool runner_hidden; /* only the owner of the queue can see whether there is a runner */
 	/* Since the last update of the journal: jobs that changed, each at least once. */
 	struct id_list changed;
 	struct id_list running;

@@ -103,6 +103,14 @@ static void test_all_queues_have_a_column_and_jobs_their_numbers(void **state)
 	assert_shows(top_rig_draw(l, 12, 80), " QUEUE            ID  STATE");
 	assert_shows(top_rig_row(l, 0), "gpuq top  2 queues, 1 unreadable");
 	assert_shows(top_rig_row(l, 0), "2 runners");
+	l->top.facts.runner = 0;
+	l->top.facts.num_runners = 0;
+	top_rig_draw(l, 12, 80);
+	assert_shows(top_rig_row(l, 0), "no runner");
+	l->top.facts.runner_hidden = true;
+	top_rig_draw(l, 12, 80);
+	assert_shows(top_rig_row(l, 0), "runner not visible");
+	assert_shows_not(top_rig_row(l, 0), "no runner");
 	assert_shows(top_rig_draw(l, 12, 80), " …/speech          1  pending");
 	assert_shows(top_rig_draw(l, 12, 80), " personal          1  pending");
 	assert_shows(top_rig_draw(l, 12, 150), " …/alice/projects/speech     1  pending");

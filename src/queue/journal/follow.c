@@ -186,8 +186,9 @@ static bool keeper_is_gone(const struct follow *f, const struct keeper_info *k)
 	cleanup_(closep) int keepers_fd = -1;
 	if (!k || strlen(k->name) > 64 || strchr(k->name, '/') || machine_get(&here) < 0 || !keeper_is_here(k, &here))
 		return false;
+	/* If it is not known whether the keeper is alive, assume that it is. */
 	if (f->dir_fd < 0)
-		return true;
+		return f->dir_fd == -ENOENT;
 	/* Follow no link: in a queue of another user, a chain of links can take long. gpuq creates a directory. */
 	keepers_fd = openat(f->dir_fd, "keepers", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (keepers_fd < 0)
@@ -227,5 +228,5 @@ pid_t follow_runner(const struct follow *f)
 bool follow_runner_is_hidden(const struct follow *f)
 {
 	pid_t holder;
-	return f->dir_fd >= 0 && lock_holder_at(f->dir_fd, "runner.lock", &holder) == -EACCES;
+	return f->dir_fd == -EACCES || (f->dir_fd >= 0 && lock_holder_at(f->dir_fd, "runner.lock", &holder) == -EACCES);
 }

@@ -12,7 +12,7 @@ struct follow {
 	struct jobs jobs;
 	struct journal_reader reader;
 	int watch_fd;     /* -1: none, or not asked for */
-	int dir_fd;       /* the journal's folder; negative: there is none */
+	int dir_fd;       /* the journal's folder; a negative errno value: it cannot be opened, or there is none */
 	bool reset;       /* the last update began again: earlier pointers to jobs are invalid */
 	bool reset_early; /* reset by follow_is_lost(): the next update reports it */
 };

@@ -39,6 +39,7 @@ struct view_facts {
 	uint64_t bad_lines;
 	uint64_t first_bad_line; /* its number; 0: unknown */
 	int64_t runner;          /* a PID; 0: no runner is active; -1: active, but without a PID on this machine */
+	bool runner_hidden;      /* `runner` is 0, but only the owner of the queue can see whether one is active */
 	bool paused;             /* nothing starts until the queue is resumed; of several queues: all are paused */
 	bool on_nodes;           /* jobs ran on nodes of a cluster */
 	/* For several queues, numbers are sums, and `runner` is one of the runners. */

@@ -34,13 +34,15 @@ static void draw_title(const struct top *t, struct screen *s, int64_t now_ms)
 	int at = screen_put(s, 0, 1, 9, SCREEN_REVERSE | SCREEN_BOLD, "gpuq top") + 3;
 	int right = s->columns - 9;
 	screen_put(s, 0, right, 9, SCREEN_REVERSE, clock);
-	bool nobody = t->facts.runner == 0;
+	bool nobody = t->facts.runner == 0 && !t->facts.runner_hidden;
 	if (t->facts.paused)
 		snprintf(runner, sizeof(runner), "paused: gpuq resume  ");
 	else if (t->facts.num_runners > 1)
 		snprintf(runner, sizeof(runner), "%zu runners  ", t->facts.num_runners);
 	else if (nobody)
 		snprintf(runner, sizeof(runner), "no runner  ");
+	else if (t->facts.runner_hidden)
+		snprintf(runner, sizeof(runner), "runner not visible  ");
 	else if (t->facts.runner > 0)
 		snprintf(runner, sizeof(runner), "runner %" PRId64 "  ", t->facts.runner);
 	else

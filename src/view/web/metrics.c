@@ -411,8 +411,11 @@ void metrics_put(struct text *t, const struct view_model *m, const struct view_f
 	put_jobs(t, m, now_ms);
 	put_single_jobs(t, m, now_ms);
 	put_runs(t, m);
-	put_header(t, "gpuq_runner_up", "gauge", "Whether a runner is active.");
-	text_appendf(t, "gpuq_runner_up %d\n", facts->runner != 0);
+	/* Neither 0 nor 1 would be true if this user cannot see the runner. */
+	if (!facts->runner_hidden) {
+		put_header(t, "gpuq_runner_up", "gauge", "Whether a runner is active.");
+		text_appendf(t, "gpuq_runner_up %d\n", facts->runner != 0);
+	}
 	put_header(t, "gpuq_journal_size_bytes", "gauge", "Size of the journal.");
 	text_appendf(t, "gpuq_journal_size_bytes %" PRIu64 "\n", facts->journal_bytes);
 	put_header(t, "gpuq_journal_bad_lines", "gauge", "Lines of the journal that could not be read.");

@@ -142,6 +142,7 @@ void web_put_state(struct text *t, const struct view_model *m, const struct view
 	json_put_string(t, "version", GD_VERSION);
 	put_string(t, "journal", facts->journal);
 	json_put_int(t, "runner", facts->runner);
+	json_put_bool(t, "runner_hidden", facts->runner_hidden);
 	json_put_bool(t, "paused", facts->paused);
 	/* null: there is one queue, that of `journal`. */
 	put_known(t, "queues", facts->all_queues ? (int64_t)facts->num_queues : -1);

@@ -50,10 +50,12 @@ function showProgress(counts, jobs) {
 
 function paceWords(state) {
   const waiting = state.counts.pending + state.counts.running, words = [];
-  if (state.runner && state.rate > 0 && waiting) words.push(state.rate >= 1 ? `${state.rate.toFixed(1)} jobs per second` : `${(state.rate * 60).toFixed(state.rate < 0.17 ? 1 : 0)} jobs per minute`);
-  if (state.runner && state.eta && waiting) words.push(`${about(state.eta)} to go`);
+  const runner = state.runner || state.runner_hidden;
+  if (runner && state.rate > 0 && waiting) words.push(state.rate >= 1 ? `${state.rate.toFixed(1)} jobs per second` : `${(state.rate * 60).toFixed(state.rate < 0.17 ? 1 : 0)} jobs per minute`);
+  if (runner && state.eta && waiting) words.push(`${about(state.eta)} to go`);
   if (state.paused) words.push("the queue is paused; continue with gpuq resume");
-  if (!state.runner) words.push(state.counts.pending ? "no runner is active; start one with gpuq run" : "no runner");
+  if (state.runner_hidden) words.push("only the owner of the queue can see whether a runner is active");
+  else if (!runner) words.push(state.counts.pending ? "no runner is active; start one with gpuq run" : "no runner");
   return words.join(" · ");
 }
 
