@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ static struct {
 	FILE *stream;
 	FILE *to;
 	char **argv;
+	struct text written; /* all messages: the stream writes a long one in several parts */
 } filter;
 
 /* The length of the option at the beginning of `data`, if it is a word of the command line that contains a newline. */
@@ -32,13 +34,18 @@ static size_t option_with_newline(const char *data, size_t size)
 	return 0;
 }
 
-/* Lines stay lines, but a newline in an option that getopt rejects is part of the option. */
-static ssize_t print_escaped(void *context, const char *data, size_t size)
+/* Whether the character is an option without its dash, "invalid option -- 'x'". */
+static bool is_quoted(const char *data, size_t at, size_t size)
 {
-	(void)context;
+	return at > 0 && at + 1 < size && data[at - 1] == '\'' && data[at + 1] == '\'';
+}
+
+/* Lines stay lines, but a newline in an option that getopt rejects is part of the option. */
+static void print_escaped(const char *data, size_t size)
+{
 	cleanup_(text_finish) struct text out = {0};
 	for (size_t at = 0, n; at < size; at += n) {
-		n = option_with_newline(data + at, size - at);
+		n = is_quoted(data, at, size) ? 1 : option_with_newline(data + at, size - at);
 		if (n > 0) {
 			display_append(&out, data + at, n, DISPLAY_ALL);
 		} else if (data[at] == '\n') {
@@ -48,8 +55,14 @@ static ssize_t print_escaped(void *context, const char *data, size_t size)
 			n = display_append_first(&out, data + at, size - at);
 		}
 	}
-	fputs(text_string(&out), filter.to);
-	return (ssize_t)size;
+	fputs(text_error(&out) ? "out of memory\n" : text_string(&out), filter.to);
+}
+
+static ssize_t keep(void *context, const char *data, size_t size)
+{
+	(void)context;
+	text_append(&filter.written, data, size);
+	return text_error(&filter.written) ? 0 : (ssize_t)size;
 }
 
 static void filter_end(void)
@@ -59,6 +72,9 @@ static void filter_end(void)
 	stderr = filter.to;
 	fclose(filter.stream);
 	filter.stream = NULL;
+	print_escaped(text_string(&filter.written), filter.written.length);
+	text_finish(&filter.written);
+	filter.written = (struct text){0};
 }
 
 static error_t parse_escaped(const struct argp *argp, int argc, char **argv, unsigned flags, void *input)
@@ -67,8 +83,7 @@ static error_t parse_escaped(const struct argp *argp, int argc, char **argv, uns
 	 * the filter. */
 	if (atexit(filter_end) != 0)
 		return ENOMEM;
-	/* The stream has a buffer, so print_escaped() receives a message as a whole. */
-	filter.stream = fopencookie(NULL, "w", (cookie_io_functions_t){.write = print_escaped});
+	filter.stream = fopencookie(NULL, "w", (cookie_io_functions_t){.write = keep});
 	if (!filter.stream)
 		return ENOMEM;
 	filter.to = stderr;

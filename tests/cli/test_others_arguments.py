@@ -82,6 +82,27 @@ def test_unknown_options_are_printed_as_text(lab, command):
     check_text(lab.result(command, "-\x1b"), r"'\x1b'")
 
 
+@pytest.mark.parametrize("command", ["status", "launch", "map"])
+@pytest.mark.parametrize("size", [4096, 8192, 100_000])
+def test_long_unknown_options_are_printed_as_text(lab, command, size):
+    """They are longer than the buffer of a stream."""
+    times = size // len(HOSTILE.encode()) + 1
+    check_text(lab.result(command, "--" + HOSTILE * times), f"--{SHOWN * times}'", "--help'")
+
+
+@pytest.mark.parametrize("word, shown", [("-\n", r"'\n'"), ("-\r", r"'\r'"), ("--\n", r"'--\n'"), ("--\udcff\n", r"'--\xff\n'")])
+def test_short_unknown_options_are_printed_as_text(lab, word, shown):
+    result = lab.result("status", word)
+    check_text(result, shown)
+    assert len(result.stderr.splitlines()) == 2, result
+
+
+@pytest.mark.parametrize("word", ["--jo=a\nb", "--j=a\nb", "--json=a\nb", "--st=\x1b\ngpuq: all is well", "--s=\x1b\ngpuq: all is well"])
+def test_rejected_values_of_options_are_printed_as_text(lab, word):
+    """Ambiguous options, and options without a value."""
+    check_text(lab.result("status", word))
+
+
 @pytest.mark.parametrize("command", ["config", "doctor", "gpus", "launch", "map", "prune", "queues", "run", "slurm", "verify", "web"])
 def test_unexpected_arguments_are_printed_as_text(lab, command):
     skip_unless_built(command)
