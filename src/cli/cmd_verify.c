@@ -104,7 +104,7 @@ static int explain(const struct follow *f)
 	const struct jobs *js = &f->jobs;
 	const struct journal_reader *r = &f->reader;
 	if (r->original)
-		printf("Journal of the first gpu_dispatch: %zu job%s, without checksums\n", js->count,
+		printf("Journal of the original gpu_dispatch: %zu job%s, without checksums\n", js->count,
 			plural(js->count));
 	else
 		printf("Queue %s, generation %" PRIu64 ": %" PRIu64 " line%s, %zu job%s\n",

@@ -113,9 +113,9 @@ void doctor_check_installation(struct doctor *d)
 	check_helper(d, "gpuq-worker", NULL);
 	check_helper(d, "gpuq-launch", NULL);
 	check_helper(d, "gpuq-map", NULL);
-	check_helper(d, "gpuq-top", "'gpuq top' needs it, and it needs ncurses");
-	check_helper(d, "gpuq-web", "'gpuq web' needs it, and it needs libmicrohttpd");
-	check_helper(d, "gpuq-slurm", "'gpuq run --slurm' needs it, and it needs nettle");
+	check_helper(d, "gpuq-top", "'gpuq top' needs it; it is built only if ncurses is installed");
+	check_helper(d, "gpuq-web", "'gpuq web' needs it; it is built only if libmicrohttpd is installed");
+	check_helper(d, "gpuq-slurm", "'gpuq run --slurm' needs it; it is built only if nettle is installed");
 	unsetenv(SUBPROGRAM_MARK);
 }
 

@@ -77,7 +77,7 @@ static void check_journal(struct doctor *d, const struct follow *f)
 	const struct jobs *js = &f->jobs;
 	if (f->reader.original)
 		doctor_add(d, DOCTOR_NOTE, "journal", "the first command that writes converts it, and keeps a copy",
-			"of the first gpu_dispatch");
+			"of the original gpu_dispatch");
 	else if (repair_is_needed(js, &f->reader))
 		doctor_add(d, DOCTOR_PROBLEM, "journal",
 			"run 'gpuq verify' for details, 'gpuq verify --repair' to repair it", "damaged");

@@ -285,7 +285,7 @@ static int convert(struct journal *j, struct gd_error *err)
 		snprintf(unreadable, sizeof(unreadable), "; %" PRIu64 " line%s could not be read", j->unreadable,
 			j->unreadable == 1 ? "" : "s");
 	if (j->converted)
-		say("converted %" PRIu64 " job%s of the first gpu_dispatch%s; the old file is kept as '%s.original'",
+		say("converted %" PRIu64 " job%s of the original gpu_dispatch%s; the old file is kept as '%s.original'",
 			j->converted, j->converted == 1 ? "" : "s", unreadable, j->name);
 	return 0;
 }

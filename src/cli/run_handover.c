@@ -96,8 +96,8 @@ static int add_open_jobs(struct run *run, const struct follow *f)
 	if (r == 0)
 		r = run_own_jobs_init(&run->own, &run->ids);
 	if (r == 0 && run->ids.count > added)
-		say("waiting for %zu that %s already in the queue", run->ids.count - added,
-			run->ids.count - added == 1 ? "was" : "were");
+		say("waiting for %zu job%s already in the queue", run->ids.count - added,
+			run->ids.count - added == 1 ? " that was" : "s that were");
 	return r;
 }
 
@@ -125,7 +125,8 @@ int run_hand_over(struct run *run, pid_t holder)
 	if (holder > 0)
 		snprintf(who, sizeof(who), "PID %d", (int)holder);
 	if (run->ids.count)
-		say("a runner is already active (%s) and received %zu new; waiting for them", who, run->ids.count);
+		say("a runner is already active (%s) and received %zu new job%s", who, run->ids.count,
+			run->ids.count == 1 ? "; waiting for it" : "s; waiting for them");
 	else
 		say("a runner is already active (%s); nothing new to run", who);
 	if (!run->own.states)

@@ -37,7 +37,7 @@ static int create(struct run *run, struct journal *j, void **ret, pid_t *ret_hol
 	 * requested. */
 	if (run->linger_ms && published_is_cluster(j->dir_fd))
 		return error_set(&run->err, -EREMOTE,
-			"the queue was last run on a cluster; use 'gpuq run --slurm' again, or put its options into gpuq.yaml ('gpuq run' runs the queue on this machine)");
+			"the queue was last run on a cluster; use 'gpuq run --slurm' again, or put the --slurm options into gpuq.yaml; 'gpuq run' without them runs the queue on this machine");
 	fill_options(run, &o);
 	return runner_create(j, &o, (struct runner **)ret, ret_holder, &run->err);
 }

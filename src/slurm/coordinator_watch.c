@@ -252,8 +252,8 @@ void coordinating_count_left(struct coordinator *c)
 	if (js->damaged)
 		r->left_lost = number_set_size(&js->lost_ids);
 	if (r->left_unknown && !c->fatal)
-		say(c, "%llu may or may not have run: their records were lost; 'gpuq verify' lists them",
-			(unsigned long long)r->left_unknown);
+		say(c, "%llu job%s may or may not have run: records were lost; 'gpuq verify' lists them",
+			(unsigned long long)r->left_unknown, r->left_unknown == 1 ? "" : "s");
 	if (r->left_pending && !c->fatal && !coordinating_is_refused(c, NULL))
 		say(c, "%llu left pending; 'gpuq why ID' explains why", (unsigned long long)r->left_pending);
 	if (js->counts[JOB_HELD] && !c->interrupts && !c->leaving && !c->fatal)

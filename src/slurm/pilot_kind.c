@@ -116,18 +116,18 @@ bool pilot_kind_takes(const struct pilot_kind *k, const struct placement_need *n
 	int64_t least_ms = need->time_ms - need->time_ms / ROUNDING;
 	*words = '\0';
 	if (k->gpus_known && need->num_gpus > k->gpus)
-		snprintf(words, FRAME_WORDS_ROOM, "%u GPU%s each, a pilot has %u", need->num_gpus,
+		snprintf(words, FRAME_WORDS_ROOM, "a job needs %u GPU%s, a pilot has %u", need->num_gpus,
 			need->num_gpus == 1 ? "" : "s", k->gpus);
 	else if (k->gpu_bytes && gpu > k->gpu_bytes)
-		snprintf(words, FRAME_WORDS_ROOM, "%s of GPU memory, the GPUs of a pilot have %s",
+		snprintf(words, FRAME_WORDS_ROOM, "a job needs %s of GPU memory, the GPUs of a pilot have %s",
 			units_format_size(gpu, want), units_format_size(k->gpu_bytes, have));
 	else if (k->host_bytes && need->host_bytes > k->host_bytes)
-		snprintf(words, FRAME_WORDS_ROOM, "%s of main memory, a pilot has %s",
+		snprintf(words, FRAME_WORDS_ROOM, "a job needs %s of main memory, a pilot has %s",
 			units_format_size(need->host_bytes, want), units_format_size(k->host_bytes, have));
 	else if (k->cpus && need->cpus > k->cpus)
-		snprintf(words, FRAME_WORDS_ROOM, "%u CPUs each, a pilot has %u", need->cpus, k->cpus);
+		snprintf(words, FRAME_WORDS_ROOM, "a job needs %u CPUs, a pilot has %u", need->cpus, k->cpus);
 	else if (k->time_ms > 0 && least_ms > k->time_ms)
-		snprintf(words, FRAME_WORDS_ROOM, "%s each, a pilot has %s",
+		snprintf(words, FRAME_WORDS_ROOM, "a job needs %s, a pilot has %s",
 			units_format_duration((uint64_t)need->time_ms, want),
 			units_format_duration((uint64_t)k->time_ms, have));
 	return !*words;

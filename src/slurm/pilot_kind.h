@@ -25,7 +25,7 @@ void pilot_kind_parse(struct pilot_kind *k, const char *options);
 /* Handles COORDINATOR_READY of a pilot of this kind. */
 void pilot_kind_learn(struct pilot_kind *k, const struct coordinator_action *ready);
 
-/* Whether an empty pilot can run such a job. If not, `words` is the reason: "8 GPUs each, a pilot has 4". */
+/* Whether an empty pilot can run such a job. If not, `words` is the reason: "a job needs 8 GPUs, a pilot has 4". */
 bool pilot_kind_takes(const struct pilot_kind *k, const struct placement_need *need, char words[FRAME_WORDS_ROOM]);
 /* How many such jobs an empty pilot runs at a time; 0: unknown. */
 unsigned pilot_kind_capacity(const struct pilot_kind *k, const struct placement_need *need);

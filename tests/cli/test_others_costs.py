@@ -43,7 +43,7 @@ class Queue:
         self.write("jobs.jsonl", sealing.journal(*events))
 
     def lines(self, lines):
-        """Many lines quickly: the lines of a journal of the first gpu_dispatch have no seals."""
+        """Many lines quickly: the lines of a journal of the original gpu_dispatch have no seals."""
         self.write("jobs.jsonl", '{"command":"x","status":"pending"}\n' + "".join(f"{line}\n" for line in lines))
 
     def schedule(self, pid=1, holders="", claims="", words="", gpus=GPU, nodes=""):

@@ -333,7 +333,7 @@ def test_jobs_of_the_original_are_lines_of_the_commands_file(lab):
     lab.commands("echo 1 >> ran", "echo 2 >> ran", "echo 3 >> ran")
     result = lab.result("run")
     assert result.returncode == 0, result
-    assert ("converted 2 jobs of the first gpu_dispatch; 1 line could not be read; the old file is kept as "
+    assert ("converted 2 jobs of the original gpu_dispatch; 1 line could not be read; the old file is kept as "
             "'jobs.jsonl.original'") in result.stderr, result
     assert sorted(lab.ran()) == ["2", "3"]
     lab.gpuq("prune")

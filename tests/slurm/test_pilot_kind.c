@@ -67,15 +67,15 @@ static void test_a_pilot_takes_what_fits_on_it_when_it_is_empty(void **state)
 	learn(&k, 3600000);
 	learn(&k, 1000000); /* the same one, later */
 	assert_refused(&k, (struct placement_need){.num_gpus = 2, .memory_bytes = 24 * UNITS_GB, .cpus = 8}, "");
-	assert_refused(&k, (struct placement_need){.num_gpus = 3}, "3 GPUs each, a pilot has 2");
+	assert_refused(&k, (struct placement_need){.num_gpus = 3}, "a job needs 3 GPUs, a pilot has 2");
 	assert_refused(&k, (struct placement_need){.num_gpus = 1, .memory_bytes = 40 * UNITS_GB, .declared = true},
-		"40.0 GiB of GPU memory, the GPUs of a pilot have 24.0 GiB");
-	assert_refused(&k, (struct placement_need){.cpus = 9}, "9 CPUs each, a pilot has 8");
+		"a job needs 40.0 GiB of GPU memory, the GPUs of a pilot have 24.0 GiB");
+	assert_refused(&k, (struct placement_need){.cpus = 9}, "a job needs 9 CPUs, a pilot has 8");
 	assert_refused(&k, (struct placement_need){.host_bytes = 65 * UNITS_GB},
-		"65.0 GiB of main memory, a pilot has 64.0 GiB");
+		"a job needs 65.0 GiB of main memory, a pilot has 64.0 GiB");
 	assert_refused(&k, (struct placement_need){.num_gpus = 1, .time_ms = 3700000}, "");
-	assert_refused(
-		&k, (struct placement_need){.num_gpus = 1, .time_ms = 7200000}, "2h 00m each, a pilot has 1h 00m");
+	assert_refused(&k, (struct placement_need){.num_gpus = 1, .time_ms = 7200000},
+		"a job needs 2h 00m, a pilot has 1h 00m");
 	learn(&k, -1);
 	assert_refused(&k, (struct placement_need){.num_gpus = 1, .time_ms = 7200000}, "");
 }

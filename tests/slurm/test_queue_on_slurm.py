@@ -177,7 +177,7 @@ def test_job_that_no_pilot_takes_is_told_and_ends_the_run(queue):
     queue.add("true")
     assert queue.run(nodes=1).wait(LIMIT) == 1
     assert queue.lab.states() == ["pending", "completed"]
-    assert "no pilot can run 1 job: 2 GPUs each, a pilot has 1" in output(queue)
+    assert "no pilot can run 1 job: a job needs 2 GPUs, a pilot has 1" in output(queue)
     queue.until(lambda: not queue.squeue(), "the end of the pilots")
 
 

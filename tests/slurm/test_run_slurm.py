@@ -148,7 +148,7 @@ def test_second_run_that_waits_can_be_interrupted(cli, number):
     boss = cli.start("--commands-file", "commands.txt", *SLURM)
     cli.until_ran(1)
     second = cli.start("--commands-file", "commands.txt", *SLURM)
-    cli.until_said(second, "waiting for 1 that was already in the queue")
+    cli.until_said(second, "waiting for 1 job that was already in the queue")
     second.send_signal(number)
     assert second.wait(LIMIT) == 130
     assert "no longer waiting; the jobs continue" in second.log.read_text(encoding="utf-8")

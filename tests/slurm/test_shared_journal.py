@@ -16,7 +16,7 @@ def both(lab):
 
 def test_second_allocation_does_not_end_before_the_jobs_of_the_first(lab):
     first, second = both(lab)
-    lab.until(lambda: "waiting for 2 that were already in the queue" in lab.output(second), "its message")
+    lab.until(lambda: "waiting for 2 jobs that were already in the queue" in lab.output(second), "its message")
     assert lab.batch_state(second) == "RUNNING" and lab.ran() == ["1:1"]
     lab.finish(first)
     assert lab.exit_code(second) == 0, lab.output(second)
@@ -37,7 +37,7 @@ def test_second_allocation_fails_if_a_job_of_the_first_does(lab):
     first = lab.sbatch("--wrap", RUN, gpus=1)
     lab.until(lab.ran, "the job")
     second = lab.sbatch("--wrap", RUN, gpus=1)
-    lab.until(lambda: "waiting for 1 that was already in the queue" in lab.output(second), "the second run")
+    lab.until(lambda: "waiting for 1 job that was already in the queue" in lab.output(second), "the second run")
     lab.touch("go")
     assert (lab.exit_code(first), lab.exit_code(second)) == (1, 1)
     assert json.loads(lab.gpuq("status", "--json"))[0]["exit_code"] == 3

@@ -86,7 +86,7 @@ def test_status_and_why(queue):
     queue.until(lambda: "node GPU 0: in use by job 1" in queue.gpuq("why", "2"), "the reason")
     assert "all 1 pilots are in use (--max-nodes)" in queue.gpuq("why", "2")
     large = queue.gpuq("add", "--num-gpus", "64", "true").strip()
-    queue.until(lambda: "no pilot can run 1 job: 64 GPUs each" in queue.gpuq("why", large), "the reason of the large one")
+    queue.until(lambda: "no pilot can run 1 job: a job needs 64 GPUs" in queue.gpuq("why", large), "the reason of the large one")
     assert "all 1 pilots are in use (--max-nodes)" in queue.gpuq("why", "2")
     queue.gpuq("cancel", large)
     late = queue.gpuq("add", "--timeout", "30m", "true").strip()

@@ -144,7 +144,8 @@ static void test_energy_and_idle_gpus_are_summed_up(void **state)
 	struct text page = {0};
 	struct report r = {.model = m, .queue = "q", .now_ms = T0 + 9000000};
 	assert_int_equal(report_write(&r, &page), 0);
-	assert_non_null(strstr(page.data, "1.00 kWh by 2 attempts that did not share their GPUs, of 3"));
+	assert_non_null(
+		strstr(page.data, "1.00 kWh, used by 2 of 3 attempts; only attempts that did not share their GPUs"));
 	assert_non_null(strstr(page.data, "<td class=\"n\">1800 J</td>"));
 	assert_non_null(strstr(page.data, "<td class=\"n\">500 W</td>"));
 	assert_non_null(strstr(page.data, "1.7 GPU-hours were wasted by 2 attempts"));

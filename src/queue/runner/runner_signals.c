@@ -36,7 +36,8 @@ static void on_terminate(struct runner *r)
 {
 	/* The jobs cannot outlive the allocation: end them; the next run starts them again. */
 	if (*r->allocation) {
-		runner_say(r, "gpuq: interrupting %zu running; the next run restarts them\n", r->executing.num_running);
+		runner_say(r, "gpuq: interrupting %zu running job%s; the next run restarts them\n",
+			r->executing.num_running, r->executing.num_running == 1 ? "" : "s");
 		r->interrupts = r->interrupts < 2 ? 2 : r->interrupts;
 		r->result.interrupted = true;
 		for (struct running *run = r->executing.running; run; run = run->next)

@@ -63,10 +63,9 @@ void report_energy(struct text *t, const struct report_facts *f)
 	if (f->num_measured == 0)
 		return;
 	text_appendf(t,
-		"<section><h2>Energy</h2>\n<p class=\"note\">%s by %zu attempt%s that did not share %s GPUs, of %zu; for the "
-		"others it is unknown.</p>\n",
-		units_format_energy((uint64_t)f->energy_j, words), f->num_measured, f->num_measured == 1 ? "" : "s",
-		f->num_measured == 1 ? "its" : "their", f->num_attempts);
+		"<section><h2>Energy</h2>\n<p class=\"note\">%s, used by %zu of %zu attempts; only "
+		"attempts that did not share their GPUs are measured.</p>\n",
+		units_format_energy((uint64_t)f->energy_j, words), f->num_measured, f->num_attempts);
 	text_append_string(t,
 		"<div class=\"scroll\"><table><thead><tr><th class=\"n\">job</th><th class=\"n\">energy</th>"
 		"<th class=\"n\">mean power</th><th class=\"n\">time</th><th>GPU</th><th>command</th></tr></thead><tbody>\n");
