@@ -157,7 +157,8 @@ struct gd_files {
 	const char *folder; /**< absolute, links resolved */
 	size_t count;
 	const struct gd_found *const *files; /**< sorted by name, folder by folder */
-	/** Unreadable folders, loops of links and others: one line each, for the first thousand, and one for the rest.
+	/** Unreadable folders, loops of links and other problems: one line each, for the first thousand, and one for
+	 * the rest.
 	 */
 	size_t num_warnings;
 	const char *const *warnings;

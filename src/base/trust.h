@@ -127,7 +127,7 @@ bool trust_is_known_to_movers(int fd);
 
 /*
  * Whether other users may be able to list or enter the directory: its permissions, and those of each directory above
- * it, exclude not all of them. An access list that lets anybody in counts.
+ * it, do not exclude all of them. An access list that lets anybody in counts.
  */
 bool trust_is_open_to_others(int fd);
 

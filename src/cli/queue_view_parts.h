@@ -13,7 +13,7 @@
 /* Ended attempts on one GPU since the beginning of the journal. */
 struct gpu_tally {
 	uint64_t completed, failed, timeouts;
-	int64_t last_duration_ms; /* -1 */
+	int64_t last_duration_ms; /* -1: none has ended */
 };
 
 /* The same for a GPU of a cluster node. */

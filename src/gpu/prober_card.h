@@ -31,7 +31,7 @@ struct prober_card {
 	bool asked; /* its thread may begin */
 	bool answered;
 	bool watching;       /* subscribed to the driver's events */
-	unsigned generation; /* of its thread; those of earlier ones end */
+	unsigned generation; /* of its thread; threads of earlier generations end */
 	struct gpu_set answer;
 
 	/* Used by the first thread only. */

@@ -168,7 +168,7 @@ void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event 
 void launcher_check_failures(struct gd_launcher *l);
 /* A note of a worker's process, in addition to its answers. */
 void launcher_take_note(struct gd_launcher *l, const struct gd_event *e, const struct worker_note *note);
-/* Warns once that results cannot be recorded. */
+/* Writes the results to the history; warns once if that fails. */
 void launcher_flush_history(struct gd_launcher *l);
 
 /* ---- launcher_feed.c ---- */

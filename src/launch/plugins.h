@@ -29,7 +29,7 @@ struct plugin {
 int plugins_list(struct plugin **ret, size_t *ret_count);
 void plugins_free(struct plugin *plugins, size_t count);
 
-/* A one-line description for users, or the reason why it cannot be used, then false. */
+/* A one-line description for users. False: the plug-in cannot be used, and *ret is the reason. */
 bool plugins_describe(const struct plugin *plugin, char *ret, size_t size);
 
 /*

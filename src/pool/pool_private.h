@@ -174,7 +174,7 @@ void pool_take_back(struct gd_pool *p, struct slot *s,
 	uint64_t lowest); /* takes back the tasks that it has not begun, from there on */
 
 /* cancel.c */
-void pool_cancel_task(struct gd_pool *p, const struct task *t); /* with the lock held: it waited in no other place */
+void pool_cancel_task(struct gd_pool *p, const struct task *t); /* with the lock held; the task is in no other place */
 void pool_cancel_turn(struct gd_pool *p);                       /* concludes these tasks */
 void pool_conclude_skipped(struct gd_pool *p, struct task *t);  /* the task was cancelled before it began */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Journals of the first gpu_dispatch, the Python original: one line per job, without events. Such a file is converted
- * when it is first locked; the original is kept as FILE.original.
+ * Journals of the original gpu_dispatch, which was written in Python: one line per job, without events. Such a file is
+ * converted when it is first locked; the old file is kept as FILE.original.
  */
 #ifndef QUEUE_JOURNAL_CONVERT_H
 #define QUEUE_JOURNAL_CONVERT_H

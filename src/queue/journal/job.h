@@ -46,7 +46,7 @@ enum job_state {
 /* Ids are below this: `counts` has a byte for each. */
 #define JOB_MAX_ID ((uint64_t)1000000000)
 
-/* The `file` of jobs of the first gpu_dispatch, which did not record it: they match lines of every commands file. */
+/* The `file` of jobs of the original gpu_dispatch, which did not record it: they match lines of every commands file. */
 #define JOB_ANY_FILE ""
 
 /* Reasons that other code compares with. */
@@ -231,7 +231,7 @@ struct job {
 
 	/*
 	 * Private to the runner: positions in its lists. Not from the journal; zero in every other process, except that
-	 * `gpuq why` uses `wait`. `blocked` is first because it fits between the flags above and the pointers below:
+	 * `gpuq why` uses `wait`. The flags are first because they fit between the flags above and the pointers below:
 	 * there may be a million jobs in memory.
 	 */
 	bool late;                   /* it does not fit into the remaining time of the runner's allocation */

@@ -350,7 +350,7 @@ static int apply_pause(struct jobs *js, const struct record *r)
 	return 0;
 }
 
-/* The first gpu_dispatch wrote times with Python's isoformat(), or as seconds since 1970. */
+/* The original gpu_dispatch wrote times with Python's isoformat(), or as seconds since 1970. */
 static int64_t legacy_time(const struct json_value *v)
 {
 	int64_t ms;

@@ -68,7 +68,7 @@ struct journal {
 	bool locked;
 	bool accepted;   /* --trust: the file and its directories may be writable by other users */
 	bool recognized; /* the file begins as a journal does */
-	bool original;   /* a journal of the first gpu_dispatch, which must be converted */
+	bool original;   /* a journal of the original gpu_dispatch, which must be converted */
 	bool fresh;      /* the file was missing and has been created */
 	dev_t dev;       /* of fd */
 	ino_t ino;
@@ -84,7 +84,7 @@ struct journal {
 	struct machine here;     /* machine of this process */
 	int counts_fd;           /* see tally.h */
 	bool dirty;              /* the counters changed and are not written yet */
-	uint64_t converted;      /* number of jobs of the first gpu_dispatch that journal_lock() converted */
+	uint64_t converted;      /* number of jobs of the original gpu_dispatch that journal_lock() converted */
 	uint64_t unreadable;     /* lines of that file that could not be read */
 	bool created;            /* the directory entry is not synced yet */
 };
@@ -190,7 +190,7 @@ struct journal_reader {
 	ino_t ino;
 	off_t offset;     /* after the last complete line */
 	uint64_t line_no; /* number of lines so far */
-	bool original;    /* a journal of the first gpu_dispatch: lines have no seals */
+	bool original;    /* a journal of the original gpu_dispatch: lines have no seals */
 	const char *line; /* the line as in the file, even if damaged; valid inside a journal_line_fn */
 	size_t line_size;
 	uint64_t next_n;           /* one more than the highest number so far */

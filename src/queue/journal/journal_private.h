@@ -28,8 +28,8 @@ struct journal_counters {
 
 /*
  * Whether the file of this size begins like a journal: it is empty, or its first line is the header of a journal,
- * perhaps torn, or a job of the first gpu_dispatch (JOURNAL_ORIGINAL). The archive of a journal is not a journal. 0: it
- * does not; -EPROTONOSUPPORT: a journal of version 1.
+ * perhaps torn, or a job of the original gpu_dispatch (JOURNAL_ORIGINAL). The archive of a journal is not a journal. 0:
+ * it does not; -EPROTONOSUPPORT: a journal of version 1.
  */
 int journal_recognize(int fd, off_t size);
 #define JOURNAL_ORIGINAL 2

@@ -12,7 +12,7 @@
 #include "queue/journal/seal.h"
 
 /*
- * How much of a file is read. The header of a journal has less than 100 bytes; a journal of the first gpu_dispatch
+ * How much of a file is read. The header of a journal has less than 100 bytes; a journal of the original gpu_dispatch
  * begins with a command.
  */
 #define USUAL_LINE_BYTES   ((size_t)4096)

@@ -46,7 +46,7 @@ enum event {
 	EVENT_GRANT,       /* a lease was given GPUs; does not change its state */
 	EVENT_COORDINATOR, /* a coordinator on a cluster took over the queue */
 	EVENT_PILOT,       /* a pilot on a node of a cluster has connected to its coordinator, or is gone */
-	EVENT_LEGACY,      /* a line of the first gpu_dispatch, an object per job */
+	EVENT_LEGACY,      /* a line of the original gpu_dispatch, an object per job */
 };
 
 /* A parsed line: slices of it, not yet unescaped. A missing member has type 0. */

@@ -27,7 +27,7 @@ struct attempt_log_options {
 	enum log_access access;
 	int64_t max_bytes;             /* above this, the middle is removed; 0: no limit */
 	struct known_directory *known; /* the directory of the last attempt */
-	const char *name;              /* NULL, or if the file exists: a name made of time and job */
+	const char *name;              /* if NULL, or if this file exists, the name is made of time and job */
 };
 
 /* The name of a log on a cluster, which the coordinator knows before the attempt begins. */

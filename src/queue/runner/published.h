@@ -27,9 +27,9 @@ struct published {
 
 /* The file's text. */
 void published_format(struct text *t, const struct published *p, const struct scheduler *s);
-/* -ENOENT, -EPERM (another user could have written it), -EBADMSG… */
+/* Replaces the file. 0 or a negative errno value. */
 int published_write(int dir_fd, const char *data, size_t size);
-/* `s` must be new. */
+/* `s` must be new. -ENOENT, -EPERM (another user could have written it), -EBADMSG… */
 int published_read(int dir_fd, struct published *ret, struct scheduler *s);
 /* Whether the last runner ran the queue on a cluster. */
 bool published_is_cluster(int dir_fd);

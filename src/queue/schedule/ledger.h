@@ -124,13 +124,13 @@ struct ledger_account {
 	uint64_t drained_bytes;            /* what would be free if all our jobs there ended */
 	unsigned jobs;                     /* our jobs */
 	unsigned claims;                   /* claims of others */
-	bool unsettled;                    /* the memory of an undeclared job still grows there… */
-	bool unsettled_foreign;            /* …a job of another queue */
+	bool unsettled;                    /* the memory of an undeclared job still grows there */
+	bool unsettled_foreign;            /* the same for a job of another queue: unsettled_claimant */
 	size_t processes;                  /* processes on it, as far as the driver reports them… */
 	size_t foreign_processes;          /* …and those not of our jobs */
-	uint64_t unsettled_job;            /* …or this job of ours */
+	uint64_t unsettled_job;            /* our job whose memory still grows; 0: none */
 	bool alone;                        /* a job of ours has the GPU to itself… */
-	bool alone_foreign;                /* …a job of another queue: claimant is in alone_claimant */
+	bool alone_foreign;                /* …or a job of another queue: alone_claimant */
 	uint64_t some_job;                 /* one of our jobs there; the job that is alone, if there is one */
 	enum ledger_holder holder;
 	int64_t holder_pid;
