@@ -29,7 +29,7 @@ class LaunchSetup:
     device: int
     """The number by which this process opens it, as in ``cuda:0``: it sees no other GPU."""
     seed: int
-    """42 plus the GPU's number."""
+    """42 plus the GPU's number; if a GPU has several workers, each of them has its own seed."""
     settings: Mapping[str, str]
     """The values of ``--set KEY=VALUE`` and, for ``gpuq launch``, ``model_size`` and ``language``."""
 
