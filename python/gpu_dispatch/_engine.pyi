@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The C extension: a pool of worker processes, the worker's side of it, and GPUs.
 
-Times are milliseconds unless a name says otherwise. Every method of Pool raises
-RuntimeError in a child process that the program has forked, and PoolClosed after close().
+Times are milliseconds unless a name says otherwise. Methods of Pool raise RuntimeError in a
+child process that the program has forked, and PoolClosed after close(). stop(), interrupt(),
+hurry(), polling(), stats() and worker_stats() never raise these exceptions, and close() may be
+called twice.
 """
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from typing import Any, NoReturn, Protocol, final

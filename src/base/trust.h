@@ -94,7 +94,7 @@ int trust_open_directory_at(int dir_fd, const char *path, bool check_above, int 
 /* How other users affect where a path leads. Start from TRUST_WAY_INIT. */
 struct trust_way {
 	/*
-	 * The other user whose links the path leads through, also behind links of this user, and who can therefore have
+	 * The other user whose links the path leads through, also behind links of this user, and who may therefore have
 	 * chosen the file; 0: only this user and root.
 	 */
 	uid_t chooser;

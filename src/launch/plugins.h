@@ -14,7 +14,7 @@
 
 #include "gpu_dispatch_launch.h"
 
-/* Where the plug-in whisper searches models, for messages. */
+/* Where the plug-in whisper searches for models, for messages. */
 #define PLUGINS_WHISPER_FOLDERS                                                                                        \
 	"$WHISPER_MODEL_DIR, ~/.cache/whisper, ~/.cache/whisper.cpp, /usr/local/share/whisper.cpp/models and "         \
 	"/usr/share/whisper.cpp/models"

@@ -35,8 +35,9 @@ struct task {
 	enum task_place place;
 };
 
-/* Frees what it owns; a payload in a ring is not owned. */
-void task_free(struct task *t); /* … if it owns something */
+/* Frees the payload, which must not be in a ring: there, the task does not own it. */
+void task_free(struct task *t);
+/* The same for any payload. */
 static inline void task_finish(struct task *t)
 {
 	if (t->place != TASK_RING)

@@ -163,12 +163,13 @@ void failure_clear(struct failure *f);
 /* Its bytes, `size` of them, could not be kept or sent: the message states this instead. */
 void failure_lose_bytes(struct failure *f, size_t size, int error);
 
+/* The failure of a cancelled task whose hook gave no answer. */
+struct failure *failure_cancelled(struct failure *f);
+
 /*
  * The code of a hook that returned a value other than 0: a negative errno value. If it returned a positive value and
  * gave no message, the message explains that.
  */
-/* The failure of a cancelled task whose hook gave no answer. */
-struct failure *failure_cancelled(struct failure *f);
 int failure_of_hook(struct failure *f, const char *hook, int returned);
 
 #endif

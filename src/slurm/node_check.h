@@ -54,8 +54,8 @@
 #define NODE_CHECK_SILENT 40
 int node_check_main(const char *directory, const char *host, uint16_t port, const char *token);
 /*
- * The second job, on another node, while the first one waits: `lock` of its report is that of NODE_CHECK_NODE_LOCK,
- * own_lock that of NODE_CHECK_SECOND_LOCK, which the first node looks at. It reports in the file NODE_CHECK_SECOND.
+ * The second job, on another node, while the first one waits. In its report, `lock` is about NODE_CHECK_NODE_LOCK and
+ * own_lock about NODE_CHECK_SECOND_LOCK, which the first node checks. The report is the file NODE_CHECK_SECOND.
  */
 int node_check_second(const char *directory, const char *token);
 

@@ -127,7 +127,7 @@ int jobs_apply(void *jobs, uint64_t line_no, const char *line, size_t size);
 /* A record of this job was lost: it becomes `unknown` unless it has ended. */
 void jobs_lose(struct jobs *js, struct job *job);
 
-/* The message why jobs_find() does not find a job: there is none, or its `add` was lost. */
+/* The message that explains why jobs_find() does not find a job: there is none, or its `add` was lost. */
 const char *jobs_absence(const struct jobs *js, uint64_t id);
 /* NULL if there is no such job. */
 struct job *jobs_find(const struct jobs *js, uint64_t id);

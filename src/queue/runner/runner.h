@@ -7,7 +7,8 @@
  *
  * Taking over: take runner.lock → read all → under the append lock, raise the fence and read the rest → check the
  * keeper's lock of each running job of this machine. If the lock is held, the keeper is watched by pidfd; if not,
- * processes that the attempt left behind are killed, and the attempt is failed ("keeper lost", or "machine restarted").
+ * processes that the attempt left behind are killed, and the attempt is recorded as failed ("keeper lost", or "machine
+ * restarted").
  *
  * Leaving: under the append lock, if all lines are read and nothing is left to do, the runner releases runner.lock.
  * `add` checks runner.lock after its append. So either the runner sees the job, or `add` sees that there is no runner.

@@ -16,8 +16,9 @@ struct need_rules {
  * Memory: --mem, else min_free_mem_mb (the job's, else the runner's), else the default threshold.
  * learned_mb > 0: the observed usage of an attempt that ran out of GPU memory. It raises the need and
  * never lowers it. A margin is added if enough GPUs of `gpus` (or NULL) are large enough, because the
- * same amount would not suffice again. Only a job with --mem and without --exclusive shares GPUs with
- * any other job. A job without --mem shares if min_free_mem_mb was set or jobs_per_gpu is at least 2.
+ * same amount would not suffice again. A job with --exclusive shares its GPUs with no other job. Of the
+ * other jobs, those with --mem share GPUs; those without --mem share them only if min_free_mem_mb was
+ * set or jobs_per_gpu is at least 2.
  */
 void wish_need(const struct job_wish *wish, int64_t learned_mb, const struct need_rules *rules,
 	const struct gd_gpu *const *gpus, size_t num_gpus, struct placement_need *ret);
