@@ -269,7 +269,7 @@ void report_throughput(struct text *t, const struct report_facts *f, const struc
 	text_appendf(t, "<div class=\"chart\"><div class=\"row tall\"><span class=\"label\"><b>%s</b> per %s</span>",
 		units_format_count(top, number), step_words(step, words));
 	open_svg(t, 110);
-	text_appendf(t, "<title>Attempts that ended, per %s; the top is %zu</title>", words, top);
+	text_appendf(t, "<title>Attempts that ended, per %s; the top of the chart is %zu</title>", words, top);
 	report_axis_grid(t, a, HEIGHT);
 	draw_bars(t, bars, n, a, first, step, top);
 	text_append_string(t, "</svg></div>\n");
@@ -304,7 +304,7 @@ void report_depth_chart(struct text *t, const struct report_facts *f, const stru
 	text_appendf(t, "<div class=\"chart\"><div class=\"row tall\"><span class=\"label\"><b>%s</b> waiting</span>",
 		units_format_count(top, number));
 	open_svg(t, 80);
-	text_appendf(t, "<title>Jobs that waited for a GPU; the top is %zu</title>", top);
+	text_appendf(t, "<title>Jobs that waited for a GPU; the top of the chart is %zu</title>", top);
 	report_axis_grid(t, a, HEIGHT);
 	text_appendf(t, "<path class=\"depth\" d=\"M0 %d", HEIGHT);
 	for (int column = 0; column < COLUMNS; column++) {

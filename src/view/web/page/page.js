@@ -156,7 +156,7 @@ $("gate-form").addEventListener("submit", (event) => {
 /* ---- Keys ---- */
 
 const KEYS = [[["/"], "Search"], [["j", "k"], "Next and previous job"], [["Enter"], "Open the job"], [["Esc"], "Close"], [["c"], "Cancel (asks first)"], [["r"], "Retry"],
-  [["h"], "Hold, or release a held job"], [["u"], "Make urgent"], [["l"], "Open its log"], [["w"], "Open its details"], [["Space"], "Select; the keys above then act on all selected jobs"], [["[", "]"], "Previous and next page"], [["?"], "Show these keys"]];
+  [["h"], "Hold, or release a held job"], [["u"], "Make urgent"], [["l"], "Open its log"], [["w"], "Open its details"], [["Space"], "Select; c, r, h and u then act on all selected jobs"], [["[", "]"], "Previous and next page"], [["?"], "Show these keys"]];
 const ACT_KEYS = { c: "cancel", r: "retry", h: "hold", u: "urgent" };
 
 function actByKey(key, target) {
