@@ -18,7 +18,8 @@ static struct {
 	uint64_t cpu_ns; /* 0: disabled */
 	size_t memory_bytes;
 	const char *allow;
-	bool has_timer, has_terminal;
+	bool has_timer, has_terminal, has_memory;
+	struct rlimit old_memory;
 	volatile sig_atomic_t full_screen;
 	timer_t timer;
 	struct termios terminal;
@@ -73,8 +74,9 @@ static void limit_memory(void)
 	if (!COST_LIMIT_HAS_MEMORY || getrlimit(RLIMIT_DATA, &l) < 0 ||
 		(l.rlim_cur != RLIM_INFINITY && l.rlim_cur <= limit.memory_bytes))
 		return;
+	limit.old_memory = l;
 	l.rlim_cur = limit.memory_bytes;
-	(void)setrlimit(RLIMIT_DATA, &l);
+	limit.has_memory = setrlimit(RLIMIT_DATA, &l) == 0;
 }
 
 /* If there is no timer, the command works without the limit. */
@@ -113,4 +115,16 @@ void cost_limit_renew(const char *path)
 				}};
 	if (limit.has_timer)
 		(void)timer_settime(limit.timer, 0, &in, NULL);
+}
+
+void cost_limit_stop(void)
+{
+	if (limit.has_timer)
+		(void)timer_settime(limit.timer, 0, &(struct itimerspec){0}, NULL);
+}
+
+void cost_limit_leave(void)
+{
+	if (limit.has_memory)
+		(void)setrlimit(RLIMIT_DATA, &limit.old_memory);
 }

@@ -37,6 +37,12 @@ void cost_limit_enable(uint64_t cpu_ns, size_t memory_bytes, const char *allow);
 /* Begins the count again. Has no effect without cost_limit_enable(). */
 void cost_limit_renew(const char *path);
 
+/* No CPU time counts until the next cost_limit_renew(): what was computed from the file is done. */
+void cost_limit_stop(void);
+
+/* In a child process, before it executes another program: removes the memory limit, which is inherited. */
+void cost_limit_leave(void);
+
 /* Whether the terminal shows a full screen, which the handler must leave before the message. */
 void cost_limit_set_screen(bool on);
 

@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/cost_limit.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/signals.h"
@@ -33,6 +34,7 @@
 _Noreturn static void become_runner(const char *const *argv, int log, int ready)
 {
 	sigset_t none;
+	cost_limit_leave();
 	setsid();
 	signals_reset();
 	sigemptyset(&none);

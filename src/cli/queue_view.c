@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/cost_limit.h"
 #include "base/date.h"
 #include "base/error.h"
 #include "cli/log_dir.h"
@@ -215,7 +216,7 @@ static int read_journal(struct queue_view *v, struct gd_error *err)
 	return r < 0 ? error_set(err, r, "cannot read journal '%s': %s", v->follow.path, error_words(r)) : 0;
 }
 
-int queue_view_update(struct queue_view *v, struct gd_error *err)
+static int update(struct queue_view *v, struct gd_error *err)
 {
 	uint64_t ticks;
 	bool tick = read(v->timer_fd, &ticks, sizeof(ticks)) > 0;
@@ -237,6 +238,13 @@ int queue_view_update(struct queue_view *v, struct gd_error *err)
 		queue_view_choose_gpus(v, NULL);
 	int gpus = queue_view_read_gpus(v);
 	return r == 0 && gpus < 0 ? error_set(err, gpus, "cannot query the GPUs: %s", error_words(gpus)) : r;
+}
+
+int queue_view_update(struct queue_view *v, struct gd_error *err)
+{
+	int r = update(v, err);
+	cost_limit_stop();
+	return r;
 }
 
 struct view_model *queue_view_model(struct queue_view *v)

@@ -95,6 +95,21 @@ static void test_only_time_since_the_last_renewal_counts(void **state)
 	assert_string_equal(words, "");
 }
 
+static void compute_after_stop(void)
+{
+	cost_limit_enable(LIMIT_MS * NS_PER_MS, SIZE_MAX / 2, ALLOW);
+	cost_limit_renew("name");
+	cost_limit_stop();
+	use_cpu(3 * LIMIT_MS);
+}
+
+static void test_time_after_the_work_does_not_count(void **state)
+{
+	char words[512];
+	(void)state;
+	assert_int_equal(run(compute_after_stop, words, sizeof(words)), 7);
+}
+
 static void check_memory(void)
 {
 	struct rlimit l;
@@ -104,7 +119,11 @@ static void check_memory(void)
 		_exit(1);
 	cost_limit_renew("name");
 	getrlimit(RLIMIT_DATA, &l);
-	_exit(l.rlim_cur == (rlim_t)3 << 30 ? 0 : 2);
+	if (l.rlim_cur != (rlim_t)3 << 30)
+		_exit(2);
+	cost_limit_leave();
+	getrlimit(RLIMIT_DATA, &l);
+	_exit(l.rlim_cur == RLIM_INFINITY ? 0 : 3);
 }
 
 static void test_memory_is_limited_from_the_first_renewal_on(void **state)
@@ -119,6 +138,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_computing_for_too_long_ends_with_a_message),
 		cmocka_unit_test(test_only_time_since_the_last_renewal_counts),
+		cmocka_unit_test(test_time_after_the_work_does_not_count),
 		cmocka_unit_test(test_memory_is_limited_from_the_first_renewal_on),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

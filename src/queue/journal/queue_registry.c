@@ -126,6 +126,8 @@ int queue_registry_include(struct queue_registry *r, const char *path)
 	for (size_t i = 0; i < r->count; i++)
 		if (strcmp(r->paths[i], path) == 0)
 			return 0;
+	if (is_foreign(path))
+		return 0;
 	char *copy = strdup(path);
 	int e = copy ? add_path(r, copy) : -ENOMEM;
 	if (e == 0)

@@ -25,7 +25,7 @@ int queue_registry_find(const char *hash, char **ret);
 /* Lists all queues. Removes those whose journal is gone, and leaves out journals of other users. Start from {0}; an
  * empty list is not an error. */
 int queue_registry_list(struct queue_registry *r);
-/* Also lists a queue that is not registered. */
+/* Also lists a queue that is not registered, unless the journal belongs to another user. */
 int queue_registry_include(struct queue_registry *r, const char *path);
 void queue_registry_finish(struct queue_registry *r);
 
