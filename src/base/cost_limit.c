@@ -18,7 +18,7 @@ static struct {
 	uint64_t cpu_ns; /* 0: disabled */
 	size_t memory_bytes;
 	const char *allow;
-	bool has_timer, has_terminal, has_memory;
+	bool has_timer, has_terminal, has_memory, counts;
 	struct rlimit old_memory;
 	volatile sig_atomic_t full_screen;
 	timer_t timer;
@@ -100,10 +100,11 @@ static void set_path(const char *path)
 	limit.path[i] = '\0';
 }
 
-void cost_limit_renew(const char *path)
+void cost_limit_start(const char *path)
 {
-	if (!limit.cpu_ns)
+	if (!limit.cpu_ns || limit.counts)
 		return;
+	limit.counts = true;
 	if (!limit.has_timer) {
 		limit_memory();
 		make_timer();
@@ -119,8 +120,9 @@ void cost_limit_renew(const char *path)
 
 void cost_limit_stop(void)
 {
-	if (limit.has_timer)
+	if (limit.counts && limit.has_timer)
 		(void)timer_settime(limit.timer, 0, &(struct itimerspec){0}, NULL);
+	limit.counts = false;
 }
 
 void cost_limit_leave(void)

@@ -3,9 +3,9 @@
  * Ends a command that uses too much CPU time or memory for a file that another user may have written. A file of a few
  * megabytes must not keep a command busy for hours or exhaust the memory of the machine, whatever the algorithms are.
  *
- * CPU time is counted since the last cost_limit_renew(), so a command that runs for days and reads the file again and
- * again is not ended. Only for programs that may end at any time: a signal handler prints the message and calls
- * _exit(). One limit per process.
+ * CPU time is counted between cost_limit_start() and cost_limit_stop(), so a command that runs for days and reads the
+ * file again and again is not ended. Only for programs that may end at any time: a signal handler prints the message
+ * and calls _exit(). One limit per process.
  */
 #ifndef BASE_COST_LIMIT_H
 #define BASE_COST_LIMIT_H
@@ -29,15 +29,15 @@
 #endif
 
 /*
- * Has no effect until the first cost_limit_renew(). `allow` is what the user can do, such as "set GPUQ_TRUST=1 to read
+ * Has no effect until the first cost_limit_start(). `allow` is what the user can do, such as "set GPUQ_TRUST=1 to read
  * it anyway"; it must remain valid.
  */
 void cost_limit_enable(uint64_t cpu_ns, size_t memory_bytes, const char *allow);
 
-/* Begins the count again. Has no effect without cost_limit_enable(). */
-void cost_limit_renew(const char *path);
+/* Begins to count, unless it counts already. Has no effect without cost_limit_enable(). */
+void cost_limit_start(const char *path);
 
-/* No CPU time counts until the next cost_limit_renew(): what was computed from the file is done. */
+/* Ends the count: what was computed from the file is done, and the program waits for the next change. */
 void cost_limit_stop(void);
 
 /* In a child process, before it executes another program: removes the memory limit, which is inherited. */

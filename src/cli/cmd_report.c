@@ -153,7 +153,8 @@ static int open_folder(struct report_command *c, int *ret_fd, char **ret_name)
 	return r < 0 ? write_failed(c, r) : 0;
 }
 
-/* Links stay; the file that they point to is replaced. */
+/* Links that the user named stay; the file that they point to is replaced. A link with the default name may come from
+ * an archive or a git repository, with any target. */
 static int write_page(struct report_command *c, const struct text *page)
 {
 	cleanup_(freep) char *name = NULL;
@@ -164,6 +165,8 @@ static int write_page(struct report_command *c, const struct text *page)
 		int r = file_write_all(STDOUT_FILENO, page->data, page->length);
 		return r < 0 ? error_set(&c->err, r, "cannot write the output: %s", error_words(r)) : 0;
 	}
+	if (!is_named && lstat(c->out, &st) == 0 && S_ISLNK(st.st_mode))
+		return refuse(c, "is a symbolic link");
 	int r = open_folder(c, &dir_fd, &name);
 	if (r < 0)
 		return r;

@@ -12,10 +12,12 @@
 #include "base/cleanup.h"
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json_read.h"
 #include "base/utf8.h"
 
-#define READ_BYTES ((size_t)256 << 10)
+#define READ_BYTES     ((size_t)256 << 10)
+#define MAX_HOLE_BYTES ((off_t)64 << 20)
 
 /* ---- Opening ------------------------------------------------------------ */
 
@@ -25,6 +27,14 @@ static int open_named(const char *path, struct gd_error *err)
 	if (fd < 0)
 		return error_set(err, -errno, "cannot read input '%s': %s", path, error_words(-errno));
 	return fd;
+}
+
+/* Reading terabytes of zeros takes hours, and another user can make such a file without using the disk. */
+static bool has_holes(int fd, off_t size)
+{
+	off_t at = lseek(fd, 0, SEEK_CUR);
+	bool many = at >= 0 && file_count_holes(fd, at, size, MAX_HOLE_BYTES) > MAX_HOLE_BYTES;
+	return many || (at >= 0 && lseek(fd, at, SEEK_SET) < 0);
 }
 
 int map_input_open(struct map_input *in, const char *path, bool lines, struct gd_error *err)
@@ -39,6 +49,10 @@ int map_input_open(struct map_input *in, const char *path, bool lines, struct gd
 	if (S_ISDIR(st.st_mode))
 		return error_set(err, -EISDIR,
 			"cannot read input '%s': it is a directory; use 'gpuq launch' to process the files of a directory",
+			path);
+	if (S_ISREG(st.st_mode) && has_holes(fd, st.st_size))
+		return error_set(err, -EFBIG,
+			"cannot read input '%s': it has more than 64 MiB of holes, which contain no items; create the file again",
 			path);
 	*in = (struct map_input){
 		.name = standard ? "standard input" : path,

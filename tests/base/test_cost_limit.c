@@ -58,7 +58,7 @@ static int run(void (*function)(void), char *words, size_t size)
 static void compute_too_long(void)
 {
 	cost_limit_enable(LIMIT_MS * NS_PER_MS, SIZE_MAX / 2, ALLOW);
-	cost_limit_renew("bad\033[2Jname");
+	cost_limit_start("bad\033[2Jname");
 	use_cpu(TOO_LONG_MS);
 }
 
@@ -71,34 +71,46 @@ static void test_computing_for_too_long_ends_with_a_message(void **state)
 		words, "gpuq: 'bad?[2Jname' takes too much CPU time, and other users may have written it; " ALLOW "\n");
 }
 
-static void renew_in_time(void)
+static void stop_in_time(void)
 {
 	cost_limit_enable(LIMIT_MS * NS_PER_MS, SIZE_MAX / 2, ALLOW);
 	for (int i = 0; i < 3 * LIMIT_MS / WORK_MS; i++) {
-		cost_limit_renew("name");
+		cost_limit_start("name");
 		use_cpu(WORK_MS);
+		cost_limit_stop();
 	}
 }
 
 static void compute_without_limit(void)
 {
-	cost_limit_renew("name");
+	cost_limit_start("name");
 	use_cpu(2 * LIMIT_MS);
 }
 
-static void test_only_time_since_the_last_renewal_counts(void **state)
+/* As a command that reads the file again for each job would do. */
+static void start_again_and_again(void)
+{
+	cost_limit_enable(LIMIT_MS * NS_PER_MS, SIZE_MAX / 2, ALLOW);
+	for (int i = 0; i < TOO_LONG_MS / WORK_MS; i++) {
+		cost_limit_start("name");
+		use_cpu(WORK_MS);
+	}
+}
+
+static void test_time_counts_until_it_is_stopped(void **state)
 {
 	char words[512];
 	(void)state;
-	assert_int_equal(run(renew_in_time, words, sizeof(words)), 7);
+	assert_int_equal(run(stop_in_time, words, sizeof(words)), 7);
 	assert_int_equal(run(compute_without_limit, words, sizeof(words)), 7);
 	assert_string_equal(words, "");
+	assert_int_equal(run(start_again_and_again, words, sizeof(words)), COST_LIMIT_EXIT);
 }
 
 static void compute_after_stop(void)
 {
 	cost_limit_enable(LIMIT_MS * NS_PER_MS, SIZE_MAX / 2, ALLOW);
-	cost_limit_renew("name");
+	cost_limit_start("name");
 	cost_limit_stop();
 	use_cpu(3 * LIMIT_MS);
 }
@@ -117,7 +129,7 @@ static void check_memory(void)
 	getrlimit(RLIMIT_DATA, &l);
 	if (l.rlim_cur == (rlim_t)3 << 30)
 		_exit(1);
-	cost_limit_renew("name");
+	cost_limit_start("name");
 	getrlimit(RLIMIT_DATA, &l);
 	if (l.rlim_cur != (rlim_t)3 << 30)
 		_exit(2);
@@ -126,7 +138,7 @@ static void check_memory(void)
 	_exit(l.rlim_cur == RLIM_INFINITY ? 0 : 3);
 }
 
-static void test_memory_is_limited_from_the_first_renewal_on(void **state)
+static void test_memory_is_limited_from_the_first_start_on(void **state)
 {
 	char words[512];
 	(void)state;
@@ -137,9 +149,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_computing_for_too_long_ends_with_a_message),
-		cmocka_unit_test(test_only_time_since_the_last_renewal_counts),
+		cmocka_unit_test(test_time_counts_until_it_is_stopped),
 		cmocka_unit_test(test_time_after_the_work_does_not_count),
-		cmocka_unit_test(test_memory_is_limited_from_the_first_renewal_on),
+		cmocka_unit_test(test_memory_is_limited_from_the_first_start_on),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

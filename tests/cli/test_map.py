@@ -376,3 +376,12 @@ def test_wrong_usage_is_told_before_anything_starts(map, words, message):
     _, err = map.run(*words, code=2, command=() if "--worker-command" in words else ("--worker-command", "true"))
     assert message in err
     assert not map.output.exists()
+
+
+def test_input_of_holes_is_refused(map):
+    items = map.directory / "holes"
+    with open(items, "wb") as file:
+        file.write(b"1\n")
+        file.truncate(1 << 40)
+    _, err = map.run("--input", items, code=2)
+    assert "more than 64 MiB of holes" in err

@@ -250,6 +250,16 @@ def test_the_default_name_is_replaced_whole(lab):
     assert sorted(entry.name for entry in lab.directory.iterdir() if "report" in entry.name) == ["report.html"]
 
 
+def test_link_with_the_default_name_is_refused(lab):
+    """Git and tar create links of the user that somebody else has chosen."""
+    lab.add("true")
+    (lab.directory / "precious").write_text("kept")
+    (lab.directory / "report.html").symlink_to("precious")
+    result = lab.result("report")
+    assert result.returncode != 0 and "is a symbolic link" in result.stderr and "--output" in result.stderr
+    assert (lab.directory / "precious").read_text() == "kept"
+
+
 def test_a_symbolic_link_and_a_pipe_are_written_through(lab):
     write(lab, *job(1, 0, 0, 0, 60))
     (lab.directory / "real.html").write_text("old")

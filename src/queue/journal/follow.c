@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/cost_limit.h"
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/trust.h"
@@ -154,6 +155,7 @@ int follow_update(struct follow *f, struct gd_error *err)
 void follow_wait_at_most(struct follow *f, int ms)
 {
 	struct pollfd p = {f->watch_fd, POLLIN, 0};
+	cost_limit_stop();
 	if (poll(&p, 1, ms < JOURNAL_LOOK_MS ? ms : JOURNAL_LOOK_MS) > 0)
 		journal_watch_drain(f->watch_fd, f->path);
 }
@@ -170,6 +172,7 @@ void follow_wait_any(struct follow *fs, size_t count)
 		follow_wait(fs);
 		return;
 	}
+	cost_limit_stop();
 	for (size_t i = 0; i < count; i++)
 		p[i] = (struct pollfd){fs[i].watch_fd, POLLIN, 0};
 	if (poll(p, count, JOURNAL_LOOK_MS) <= 0)

@@ -52,7 +52,7 @@ int journal_limits_look(struct journal_limits *l, int fd, const char *path, off_
 			path);
 	l->end_cpu_ns = l->foreign ? cpu_ns() + l->max_cpu_ns : 0;
 	if (l->foreign)
-		cost_limit_renew(path);
+		cost_limit_start(path);
 	*ret_size = st.st_size;
 	return 0;
 }

@@ -45,7 +45,7 @@ struct journal_limits {
 /* For a file that was just opened. trusted: the caller has checked or accepted it. */
 void journal_limits_init(struct journal_limits *l, int fd, bool trusted);
 
-/* Before a read, also renews the cost limit: 0 and the size of the file; -EFBIG if it is too large or has too many
+/* Before a read; also starts the cost limit. 0 and the size of the file; -EFBIG if it is too large or has too many
  * holes. */
 int journal_limits_look(struct journal_limits *l, int fd, const char *path, off_t *ret_size, struct gd_error *err);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 
 #define NONE UINT32_MAX
 
@@ -50,7 +51,8 @@ int pending_create(struct pending **ret)
 	if (!p)
 		return -ENOMEM;
 	p->free_class = NONE;
-	p->random = 2463534242u;
+	/* Otherwise another user could choose needs that make the tree a list. Its shape affects no decision. */
+	p->random = (uint32_t)hash_seed();
 	*ret = p;
 	return 0;
 }
