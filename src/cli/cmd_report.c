@@ -233,7 +233,7 @@ static int join_runs(const struct run_history *h, const struct view_model *m, st
 	return 0;
 }
 
-static int write_queue(struct report_command *c, struct view_model *m, struct text *page)
+static int write_queue(struct report_command *c, const struct queue_view *v, struct view_model *m, struct text *page)
 {
 	cleanup_(run_history_finish) struct run_history history = {0};
 	cleanup_(freep) struct view_run *runs = NULL;
@@ -242,7 +242,7 @@ static int write_queue(struct report_command *c, struct view_model *m, struct te
 		.queue = c->queue.journal_path,
 		.now_ms = now,
 		.since_ms = c->since_ms ? now - (int64_t)c->since_ms : 0};
-	int r = run_history_read(report.since_ms, &history);
+	int r = queue_view_is_foreign(v) ? 0 : run_history_read(report.since_ms, &history);
 	if (r < 0)
 		say("finished launches and maps are missing: %s", error_words(r));
 	r = join_runs(&history, m, &runs, &report.num_runs);
@@ -263,7 +263,7 @@ static int report_queue(struct report_command *c, struct text *page)
 		return r;
 	r = read_samples(c, queue_view_model(v));
 	if (r == 0)
-		r = write_queue(c, queue_view_model(v), page);
+		r = write_queue(c, v, queue_view_model(v), page);
 	struct view_facts facts;
 	const struct view_actions *actions = queue_view_actions(v);
 	actions->facts(actions->context, &facts);

@@ -41,6 +41,20 @@ static void look_for_runner(struct queue_view *v)
 	v->runner_hidden = v->runner == 0 && follow_runner_is_hidden(&v->follow);
 }
 
+bool queue_view_is_foreign(const struct queue_view *v)
+{
+	return v->has_queue && v->follow.reader.limits.foreign;
+}
+
+/* Launches and maps of this user. They are private: a view of another user's queue may be shown to that user. */
+static void load_runs(struct queue_view *v)
+{
+	if (queue_view_is_foreign(v))
+		(void)view_put_runs(v->model, NULL, 0);
+	else
+		(void)run_files_load(v->model);
+}
+
 /* The queue exists: v->follow is open. */
 static int attach_queue(struct queue_view *v)
 {
@@ -89,8 +103,10 @@ static int start(struct queue_view *v, struct gd_error *err)
 	if (r < 0)
 		return error_set(err, r, "cannot read the queue: %s", error_words(r));
 	if (!v->whole)
-		(void)run_files_load(v->model); /* on failure, only the queue is shown */
+		load_runs(v); /* on failure, only the queue is shown */
 	r = v->options.all ? start_all(v, err) : start_one(v, err);
+	if (queue_view_is_foreign(v) && !v->whole)
+		load_runs(v);
 	return r < 0 || v->options.no_gpus ? r : queue_view_choose_gpus(v, err);
 }
 
@@ -230,7 +246,7 @@ static int update(struct queue_view *v, struct gd_error *err)
 			r = error_set(err, -ENOMEM, "cannot read samples of '%s': out of memory", v->follow.path);
 	}
 	if (tick && !v->whole)
-		(void)run_files_load(v->model); /* on failure, the old ones stay */
+		load_runs(v); /* on failure, the old ones stay */
 	if (v->options.no_gpus)
 		return r;
 	if (tick)

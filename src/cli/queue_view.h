@@ -39,6 +39,9 @@ int queue_view_open(const struct queue_choice *q, const struct queue_view_option
 	struct gd_error *err);
 void queue_view_close(struct queue_view *v); /* NULL is fine */
 
+/* Whether other users may have written the journal. Launches and maps of this user are not shown with it. */
+bool queue_view_is_foreign(const struct queue_view *v);
+
 /* Readable when there may be changes, at least once a second. For poll() and epoll only. */
 int queue_view_fd(const struct queue_view *v);
 /* Reads the changes. 0, or an error if the journal can no longer be read (the model stays unchanged). */

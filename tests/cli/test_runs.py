@@ -196,3 +196,14 @@ def test_history_of_runs_is_bounded_and_damage_is_skipped(home):
     assert ended.with_name("older.jsonl").stat().st_size > 500_000
     assert len(rows(home)) == 50
     assert "The last 50 of" in home.lab.gpuq("report", "-o", "-")
+
+
+def test_report_about_a_queue_that_others_can_write_has_no_launches(home):
+    """They could choose the times of its jobs, and so which private paths and commands the report publishes."""
+    home.lab.add("true")
+    home.put("a.wav")
+    assert home.start(*PROGRAM).wait(LIMIT) == 0
+    assert len(rows(home)) == 1
+    (home.lab.directory / "jobs.jsonl").chmod(0o666)
+    text = home.lab.gpuq("report", "-o", "-")
+    assert text.startswith("<!DOCTYPE html>") and str(home.input) not in text
