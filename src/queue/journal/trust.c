@@ -15,8 +15,8 @@
 int trust_refuse(const char *path, const char *objection, struct gd_error *err)
 {
 	return error_set(err, -EPERM,
-		"refusing to use '%s': it %s, who could run commands as you; work in another directory or name another file, or use --trust if you accept that", path,
-		objection);
+		"refusing to use '%s': it %s, who could run commands as you; work in another directory or name another file, or use --trust if you accept that",
+		path, objection);
 }
 
 int trust_check_journal_directory(int dir_fd, const char *path, struct gd_error *err)
