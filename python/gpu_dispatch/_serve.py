@@ -192,10 +192,13 @@ def _parse(line: bytes) -> Any:
 
 
 def _text(message: Mapping[str, Any], key: str) -> str:
-    """A string of the protocol; if it is not UTF-8, it is also sent in base64."""
+    """A string of the protocol. If it is not UTF-8, it is sent in base64.
+
+    It is decoded like sys.argv: in a locale that is not UTF-8, the text itself would name another file.
+    """
     if f"{key}_b64" in message:
         return os.fsdecode(base64.b64decode(message[f"{key}_b64"]))
-    return str(message[key])
+    return os.fsdecode(str(message[key]).encode())
 
 
 def _read_setup(message: Mapping[str, Any]) -> LaunchSetup:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 LIMIT = 120
+# Variables with which Python uses ASCII for names.
+NOT_UTF8 = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 WORKER = """
 import os, sys, time

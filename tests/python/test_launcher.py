@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from multigpu_lab import LIMIT, Lab
+from multigpu_lab import LIMIT, NOT_UTF8, Lab
 
 
 @pytest.fixture(name="lab")
@@ -70,6 +70,18 @@ def test_files_are_done_and_summed_up(lab: Lab) -> None:
     assert "2 of 2 files done, 2 of them by an earlier run" in out
     out, _ = run(lab, "--worker-command", lab.command, "--force")
     assert "earlier" not in out
+
+
+@pytest.mark.parametrize("names", [("é.wav",), ("é.wav", "sub/é.wav")])
+def test_names_are_recognized_in_any_locale(
+    lab: Lab, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.put(*names)
+    for name, value in NOT_UTF8.items():
+        monkeypatch.setenv(name, value)
+    more = ("--pattern", "**/*.wav", "--worker-command", lab.command)
+    assert f"{len(names)} of {len(names)} files done" in run(lab, *more)[0]
+    assert "by an earlier run" in run(lab, *more)[0]
 
 
 def test_failed_files_give_exit_code_1(lab: Lab) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from multigpu_lab import NOT_UTF8
+
 GPUQ = os.environ["GPUQ"]
 LIMIT = 120
 
@@ -223,6 +225,31 @@ def test_names_that_are_not_utf8_arrive_as_they_are(folder: Folder) -> None:
         """
     )
     assert list(folder.output.glob("*/seen"))
+
+
+def test_names_arrive_as_they_are_in_any_locale(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Latin-1, the text of a name in UTF-8 would be the name of another file, which gpuq launch may have refused."""
+    for name, value in NOT_UTF8.items():
+        monkeypatch.setenv(name, value)
+    folder.put("caf\xe9.txt")
+    folder.run(
+        """
+        import os, sys
+        from gpu_dispatch import serve
+        def load(setup):
+            assert sys.getfilesystemencoding() != "utf-8"
+            assert os.fsencode(setup.settings["model"]) == b"\\xc3\\xa9.bin", setup
+        def work(file, output_dir, state):
+            assert os.fsencode(file.name) == b"caf\\xc3\\xa9.txt", file
+            (output_dir / "seen").write_bytes(file.read_bytes())
+        serve(work, setup=load)
+        """,
+        "--set",
+        "model=\xe9.bin",
+    )
+    assert (folder.output / "caf\xe9" / "seen").exists()
 
 
 def test_arguments_that_cannot_work_are_refused() -> None:

@@ -15,30 +15,34 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import stat
-import tempfile
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+
+from gpu_dispatch.multigpu._links import LinkFolder
+from gpu_dispatch.multigpu._trust import is_chosen
 
 __all__ = ["Inputs", "prepare_inputs"]
 
 # A folder of other users' files may have any number of extensions, and arguments are limited.
 _MOST_SUFFIXES = 64
-_MOST_LINKS = 40  # as in the kernel
 
 
 class Inputs:
     """Arguments for gpuq launch, and the mapping of its names to files.
 
     ``chosen``: another user chose the named folder, by a link that gpuq launch does not see.
+    ``failed``: files that gpuq launch cannot get, as given in the queue, and the reasons.
     """
 
     def __init__(
-        self, arguments: list[str], files: dict[str, list[str]], chosen: bool = False
+        self,
+        arguments: list[str],
+        files: dict[str, list[str]],
+        chosen: bool = False,
+        failed: Mapping[str, str] | None = None,
     ) -> None:
         self.arguments = arguments
         self.chosen = chosen
+        self.failed = failed or {}
         self._files = files
 
     def files_of(self, name: str) -> list[str]:
@@ -64,40 +68,30 @@ def prepare_inputs(files: Sequence[str], input_dir: str | None = None) -> Iterat
         yield Inputs(["--input-dir", folder, *patterns], names)
         return
     chosen, targets = False, folder
-    if named is not None and os.path.commonpath([folder, named]) == named and _is_chosen(named):
+    if named is not None and os.path.commonpath([folder, named]) == named and is_chosen(named):
         chosen, targets = True, _below_real_folder(folder, named)
-    # A new folder that only this user can enter: no other user can replace it with a link.
-    links = Path(tempfile.mkdtemp(prefix="gpu_dispatch-links-"))
+    links = LinkFolder()
     try:
-        for name in names:
-            link = links / name
-            link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(os.path.join(targets, name))
+        failed = _add_links(links, names, targets)
         yield Inputs(
-            ["--input-dir", str(links), "--recursive", "--pattern", "*", "--pattern", ".*"],
+            ["--input-dir", links.path, "--recursive", "--pattern", "*", "--pattern", ".*"],
             names,
             chosen,
+            failed,
         )
     finally:
-        shutil.rmtree(links, ignore_errors=True)  # does not follow links
+        links.remove()
 
 
-def _is_chosen(path: str) -> bool:
-    """Whether a link of another user is in the path, also behind links of this user."""
-    at, names, links = "/", path.split("/")[::-1], 0
-    while names:
-        entry = os.path.join(at, names.pop())
-        status = os.lstat(entry)
-        if not stat.S_ISLNK(status.st_mode):
-            at = entry
-            continue
-        links += 1
-        if status.st_uid not in (0, os.geteuid()) or links > _MOST_LINKS:
-            return True
-        target = os.readlink(entry)
-        at = "/" if target.startswith("/") else at
-        names += target.split("/")[::-1]
-    return False
+def _add_links(links: LinkFolder, names: dict[str, list[str]], targets: str) -> dict[str, str]:
+    """Returns the files that cannot be linked, and the reasons: other users may have chosen their names."""
+    failed = {}
+    for name, files in names.items():
+        try:
+            links.add(name, os.path.join(targets, name))
+        except OSError as failure:
+            failed.update(dict.fromkeys(files, failure.strerror or str(failure)))
+    return failed
 
 
 def _below_real_folder(folder: str, named: str) -> str:
@@ -106,15 +100,22 @@ def _below_real_folder(folder: str, named: str) -> str:
 
 
 def _whole_suffixes(folder: str, names: set[str]) -> list[str] | None:
-    """The extensions, if the names are all files of the folder with these extensions; otherwise None."""
+    """The extensions, if the names are all files of the folder with these extensions; otherwise None.
+
+    Also None if the folder cannot be read.
+    """
     if any("/" in name or name.startswith(".") for name in names):
         return None
     suffixes = {os.path.splitext(name)[1] for name in names}
     if "" in suffixes or len(suffixes) > _MOST_SUFFIXES:
         return None
+    try:
+        entries = os.listdir(folder)
+    except OSError:
+        return None
     whole = {
         name
-        for name in os.listdir(folder)
+        for name in entries
         if not name.startswith(".")
         and name.endswith(tuple(suffixes))
         and os.path.isfile(os.path.join(folder, name))

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -138,34 +138,41 @@ class Launch:
 
     def _launch(self, waiting: collections.Counter[str]) -> int:
         """Run gpuq launch on the files; remove those that get a result."""
-        for file in [file for file in waiting.elements() if not os.path.isfile(file)]:
-            _take(waiting, file)
-            self._results.put(_failed(file, "no such file"))
+        missing = [file for file in waiting if not os.path.isfile(file)]
+        self._report_failed(dict.fromkeys(missing, "no such file"), waiting)
         if not waiting:
             return 1
         with prepare_inputs(list(waiting.elements()), self._input_dir) as inputs:
-            if inputs.chosen:
-                logger.warning(
-                    "another user chose input folder '%s' by a symbolic link, so only you can read "
-                    "new results in '%s'",
-                    printable(str(self._input_dir)),
-                    printable(str(self._output_dir)),
-                )
-            with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as summary:
-                record = Record(self._output_dir / RECORD_NAME)
-                argv = [*self._argv, *inputs.arguments, "--output-dir", str(self._output_dir)]
-                umask = 0o077 if inputs.chosen else -1
-                with self._start(argv, summary, log, umask) as process:
-                    while not _wait(process):
-                        self._report(record.read(), inputs, waiting)
-                code = process.returncode
-                self._report(record.read(), inputs, waiting)
-                if code in (0, 1, 130):
-                    self._report_skipped(_read_summary(summary), record, inputs, waiting)
-                _pass_on_warnings(log)
-                if waiting and code != 130:
-                    self.error = _last_line(log) or f"gpuq launch ended with code {code}"
-        return 1 if code == 0 and waiting else code if code >= 0 else 1
+            self._report_failed(inputs.failed, waiting)
+            if not waiting:
+                return 1
+            code = self._launch_inputs(inputs, waiting)
+        incomplete = bool(missing or inputs.failed or waiting)
+        return 1 if code == 0 and incomplete else code if code >= 0 else 1
+
+    def _launch_inputs(self, inputs: Inputs, waiting: collections.Counter[str]) -> int:
+        if inputs.chosen:
+            logger.warning(
+                "another user chose input folder '%s' by a symbolic link, so only you can read "
+                "new results in '%s'",
+                printable(str(self._input_dir)),
+                printable(str(self._output_dir)),
+            )
+        with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as summary:
+            record = Record(self._output_dir / RECORD_NAME)
+            argv = [*self._argv, *inputs.arguments, "--output-dir", str(self._output_dir)]
+            umask = 0o077 if inputs.chosen else -1
+            with self._start(argv, summary, log, umask) as process:
+                while not _wait(process):
+                    self._report(record.read(), inputs, waiting)
+            code = process.returncode
+            self._report(record.read(), inputs, waiting)
+            if code in (0, 1, 130):
+                self._report_skipped(_read_summary(summary), record, inputs, waiting)
+            _pass_on_warnings(log)
+            if waiting and code != 130:
+                self.error = _last_line(log) or f"gpuq launch ended with code {code}"
+        return code
 
     def _start(
         self, argv: list[str], summary: IO[bytes], log: IO[bytes], umask: int
@@ -187,6 +194,12 @@ class Launch:
             return self._process
 
     # ---- Results ----------------------------------------------------------------------
+
+    def _report_failed(self, failed: Mapping[str, str], waiting: collections.Counter[str]) -> None:
+        """Report files that are not given to gpuq launch."""
+        for file, error in failed.items():
+            while _take(waiting, file):
+                self._results.put(_failed(file, error))
 
     def _report(
         self, events: Iterator[dict[str, Any]], inputs: Inputs, waiting: collections.Counter[str]

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from gpu_dispatch.multigpu._trust import is_off
+
 __all__ = ["RECORD_NAME", "Record", "name_of"]
 
 RECORD_NAME = "launch.jsonl"
@@ -80,7 +82,7 @@ class Record:
 def _objection(status: os.stat_result) -> str | None:
     if not stat.S_ISREG(status.st_mode):
         return "not a regular file"
-    if os.environ.get("GPUQ_TRUST", "0") not in ("", "0"):
+    if is_off():
         return None
     if status.st_uid not in (0, os.geteuid()):
         return "it belongs to another user"
@@ -94,7 +96,7 @@ def _open_file(path: str, flags: int) -> int:
 
 
 def name_of(event: dict[str, Any], key: str) -> str:
-    """A name; if it is not UTF-8, it is also sent in base64."""
+    """A name, as os.listdir() returns it in this locale. If it is not UTF-8, it is sent in base64."""
     if f"{key}_b64" in event:
         return os.fsdecode(base64.b64decode(event[f"{key}_b64"]))
-    return str(event[key])
+    return os.fsdecode(str(event[key]).encode())

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""Finds directories and links that another user could exchange, with the rules of ``gpuq``."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+__all__ = ["is_chosen", "is_off", "open_place"]
+
+_MOST_LINKS = 40  # as in the kernel
+_OPEN = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+def is_off() -> bool:
+    """Whether the user accepts files of others."""
+    return os.environ.get("GPUQ_TRUST", "0") not in ("", "0")
+
+
+def is_chosen(path: str) -> bool:
+    """Whether a link of another user is in the absolute path, also behind links of this user.
+
+    True if the path cannot be examined: others may be changing it.
+    """
+    at, names, links = "/", path.split("/")[::-1], 0
+    while names:
+        entry = os.path.join(at, names.pop())
+        try:
+            status = os.lstat(entry)
+            target = os.readlink(entry) if stat.S_ISLNK(status.st_mode) else None
+        except OSError:
+            return True
+        if target is None:
+            at = entry
+            continue
+        links += 1
+        if status.st_uid not in (0, os.geteuid()) or links > _MOST_LINKS:
+            return True
+        at = "/" if target.startswith("/") else at
+        names += target.split("/")[::-1]
+    return False
+
+
+def open_place(path: str) -> tuple[str, int]:
+    """The real path and a descriptor of a directory in which no other user can exchange this user's entries.
+
+    This applies to all directories above it, too, so the path can be used afterwards. Raises
+    PermissionError for other directories, and OSError if it cannot be opened.
+    """
+    real = os.path.realpath(path, strict=True)
+    if is_off():
+        return real, os.open(real, _OPEN)
+    if is_chosen(path):
+        raise _refuse(path, "is reached through a symbolic link of another user")
+    at = "/"
+    fd = os.open(at, _OPEN)
+    try:
+        _check(fd, at)
+        for name in real.split("/"):
+            if name:
+                at = os.path.join(at, name)
+                below = os.open(name, _OPEN, dir_fd=fd)
+                os.close(fd)
+                fd = below
+                _check(fd, at)
+    except BaseException:
+        os.close(fd)
+        raise
+    return real, fd
+
+
+def _check(fd: int, path: str) -> None:
+    status = os.fstat(fd)
+    if status.st_uid not in (0, os.geteuid()) and not _is_unmapped(status.st_uid):
+        raise _refuse(path, "belongs to another user")
+    if status.st_mode & stat.S_ISVTX:
+        return  # only the owner of an entry can rename it
+    # The bits of the group include those of an access list. A private group is not recognized.
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        everybody = status.st_mode & stat.S_IWOTH
+        raise _refuse(path, f"can be written by {'everybody' if everybody else 'its group'}")
+
+
+def _is_unmapped(uid: int) -> bool:
+    """Whether it is the id of all users, including root, that a user namespace does not map."""
+    try:
+        with open("/proc/sys/kernel/overflowuid", "rb") as file:
+            overflow = int(file.read())
+        with open("/proc/self/uid_map", "rb") as file:
+            line = file.readline().split()
+    except (OSError, ValueError):
+        return False
+    # The first user namespace maps all users in one line. A map can be empty.
+    return uid == overflow and (len(line) != 3 or int(line[2]) < 0xFFFFFFFF)
+
+
+def _refuse(path: str, words: str) -> PermissionError:
+    return PermissionError(errno.EPERM, f"the directory {words}", path)

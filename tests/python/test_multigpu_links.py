@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: MIT
+"""multigpu: the folder of links for gpuq launch, in directories that other users can write."""
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_dispatch.multigpu import LauncherOrchestrator, Result, _links, _trust
+from gpu_dispatch.multigpu._inputs import prepare_inputs
+from multigpu_lab import Lab
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="changes owners: run it as root")
+
+
+@pytest.fixture(name="lab")
+def make_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.setenv("GPUQ_GPUS", "sim:2")
+    monkeypatch.delenv("GPUQ_TRUST", raising=False)
+    return Lab(tmp_path)
+
+
+@pytest.fixture(name="temporary")
+def make_temporary(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = lab.directory / "above" / "temporary"
+    path.mkdir(parents=True)
+    for each in (path, path.parent):
+        each.chmod(0o755)
+    monkeypatch.setattr(tempfile, "tempdir", str(path))
+    return path
+
+
+def put_deep(folder: Path, step: int, length: int) -> None:
+    """a.wav with a path of this length, in folders with names of `step` bytes."""
+    left = length - len(os.fsencode(folder)) - len("/a.wav")
+    fd = os.open(folder, os.O_PATH)
+    while left > 1:
+        name = "d" * min(step, left - 1)
+        os.mkdir(name, dir_fd=fd)
+        below = os.open(name, os.O_PATH, dir_fd=fd)
+        os.close(fd)
+        fd, left = below, left - len(name) - 1
+    os.close(os.open("a.wav", os.O_CREAT | os.O_WRONLY, 0o644, dir_fd=fd))
+    os.close(fd)
+
+
+def failures(orchestrator: LauncherOrchestrator) -> list[Result]:
+    assert orchestrator.load_balancer
+    return orchestrator.load_balancer.errors
+
+
+@pytest.mark.parametrize(
+    ("step", "length", "reason"),
+    [(200, 4090, "its path is too long"), (2, 1000, "it is in more than 128 nested folders")],
+)
+def test_deep_file_fails_alone(
+    lab: Lab, temporary: Path, step: int, length: int, reason: str
+) -> None:
+    """Another user can put it into the input folder. The path is longer below the temporary folder."""
+    lab.put("b.wav", "c.wav", "sub/e.wav")
+    put_deep(lab.input, step, length)
+    orchestrator = LauncherOrchestrator()
+    code = orchestrator.run(lab.input, lab.output, pattern="**/*.wav", worker_command=lab.command)
+    assert code == 1
+    assert [result["error"] for result in failures(orchestrator)] == [reason]
+    assert lab.began("b.wav") and lab.began("c.wav") and lab.began("e.wav")
+    assert orchestrator.process_spawner and orchestrator.process_spawner.exit_code == 1
+    assert not list(temporary.iterdir())
+
+
+def test_launcher_is_not_started_without_files(lab: Lab) -> None:
+    (lab.input / "e").mkdir()
+    put_deep(lab.input, 200, 4090)
+    put_deep(lab.input / "e", 200, 4090)
+    orchestrator = LauncherOrchestrator()
+    code = orchestrator.run(lab.input, lab.output, pattern="**/*.wav", worker_command=lab.command)
+    assert code == 1
+    assert [result["error"] for result in failures(orchestrator)] == ["its path is too long"] * 2
+    assert not lab.output.exists()
+
+
+def test_file_that_becomes_a_folder_fails_alone(lab: Lab) -> None:
+    """A link to a folder of another user is not followed to create links there."""
+    theirs = lab.directory / "theirs"
+    theirs.mkdir()
+    links = _links.LinkFolder()
+    try:
+        links.add("a", str(theirs))
+        with pytest.raises(FileExistsError):
+            links.add("a/b.wav", "/etc/hostname")
+        links.add("b/c.wav", "/etc/hostname")
+        assert os.readlink(os.path.join(links.path, "b/c.wav")) == "/etc/hostname"
+    finally:
+        links.remove()
+    assert not list(theirs.iterdir())
+    assert not os.path.lexists(links.path)
+
+
+@pytest.mark.parametrize("gone", ["in", "in/sub"])
+def test_input_folder_that_disappears_raises_nothing(lab: Lab, gone: str) -> None:
+    files = [str(path) for path in lab.put("sub/a.wav", "sub/b.wav")]
+    os.rename(lab.directory / gone, lab.directory / "gone")
+    for named in (lab.input, lab.input / "sub"):
+        with prepare_inputs(files, str(named)) as inputs:
+            assert not inputs.failed
+
+
+# ---- The place of the folder --------------------------------------------------------------
+
+
+def folder_of_links(lab: Lab) -> Any:
+    """The inputs, with a temporary folder: not all files of the folder are given."""
+    files = lab.put("a.wav", "sub/b.wav")
+    return prepare_inputs([str(path) for path in files], str(lab.input))
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o700, 0o1777, 0o3775])
+def test_links_are_in_the_temporary_directory(lab: Lab, temporary: Path, mode: int) -> None:
+    temporary.chmod(mode)
+    with folder_of_links(lab) as inputs:
+        (folder,) = temporary.iterdir()
+        assert inputs.arguments[:2] == ["--input-dir", str(folder)]
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert os.readlink(folder / "sub/b.wav") == str(lab.input / "sub/b.wav")
+    assert not list(temporary.iterdir())
+
+
+@pytest.mark.parametrize("which", ["itself", "above"])
+@pytest.mark.parametrize("mode", [0o775, 0o2775, 0o777])
+def test_links_are_elsewhere_if_others_can_rename_them(
+    lab: Lab, temporary: Path, which: str, mode: int
+) -> None:
+    (temporary if which == "itself" else temporary.parent).chmod(mode)
+    with folder_of_links(lab) as inputs:
+        assert not list(temporary.iterdir())
+        path = inputs.arguments[1]
+        assert os.path.dirname(path) == os.path.realpath("/tmp")
+        assert os.path.exists(os.path.join(path, "sub/b.wav"))
+    assert not os.path.lexists(path)
+
+
+@needs_root
+@pytest.mark.parametrize("what", ["directory", "sticky directory", "link"])
+def test_links_are_not_in_a_directory_of_another_user(
+    lab: Lab, temporary: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    if what == "link":
+        link = lab.directory / "link"
+        link.symlink_to(temporary)
+        os.lchown(link, 12345, 12345)
+        monkeypatch.setattr(tempfile, "tempdir", str(link))
+    else:
+        temporary.chmod(0o1777 if what == "sticky directory" else 0o755)
+        os.chown(temporary, 12345, 12345)
+    with folder_of_links(lab):
+        assert not list(temporary.iterdir())
+
+
+def test_links_are_behind_own_links(lab: Lab, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (lab.directory / "link").symlink_to("above")
+    monkeypatch.setattr(tempfile, "tempdir", str(lab.directory / "link" / "temporary"))
+    with folder_of_links(lab) as inputs:
+        assert os.path.dirname(inputs.arguments[1]) == str(temporary)
+    assert not list(temporary.iterdir())
+
+
+def test_links_are_in_the_state_directory_if_tmp_is_unsafe(
+    lab: Lab, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = _trust.open_place
+
+    def refuse_tmp(path: str) -> tuple[str, int]:
+        if path == "/tmp":
+            raise PermissionError(1, "the directory can be written by everybody", path)
+        return real(path)
+
+    monkeypatch.setattr(_links, "open_place", refuse_tmp)
+    temporary.chmod(0o777)
+    state = lab.directory / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    with folder_of_links(lab) as inputs:
+        assert os.path.dirname(inputs.arguments[1]) == str(state / "gpuq")
+        assert state.stat().st_mode & 0o777 == 0o700
+    assert not list((state / "gpuq").iterdir())
+    state.chmod(0o777)
+    with pytest.raises(PermissionError, match="can be written by everybody; set TMPDIR to"):
+        with folder_of_links(lab):
+            pass
+
+
+def test_exchanged_folder_of_links_is_not_removed(
+    lab: Lab, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user gives its name to a folder of this user in the same directory."""
+    monkeypatch.setenv("GPUQ_TRUST", "1")
+    temporary.chmod(0o777)
+    precious = temporary / "precious"
+    (precious / "sub").mkdir(parents=True)
+    (precious / "model.bin").touch()
+    (precious / "a.wav").touch()
+    (precious / "sub" / "b.wav").touch()
+    with folder_of_links(lab) as inputs:
+        folder = Path(inputs.arguments[1])
+        assert folder.parent == temporary
+        folder.rename(temporary / "moved")
+        precious.rename(folder)
+    assert sorted(os.listdir(folder)) == ["a.wav", "model.bin", "sub"]
+    assert os.listdir(folder / "sub") == ["b.wav"]
+    assert not os.listdir(temporary / "moved"), "the links are removed where they are now"
+
+
+def test_empty_folder_in_place_of_the_links_is_not_removed(
+    lab: Lab, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUQ_TRUST", "1")
+    with folder_of_links(lab) as inputs:
+        folder = Path(inputs.arguments[1])
+        folder.rename(temporary / "moved")
+        folder.mkdir()
+    assert folder.is_dir()
