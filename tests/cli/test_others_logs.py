@@ -113,6 +113,12 @@ def test_log_that_is_one_hole_is_not_printed(machine, owner, other):
     result = owner.gpuq("logs", "1", cwd=shared)
     assert result.stdout.startswith("hello\n") and len(result.stdout) < 100000, len(result.stdout)
     assert "[gpuq: 6" in result.stdout
+    # Nor are the last lines searched in the hole.
+    os.truncate(log, 1 << 42)
+    with open(log, "ab") as file:
+        file.write(b"one\ntwo")
+    result = owner.run("prlimit", "--cpu=20", "gpuq", "logs", "-n", "2", "1", cwd=shared)
+    assert result.returncode == 0 and result.stdout.endswith("omitted, by max_log_size or by the job]\none\ntwo"), result
 
 
 def test_journal_of_another_user_does_not_choose_which_file_is_printed(machine, owner, other):
