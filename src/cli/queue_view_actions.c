@@ -4,10 +4,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/trust.h"
 #include "cli/background.h"
 #include "cli/job_log.h"
 #include "cli/queue_view_parts.h"
@@ -107,6 +109,21 @@ static int why(void *context, uint64_t id, struct text *t, struct gd_error *err)
 	return r < 0 ? r : text_error(t) ? error_set(err, -ENOMEM, "job %" PRIu64 ": out of memory", id) : 0;
 }
 
+/* If others could write the journal, only files of the journal's owner may be shown. */
+static int load_environment(const struct queue_view *v, const char *name, char **ret, size_t *ret_size)
+{
+	uid_t owner = ENVIRONMENT_OF_ANYBODY;
+	struct stat journal;
+	if (v->follow.dir_fd < 0)
+		return -ENOENT;
+	if (!trust_is_off() && trust_objection(v->follow.reader.fd)) {
+		if (fstat(v->follow.reader.fd, &journal) < 0)
+			return -errno;
+		owner = journal.st_uid;
+	}
+	return environment_load(v->follow.dir_fd, name, owner, ret, ret_size);
+}
+
 static int environment(void *context, uint64_t id, char **ret, size_t *ret_size, struct gd_error *err)
 {
 	struct queue_view *v = context;
@@ -114,8 +131,10 @@ static int environment(void *context, uint64_t id, char **ret, size_t *ret_size,
 	int r = find(v, id, &job, err);
 	if (r < 0)
 		return r;
-	r = job->wish->env && v->follow.dir_fd >= 0 ? environment_load(v->follow.dir_fd, job->wish->env, ret, ret_size)
-						    : -ENOENT;
+	r = job->wish->env ? load_environment(v, job->wish->env, ret, ret_size) : -ENOENT;
+	if (r == -EPERM)
+		return error_set(err, r,
+			"environment of job %" PRIu64 ": its file does not belong to the owner of the journal", id);
 	return r < 0 ? error_set(err, r, "environment of job %" PRIu64 ": %s", id,
 			       r == -ENOENT ? "it was not stored" : error_words(r))
 		     : 0;

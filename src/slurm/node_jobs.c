@@ -319,7 +319,7 @@ static int bring_environment(const struct node_jobs *n, const char *name)
 	snprintf(path, sizeof(path), "env/%s", name);
 	if (faccessat(n->journal->dir_fd, path, R_OK, 0) == 0)
 		return 0;
-	int r = environment_load(n->queue_fd, name, &block, &size);
+	int r = environment_load(n->queue_fd, name, ENVIRONMENT_OF_ANYBODY, &block, &size);
 	if (r < 0)
 		return r;
 	/* Only this process writes here, and no keeper knows the name yet. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """gpuq web on a machine with a malicious other user."""
 import http.client
+import json
 import os
 import pathlib
 import urllib.parse
@@ -9,7 +10,7 @@ import pytest
 import sealing
 from lab import GPUQ
 from processes import until
-from users import get_other, get_owner, make_machine, needs_users  # noqa: F401
+from users import plant, get_other, get_owner, make_machine, needs_users  # noqa: F401
 from web_lab import LIMIT, Page
 
 pytestmark = [needs_users, pytest.mark.skipif(not (pathlib.Path(GPUQ).parent / "gpuq-web").exists(), reason="built without libmicrohttpd")]
@@ -103,6 +104,27 @@ def test_planted_journal_shows_no_file_of_the_owner(machine, owner, other, name)
     other.sh("rm logs; mv logs.old logs", shared)
     (shared / f"logs/{name}").write_text("secret")
     assert ask("/api/jobs/1/log")[0] == 403
+
+
+@pytest.mark.parametrize("plan", ["ln -s '{home}/keys' jobs.jsonl.d/env", "mkdir jobs.jsonl.d/env; mv key jobs.jsonl.d/env"])
+def test_environment_in_a_queue_of_another_user_is_no_file_of_the_reader(machine, owner, other, plan):
+    """A link in the place of the folder of environments, or a file that was moved there."""
+    shared = machine.directory(0o2775)
+    owner.sh("rm -rf keys; mkdir -m 700 keys; echo PRIVATE > keys/key", owner.home)
+    owner.sh("echo PRIVATE > key; chmod 600 key", shared)
+    plant(other, shared / "jobs.jsonl", sealing.journal({"event": "add", "id": 1, "time": "2026-11-15T21:42:19.599Z", "command": "x", "env": "key"},
+                                                        {"event": "add", "id": 2, "time": "2026-11-15T21:42:19.599Z", "command": "x", "env": "their"}).decode())
+    other.sh(f"mkdir jobs.jsonl.d; {plan.format(home=owner.home)}; test -L jobs.jsonl.d/env || echo A=1 > jobs.jsonl.d/env/their", shared)
+    server = owner.start("gpuq", "web", "--listen", "127.0.0.1:0", cwd=shared)
+    address = urllib.parse.urlsplit(server.stdout.readline().strip())
+
+    def ask(job):
+        connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=LIMIT)
+        connection.request("GET", f"/api/jobs/{job}/environment", headers={"Authorization": f"Bearer {address.fragment.removeprefix('token=')}"})
+        return connection.getresponse().read()
+
+    assert "error" in json.loads(ask(1)), ask(1)
+    assert "ln" in plan or json.loads(ask(2)) == ["A=1\n"], ask(2)
 
 
 FETCH = """

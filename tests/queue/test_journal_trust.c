@@ -368,12 +368,32 @@ static void test_environment_is_a_small_regular_file(void **state)
 	assert_true(dir_fd >= 0);
 	assert_int_equal(mkdir("env", 0700), 0);
 	assert_int_equal(mkfifo("env/pipe", 0600), 0);
-	assert_int_equal(environment_load(dir_fd, "pipe", &text, &size), -EINVAL);
+	assert_int_equal(environment_load(dir_fd, "pipe", ENVIRONMENT_OF_ANYBODY, &text, &size), -EINVAL);
 	write_file("env/large", "", 0600);
 	assert_int_equal(truncate("env/large", (off_t)1 << 40), 0);
-	assert_int_equal(environment_load(dir_fd, "large", &text, &size), -EFBIG);
+	assert_int_equal(environment_load(dir_fd, "large", ENVIRONMENT_OF_ANYBODY, &text, &size), -EFBIG);
 	assert_int_equal(symlink("large", "env/link"), 0);
-	assert_true(environment_load(dir_fd, "link", &text, &size) < 0);
+	assert_true(environment_load(dir_fd, "link", ENVIRONMENT_OF_ANYBODY, &text, &size) < 0);
+	close(dir_fd);
+}
+
+/* The folder may be another user's, and the reader's private files must not be shown as an environment. */
+static void test_environment_is_not_read_through_a_link(void **state)
+{
+	(void)state;
+	char *text = NULL;
+	size_t size;
+	int dir_fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(mkdir("private", 0700) | symlink("private", "env"), 0);
+	write_file("private/key", "secret", 0600);
+	assert_true(environment_load(dir_fd, "key", ENVIRONMENT_OF_ANYBODY, &text, &size) < 0);
+	/* A directory in its place can contain a file of the reader that the other user has moved there. */
+	assert_int_equal(unlink("env") | rename("private", "env"), 0);
+	assert_int_equal(environment_load(dir_fd, "key", geteuid() + 1, &text, &size), -EPERM);
+	assert_int_equal(environment_load(dir_fd, "key", geteuid(), &text, &size), 0);
+	assert_memory_equal(text, "secret", 7);
+	assert_int_equal(size, 6);
+	free(text);
 	close(dir_fd);
 }
 
@@ -386,17 +406,17 @@ static void test_reading_opens_regular_files_only(void **state)
 	size_t size;
 	pid_t holder;
 	int lines = 0, dir_fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), watch_fd = inotify_init1(IN_NONBLOCK);
-	assert_int_equal(mkdir("devices", 0700) | symlink("devices", "env"), 0);
-	assert_int_equal(mkfifo("devices/watchdog", 0600), 0);
-	assert_true(inotify_add_watch(watch_fd, "devices/watchdog", IN_OPEN) >= 0);
-	assert_int_equal(journal_reader_init(&r, "devices/watchdog"), 0);
+	assert_int_equal(mkdir("env", 0700), 0);
+	assert_int_equal(mkfifo("env/watchdog", 0600), 0);
+	assert_true(inotify_add_watch(watch_fd, "env/watchdog", IN_OPEN) >= 0);
+	assert_int_equal(journal_reader_init(&r, "env/watchdog"), 0);
 	assert_int_equal(journal_reader_read(&r, count_line, &lines), -EINVAL);
 	journal_reader_finish(&r);
-	assert_int_equal(environment_load(dir_fd, "watchdog", &text, &size), -EINVAL);
+	assert_int_equal(environment_load(dir_fd, "watchdog", ENVIRONMENT_OF_ANYBODY, &text, &size), -EINVAL);
 	assert_int_equal(lock_holder_at(dir_fd, "env/watchdog", &holder), -EINVAL);
 	assert_true(read(watch_fd, event, sizeof(event)) < 0 && errno == EAGAIN);
 	/* The watch works. */
-	close(open("devices/watchdog", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+	close(open("env/watchdog", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
 	assert_true(read(watch_fd, event, sizeof(event)) > 0);
 	close(watch_fd);
 	close(dir_fd);
@@ -465,6 +485,7 @@ int main(void)
 		scratch_test(test_directory_that_was_removed_and_made_again_is_used),
 		scratch_test(test_others_lose_access_to_locks_but_a_runner_keeps_its_lock),
 		scratch_test(test_environment_is_a_small_regular_file),
+		scratch_test(test_environment_is_not_read_through_a_link),
 		scratch_test(test_reading_opens_regular_files_only),
 		scratch_test(test_link_to_keepers_is_not_followed),
 	};

@@ -3,11 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
@@ -33,34 +31,35 @@ int environment_save(int dir_fd, char *const *environment, char ret_name[HASH_TE
 		     : 0;
 }
 
-int environment_load(int dir_fd, const char *name, char **ret, size_t *ret_size)
+static int open_environment(int dir_fd, const char *name)
 {
-	char path[HASH_TEXT + 8];
 	if (strlen(name) >= HASH_TEXT || strchr(name, '/'))
 		return -EINVAL;
-	snprintf(path, sizeof(path), "env/%s", name);
-	cleanup_(closep) int fd = file_open_regular(dir_fd, path, O_NOFOLLOW);
+	/* O_NOFOLLOW applies only to the last component of a path. */
+	cleanup_(closep) int fd = openat(dir_fd, STORE_ENVIRONMENTS, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : file_open_regular(fd, name, O_NOFOLLOW);
+}
+
+int environment_load(int dir_fd, const char *name, uid_t owner, char **ret, size_t *ret_size)
+{
+	cleanup_(closep) int fd = open_environment(dir_fd, name);
 	struct stat st;
 	if (fd < 0)
 		return fd;
 	if (fstat(fd, &st) < 0)
 		return -errno;
+	if (owner != ENVIRONMENT_OF_ANYBODY && st.st_uid != owner)
+		return -EPERM;
 	if (st.st_size > MAX_BYTES)
 		return -EFBIG;
 	cleanup_(freep) char *data = malloc((size_t)st.st_size + 1);
 	if (!data)
 		return -ENOMEM;
-	size_t have = 0;
-	while (have < (size_t)st.st_size) {
-		ssize_t n = read(fd, data + have, (size_t)st.st_size - have);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		have += (size_t)n;
-	}
-	data[have] = '\0';
+	ssize_t n = file_read_full(fd, data, (size_t)st.st_size);
+	if (n != st.st_size)
+		return n < 0 ? (int)n : -EIO;
+	data[n] = '\0';
 	*ret = take_ptr(data);
-	*ret_size = have;
+	*ret_size = (size_t)n;
 	return 0;
 }

@@ -7,6 +7,7 @@
 #define QUEUE_JOURNAL_ENVIRONMENT_H
 
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/hash.h"
 #include "gpu_dispatch.h"
@@ -14,7 +15,12 @@
 /* Stores and syncs an environment and returns its name. dir_fd: the journal's folder. */
 int environment_save(int dir_fd, char *const *environment, char ret_name[HASH_TEXT], struct gd_error *err);
 
-/* The entries, each NUL-terminated, in one allocation. */
-int environment_load(int dir_fd, const char *name, char **ret, size_t *ret_size);
+#define ENVIRONMENT_OF_ANYBODY ((uid_t)-1)
+
+/*
+ * The entries, each NUL-terminated, in one allocation. dir_fd may be a folder of another user: no link in it is
+ * followed. -EPERM: the file does not belong to `owner`.
+ */
+int environment_load(int dir_fd, const char *name, uid_t owner, char **ret, size_t *ret_size);
 
 #endif

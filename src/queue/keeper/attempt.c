@@ -118,7 +118,9 @@ static int load_environment(const struct attempt *a, const struct journal *j, st
 		return 0;
 	char *block = NULL, *name = strdup(a->env);
 	size_t size = 0;
-	int r = !name ? -ENOMEM : *a->env ? environment_load(j->dir_fd, a->env, &block, &size) : 0;
+	int r = !name     ? -ENOMEM
+		: *a->env ? environment_load(j->dir_fd, a->env, ENVIRONMENT_OF_ANYBODY, &block, &size)
+			  : 0;
 	if (r < 0) {
 		free(name);
 		return r;
