@@ -84,7 +84,10 @@ static off_t size_of(int fd)
 	return fstat(fd, &st) < 0 ? -1 : st.st_size;
 }
 
-/* Only the end of a large log is read. */
+/*
+ * Only the end of a large log is read, and not what is written meanwhile: another user can make the log grow faster
+ * than it can be read.
+ */
 static void read_log(struct top_program *p)
 {
 	char buf[65536];
@@ -95,11 +98,16 @@ static void read_log(struct top_program *p)
 	if (size - at > (off_t)LOG_TAIL_BYTES) {
 		log_tail_finish(&p->top.log);
 		p->top.log.cut = true;
-		lseek(p->log_fd, size - (off_t)LOG_TAIL_BYTES / 2, SEEK_SET);
+		at = lseek(p->log_fd, size - (off_t)LOG_TAIL_BYTES / 2, SEEK_SET);
 	}
-	for (ssize_t n; (n = read(p->log_fd, buf, sizeof(buf))) > 0;)
+	for (ssize_t n; at < size; at += n) {
+		size_t left = (size_t)(size - at);
+		n = read(p->log_fd, buf, left < sizeof(buf) ? left : sizeof(buf));
+		if (n <= 0)
+			break;
 		if (log_tail_append(&p->top.log, buf, (size_t)n) < 0)
 			top_say(&p->top, true, "cannot read the log: out of memory");
+	}
 }
 
 static unsigned attempts_of(const struct top_program *p, uint64_t id)

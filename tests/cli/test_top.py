@@ -2,6 +2,7 @@
 """gpuq top in a real terminal: tmux draws, the tests type and read."""
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -294,6 +295,20 @@ def test_of_a_huge_log_only_the_end_is_read(lab, terminal):
     top.type("l")
     top.shows("the very end")
     top.shows("(only the end of a long log)")
+
+
+def test_log_that_grows_while_it_is_read_does_not_hang_it(lab, terminal):
+    """Faster than it can be read: holes cost a writer nothing."""
+    lab.add("--", "echo begin")
+    lab.gpuq("run", "--min-free-mem-mb", "1")
+    library = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/libgrowing_file.so"
+    top = terminal(LD_PRELOAD=str(library), GROWING_FILE=lab.job(1)["log_file"], ASAN_OPTIONS="verify_asan_link_order=0")
+    top.shows("1 completed")
+    top.type("l")
+    top.shows("log of job 1, completed")
+    top.shows("(only the end of a long log)")
+    top.type("q")
+    top.shows("1 completed")
 
 
 def test_a_job_without_a_log_is_told(lab, terminal):
