@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "model_rig.h"
 #include "view/model/model.h"
 
@@ -232,6 +234,42 @@ static void test_a_queue_is_forgotten_without_the_others(void **state)
 	assert_int_equal(view_num_jobs(m), 0);
 }
 
+static uint64_t cpu_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+/* Puts jobs with these ids, and returns how long that took. */
+static uint64_t time_jobs(const uint64_t *ids, size_t count)
+{
+	struct view_model *m = view_model_create(1);
+	uint64_t begin = cpu_ns();
+	for (size_t i = 0; i < count; i++)
+		assert_int_equal(view_put_job(m, &(struct view_job){.id = ids[i], .state = VIEW_JOB_PENDING}), 0);
+	uint64_t took = cpu_ns() - begin;
+	view_model_destroy(m);
+	return took;
+}
+
+/* Ids of a foreign journal: the same bits of their products with a number that is often used in hash tables. */
+static void test_chosen_ids_do_not_collide(void **state)
+{
+	(void)state;
+	enum { COUNT = 30000 };
+	static uint64_t chosen[COUNT], usual[COUNT];
+	size_t n = 0;
+	for (uint64_t id = 1; n < COUNT; id++)
+		if ((id * UINT64_C(0x9E3779B97F4A7C15) >> 32 & 0xffff) < 24)
+			chosen[n++] = id;
+	for (size_t i = 0; i < COUNT; i++)
+		usual[i] = i + 1;
+	/* Colliding ids take 100 times as long. */
+	uint64_t expected = time_jobs(usual, COUNT);
+	assert_in_range(time_jobs(chosen, COUNT), 0, 10 * expected + 100 * NS_PER_MS);
+}
+
 int main(void)
 {
 #define T(f) model_rig_test(f)
@@ -246,6 +284,7 @@ int main(void)
 		T(test_state_name_parses_to_the_same_state),
 		T(test_jobs_of_two_queues_with_the_same_number_are_two_jobs),
 		T(test_a_queue_is_forgotten_without_the_others),
+		T(test_chosen_ids_do_not_collide),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 #include "view/model/model_private.h"
 
 static const char *const state_names[VIEW_JOB_STATES] = {
@@ -151,9 +152,10 @@ static bool same_job(const struct view_job *a, const struct view_job *b)
 
 /* ---- The table by id ----------------------------------------------------------- */
 
+/* Another user may have chosen the ids. */
 static size_t home(const struct view_model *m, uint64_t id)
 {
-	return (size_t)((id * UINT64_C(0x9E3779B97F4A7C15)) >> 32) & (m->table_room - 1);
+	return (size_t)hash_seeded(&id, sizeof(id), m->seed) & (m->table_room - 1);
 }
 
 /* The place of this id, or the empty place where it belongs. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "view/model/model_private.h"
 
 #define DEFAULT_HISTORY 600
@@ -40,6 +41,7 @@ struct view_model *view_model_create(size_t history)
 	}
 	m->history = history ? history : DEFAULT_HISTORY;
 	m->by_id = by_id;
+	m->seed = hash_seed();
 	m->work.total = -1;
 	return m;
 }

@@ -71,6 +71,7 @@ struct view_model {
 	struct view_by_id *by_id;
 	struct view_entry **table; /* open addressing; `room` is a power of two */
 	size_t table_room;
+	uint64_t seed; /* of the table's hashes */
 	size_t num_jobs;
 	size_t counts[VIEW_JOB_STATES];
 	uint64_t max_number;
