@@ -4,6 +4,8 @@ import http.client
 import json
 import os
 import pathlib
+import subprocess
+import sys
 import urllib.parse
 
 import pytest
@@ -14,6 +16,8 @@ from users import plant, get_other, get_owner, make_machine, needs_users  # noqa
 from web_lab import LIMIT, Page
 
 pytestmark = [needs_users, pytest.mark.skipif(not (pathlib.Path(GPUQ).parent / "gpuq-web").exists(), reason="built without libmicrohttpd")]
+
+SUBORDINATE = 165536  # the first subordinate id of the second account, by default
 
 # Connections that never complete their request, as many as the server accepts.
 SLOW = """
@@ -33,6 +37,16 @@ while not select.select([sys.stdin], [], [], 1)[0]:
             connection.sendall(b"x")
         except OSError:
             pass
+"""
+
+MEASURE = """
+import http.client, sys
+connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
+try:
+    connection.request("GET", "/metrics", headers={"Authorization": "Bearer " + sys.argv[2]})
+    print(connection.getresponse().status, flush=True)
+except OSError as error:
+    print(type(error).__name__, flush=True)
 """
 
 # Event streams without the token; prints how many were opened.
@@ -58,6 +72,41 @@ def test_slow_connections_of_another_user_do_not_lock_the_owner_out(lab, other):
     for _ in range(10):
         assert page.json("/api/jobs/1")["id"] == 1
     assert page.stream().until("state")["may_act"] is True
+
+
+# Connections that are used again and again, without the token; prints how many were accepted.
+KEPT = """
+import select, socket, sys
+def ask(connection):
+    try:
+        connection.sendall(b"GET /metrics HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n")
+        return b" 401 " in connection.recv(4096)
+    except OSError:
+        return False
+held = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(32)]
+print(sum(map(ask, held)), flush=True)
+while not select.select([sys.stdin], [], [], 1)[0]:
+    for connection in held:
+        ask(connection)
+"""
+
+
+def test_user_with_subordinate_ids_does_not_lock_out_others(lab, other):
+    """Each of these ids has a limit of its own. Monitoring has another account, and connects for each request."""
+    token = "of-the-monitoring-account"
+    page = Page(lab, env={"GPUQ_WEB_TOKEN": token})
+    attackers = []
+    try:
+        for uid in range(SUBORDINATE, SUBORDINATE + 3):
+            attackers.append(subprocess.Popen([sys.executable, "-c", KEPT, str(page.port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                              text=True, cwd="/", user=uid, group=uid, extra_groups=[]))
+            assert attackers[-1].stdout.readline() == "32\n"
+        for _ in range(40):
+            assert other.attack(MEASURE, page.port, token) == "200"
+        assert page.json("/api/jobs/1")["id"] == 1
+    finally:
+        for process in attackers:
+            process.communicate("\n", timeout=LIMIT)
 
 
 def test_streams_of_another_user_do_not_lock_the_owner_out(lab, owner, other):

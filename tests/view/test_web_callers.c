@@ -39,7 +39,7 @@ static void remove_all(struct web_callers *c)
 	while (c->first)
 		web_callers_remove(c, c->first);
 	for (int kind = 0; kind < WEB_CALLER_KINDS; kind++)
-		assert_int_equal(c->count[kind] | c->streams[kind], 0);
+		assert_int_equal(c->count[kind] | c->streams[kind] | c->num_cut, 0);
 }
 
 static void test_other_users_and_machines_leave_room_for_the_owner(void **state)
@@ -50,11 +50,114 @@ static void test_other_users_and_machines_leave_room_for_the_owner(void **state)
 	assert_int_equal(connect_many(&c, user(other)), 32);
 	assert_int_equal(connect_many(&c, user(other + 1)), 32);
 	assert_int_equal(connect_many(&c, user(other + 2)), 32);
-	assert_int_equal(connect_many(&c, user(other + 3)), 0);
-	assert_int_equal(connect_many(&c, (struct web_peer){.is_local = true}), 0);
 	assert_int_equal(connect_many(&c, remote(1)), 32);
 	assert_int_equal(connect_many(&c, remote(2)), 32);
 	assert_int_equal(connect_many(&c, user(geteuid())), 128);
+	remove_all(&c);
+}
+
+static bool is_shut(int fd)
+{
+	char byte;
+	ssize_t n = recv(fd, &byte, 1, MSG_DONTWAIT);
+	return n == 0;
+}
+
+static size_t count_user(const struct web_callers *c, uid_t uid)
+{
+	size_t n = 0;
+	for (const struct web_caller *caller = c->first; caller; caller = caller->next)
+		n += caller->peer.user == uid && !caller->cut;
+	return n;
+}
+
+/* The server removes connections after they were shut down. */
+static void remove_cut(struct web_callers *c)
+{
+	for (struct web_caller *caller = c->first, *next; caller; caller = next) {
+		next = caller->next;
+		if (caller->cut)
+			web_callers_remove(c, caller);
+	}
+	assert_int_equal(c->num_cut, 0);
+}
+
+/* A user with subordinate ids is several users. */
+static void test_users_with_many_connections_make_room_for_others(void **state)
+{
+	(void)state;
+	struct web_callers c = {0};
+	uid_t other = geteuid() + 1;
+	for (uid_t i = 0; i < 3; i++)
+		assert_int_equal(connect_many(&c, user(other + i)), 32);
+	assert_int_equal(connect_many(&c, user(other + 3)), 24);
+	remove_cut(&c);
+	for (uid_t i = 0; i < 4; i++)
+		assert_int_equal(count_user(&c, other + i), 24);
+	assert_int_equal(c.count[WEB_CALLER_USER], 96);
+	/* Even if each connection is of another user. */
+	remove_all(&c);
+	for (uid_t i = 0; i < 96; i++)
+		assert_non_null(web_callers_add(
+			&c, &(struct web_peer){.is_local = true, .user_known = true, .user = other + i}, -1, i));
+	web_caller_end(c.first, 1000);
+	assert_int_equal(connect_many(&c, user(other + 96)), 1);
+	assert_int_equal(count_user(&c, other), 0);
+	assert_int_equal(c.num_cut, 1);
+	remove_all(&c);
+}
+
+static void test_connection_that_was_not_used_for_the_longest_time_is_closed(void **state)
+{
+	(void)state;
+	struct web_callers c = {0};
+	struct web_peer many = user(geteuid() + 1), few = user(geteuid() + 2), late = user(geteuid() + 3);
+	struct web_caller *callers[32], *kept = web_callers_add(&c, &few, -1, 0);
+	int ends[2];
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+	for (int i = 0; i < 30; i++) {
+		assert_non_null(web_callers_add(&c, &(struct web_peer){.is_local = true}, -1, 1));
+		assert_non_null(web_callers_add(
+			&c, &(struct web_peer){.is_local = true, .user_known = true, .user = geteuid() + 9}, -1, 1));
+	}
+	for (uint64_t i = 0; i < 32; i++) {
+		callers[i] = web_callers_add(&c, &many, i == 3 ? ends[0] : -1, i);
+		assert_non_null(callers[i]);
+	}
+	/* The first one is a stream; the next two have had requests. */
+	assert_true(web_callers_begin_stream(&c, callers[0]));
+	web_caller_begin(callers[1], 100);
+	web_caller_end(callers[2], 100);
+	for (int i = 0; i < 3; i++)
+		assert_non_null(web_callers_add(&c, &few, -1, 200));
+	assert_int_equal(c.count[WEB_CALLER_USER], 96);
+	assert_non_null(web_callers_add(&c, &late, -1, 200));
+	assert_true(callers[3]->cut && is_shut(ends[1]) && !kept->cut);
+	/* It counts no longer, and gets nothing more. */
+	size_t owners = c.count[WEB_CALLER_OWNER];
+	web_callers_promote(&c, callers[3]);
+	assert_int_equal(c.count[WEB_CALLER_OWNER], owners);
+	assert_false(web_callers_begin_stream(&c, callers[3]));
+	remove_all(&c);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+/* The server closes connections only between two rounds of accept(). */
+static void test_number_of_connections_is_limited_until_the_server_has_closed_them(void **state)
+{
+	(void)state;
+	struct web_callers c = {0};
+	size_t n = 0;
+	for (uid_t i = 1; i < 1000; i++)
+		n += web_callers_add(&c,
+			     &(struct web_peer){.is_local = true, .user_known = true, .user = geteuid() + i}, -1,
+			     i) != NULL;
+	assert_int_equal(n, 96 + WEB_CALLERS_CUT);
+	assert_int_equal(c.num_cut, WEB_CALLERS_CUT);
+	remove_cut(&c);
+	struct web_peer peer = user(geteuid() + 1);
+	assert_non_null(web_callers_add(&c, &peer, -1, 0));
 	remove_all(&c);
 }
 
@@ -112,13 +215,6 @@ static void test_streams_have_limits_of_their_own(void **state)
 	web_callers_end_stream(&c, caller);
 	assert_true(web_callers_begin_stream(&c, caller));
 	remove_all(&c);
-}
-
-static bool is_shut(int fd)
-{
-	char byte;
-	ssize_t n = recv(fd, &byte, 1, MSG_DONTWAIT);
-	return n == 0;
 }
 
 static void test_request_that_takes_too_long_is_cut_off(void **state)
@@ -213,6 +309,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_other_users_and_machines_leave_room_for_the_owner),
+		cmocka_unit_test(test_users_with_many_connections_make_room_for_others),
+		cmocka_unit_test(test_connection_that_was_not_used_for_the_longest_time_is_closed),
+		cmocka_unit_test(test_number_of_connections_is_limited_until_the_server_has_closed_them),
 		cmocka_unit_test(test_caller_whose_user_is_not_known_is_not_the_owner),
 		cmocka_unit_test(test_token_makes_a_caller_the_owner),
 		cmocka_unit_test(test_streams_have_limits_of_their_own),

@@ -268,7 +268,7 @@ static int start(struct web *w)
 {
 	w->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL,
 		on_request, w, MHD_OPTION_NOTIFY_COMPLETED, on_completed, w, MHD_OPTION_NOTIFY_CONNECTION,
-		web_door_notify, w, MHD_OPTION_CONNECTION_LIMIT, (unsigned)WEB_CALLERS_MAX,
+		web_door_notify, w, MHD_OPTION_CONNECTION_LIMIT, (unsigned)(WEB_CALLERS_MAX + WEB_CALLERS_CUT),
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_ROOM, MHD_OPTION_CONNECTION_TIMEOUT,
 		(unsigned)IDLE_S, MHD_OPTION_END);
 	if (!w->daemon)

@@ -38,26 +38,65 @@ static bool is_same(const struct web_peer *a, const struct web_peer *b)
 	return memcmp(a->address, b->address, sizeof(a->address)) == 0;
 }
 
-static size_t count_same(
-	const struct web_callers *c, enum web_caller_kind kind, const struct web_peer *peer, bool streams)
+enum { CONNECTIONS, STREAMS, OTHER_THAN_STREAMS };
+
+static size_t count_same(const struct web_callers *c, enum web_caller_kind kind, const struct web_peer *peer, int which)
 {
 	size_t n = 0;
 	for (const struct web_caller *other = c->first; other; other = other->next)
-		if (other->kind == kind && (other->streams || !streams) && is_same(&other->peer, peer))
+		if (other->kind == kind && !other->cut &&
+			(which == CONNECTIONS || other->streams == (which == STREAMS)) && is_same(&other->peer, peer))
 			n++;
 	return n;
+}
+
+/* The least recently used connection of the user or address with the most, if that is more than this peer has. */
+static struct web_caller *choose_victim(
+	const struct web_callers *c, enum web_caller_kind kind, const struct web_peer *peer)
+{
+	struct web_caller *victim = NULL;
+	size_t most = count_same(c, kind, peer, OTHER_THAN_STREAMS) + 1;
+	for (struct web_caller *other = c->first; other; other = other->next) {
+		if (other->kind != kind || other->cut || other->streams)
+			continue;
+		size_t n = count_same(c, kind, &other->peer, OTHER_THAN_STREAMS);
+		if (n > most || (n == most && (!victim || other->used_ns < victim->used_ns))) {
+			most = n;
+			victim = other;
+		}
+	}
+	return victim;
+}
+
+static bool make_room(struct web_callers *c, enum web_caller_kind kind, const struct web_peer *peer)
+{
+	if (c->count[kind] < limits[kind].all)
+		return true;
+	struct web_caller *victim =
+		kind == WEB_CALLER_OWNER || c->num_cut >= WEB_CALLERS_CUT ? NULL : choose_victim(c, kind, peer);
+	if (!victim)
+		return false;
+	victim->cut = true;
+	c->num_cut++;
+	c->count[kind]--;
+	shutdown(victim->fd, SHUT_RDWR);
+	return true;
 }
 
 struct web_caller *web_callers_add(struct web_callers *c, const struct web_peer *peer, int fd, uint64_t now_ns)
 {
 	enum web_caller_kind kind = kind_of(peer);
-	if (c->count[kind] >= limits[kind].all || count_same(c, kind, peer, false) >= limits[kind].each)
+	if (count_same(c, kind, peer, CONNECTIONS) >= limits[kind].each || !make_room(c, kind, peer))
 		return NULL;
 	struct web_caller *caller = calloc(1, sizeof(*caller));
 	if (!caller)
 		return NULL;
-	*caller = (struct web_caller){
-		.next = c->first, .kind = kind, .peer = *peer, .fd = fd, .deadline_ns = now_ns + FIRST_REQUEST_NS};
+	*caller = (struct web_caller){.next = c->first,
+		.kind = kind,
+		.peer = *peer,
+		.fd = fd,
+		.used_ns = now_ns,
+		.deadline_ns = now_ns + FIRST_REQUEST_NS};
 	if (c->first)
 		c->first->previous = caller;
 	c->first = caller;
@@ -76,13 +115,17 @@ void web_callers_remove(struct web_callers *c, struct web_caller *caller)
 		c->first = caller->next;
 	if (caller->next)
 		caller->next->previous = caller->previous;
-	c->count[caller->kind]--;
+	if (caller->cut)
+		c->num_cut--;
+	else
+		c->count[caller->kind]--;
 	free(caller);
 }
 
 void web_callers_promote(struct web_callers *c, struct web_caller *caller)
 {
-	if (caller->kind == WEB_CALLER_OWNER || c->count[WEB_CALLER_OWNER] >= limits[WEB_CALLER_OWNER].all)
+	if (caller->cut || caller->kind == WEB_CALLER_OWNER ||
+		c->count[WEB_CALLER_OWNER] >= limits[WEB_CALLER_OWNER].all)
 		return;
 	c->count[caller->kind]--;
 	c->count[WEB_CALLER_OWNER]++;
@@ -91,20 +134,22 @@ void web_callers_promote(struct web_callers *c, struct web_caller *caller)
 
 void web_caller_begin(struct web_caller *caller, uint64_t now_ns)
 {
+	caller->used_ns = now_ns;
 	caller->deadline_ns = now_ns + REQUEST_NS;
 }
 
 void web_caller_end(struct web_caller *caller, uint64_t now_ns)
 {
+	caller->used_ns = now_ns;
 	caller->deadline_ns = now_ns + NEXT_REQUEST_NS;
 }
 
 bool web_callers_begin_stream(struct web_callers *c, struct web_caller *caller)
 {
 	const struct limits *l = &limits[caller->kind];
-	bool each =
-		caller->kind == WEB_CALLER_OWNER || count_same(c, caller->kind, &caller->peer, true) < l->streams_each;
-	if (caller->streams || c->streams[caller->kind] >= l->streams || !each)
+	bool each = caller->kind == WEB_CALLER_OWNER ||
+		    count_same(c, caller->kind, &caller->peer, STREAMS) < l->streams_each;
+	if (caller->cut || caller->streams || c->streams[caller->kind] >= l->streams || !each)
 		return false;
 	caller->streams = true;
 	caller->deadline_ns = 0;

@@ -4,7 +4,8 @@
  *
  * Three kinds of callers have separate limits, so that none can lock out another: the owner, that is the user who runs
  * the server and everyone who has given the token; the other users of this machine; other machines. Within the last two
- * kinds, each user or address also has a limit.
+ * kinds, each user or address also has a limit. A user can still have many ids (/etc/subuid), and a machine many
+ * addresses: if such a kind is full, a user or address with fewer connections gets the place of one with the most.
  *
  * A caller has a deadline for each request, from its first byte to the end of the answer, and for the next request
  * on the same connection. An event stream has no deadline.
@@ -31,19 +32,27 @@ struct web_caller {
 	struct web_peer peer;
 	int fd;
 	bool streams;
+	bool cut;             /* shut down for another caller; the server will remove it */
+	uint64_t used_ns;     /* the last accept(), beginning or end of a request */
 	uint64_t deadline_ns; /* 0: none */
 };
 
 /* Start from {0}. */
 struct web_callers {
 	struct web_caller *first;
-	size_t count[WEB_CALLER_KINDS], streams[WEB_CALLER_KINDS];
+	size_t count[WEB_CALLER_KINDS], streams[WEB_CALLER_KINDS]; /* without those that are cut */
+	size_t num_cut;
 };
 
-/* The most connections at the same time. */
+/* The most connections at the same time, and how many more there can be until the server has removed those that are
+ * cut. */
 #define WEB_CALLERS_MAX 320
+#define WEB_CALLERS_CUT 64
 
-/* Adds an accepted connection. NULL: its kind, user or address has too many, or out of memory. */
+/*
+ * Adds an accepted connection. If its kind is full, may cut another one, which is not a stream and was not used for the
+ * longest time. NULL: its kind, user or address has too many, or out of memory.
+ */
 struct web_caller *web_callers_add(struct web_callers *c, const struct web_peer *peer, int fd, uint64_t now_ns);
 void web_callers_remove(struct web_callers *c, struct web_caller *caller);
 
