@@ -247,6 +247,12 @@ int trust_check_way(int fd, struct gd_error *err)
 	return error_set(err, -EPERM, "a parent directory cannot be examined: %s", error_words(-errno));
 }
 
+int trust_check_place(int fd, struct gd_error *err)
+{
+	const char *objection = check_place(fd, PLACE_DIRECTORY);
+	return objection ? refuse_directory(fd, objection, err) : trust_check_way(fd, err);
+}
+
 /* The kind of the component that ends at `end`, in a path whose last component is `last`. */
 static enum place place_of(const char *end, enum place last)
 {

@@ -53,6 +53,13 @@ const char *trust_objection_above(int fd);
 int trust_check_way(int fd, struct gd_error *err);
 
 /*
+ * The same for the directory `fd` of a file that is used only because of its name: no other user may be able to add
+ * entries to it either, so it must not be sticky and writable. Another user who can write both directories can rename a
+ * file of this user there.
+ */
+int trust_check_place(int fd, struct gd_error *err);
+
+/*
  * Checks that no other user can replace the file `path`, which is absolute and contains no symbolic link, "." or "..".
  * Returns 0; -EPERM if the regular file or its directory is not trusted, or if a directory above them is neither
  * trusted nor a sticky directory of the user or root, with a message such as "'DIRECTORY' can be written by everybody";

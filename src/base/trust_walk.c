@@ -72,10 +72,11 @@ static void walk_note_writers(struct walk *w, int fd, const struct stat *st, boo
 	struct trust_way *way = w->way;
 	if (way && !way->replaceable && has_more)
 		way->replaceable = trust_objection_above_cached(fd, st, &way->private_group) != NULL;
-	/* In a sticky directory, the owner of a file can replace it; a directory is examined by the caller. */
-	if (way && w->in_sticky && !S_ISDIR(st->st_mode) && !trust_is_ours(st))
+	/* Another user may have renamed a file of this user to a free name in a sticky directory. A directory is
+	 * examined by the caller. */
+	if (way && w->in_sticky && !S_ISDIR(st->st_mode))
 		way->replaceable = true;
-	w->in_sticky = S_ISDIR(st->st_mode) && st->st_mode & S_ISVTX;
+	w->in_sticky = S_ISDIR(st->st_mode) && st->st_mode & S_ISVTX && st->st_mode & (S_IWGRP | S_IWOTH);
 }
 
 static int walk_to_root(struct walk *w)

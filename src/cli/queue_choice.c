@@ -290,6 +290,18 @@ static int convert(struct journal *j, struct gd_error *err)
 	return 0;
 }
 
+/* A journal that was found by its name could be another file of the user, renamed by someone else. */
+static int check_place(const struct queue_choice *q, const struct journal *j, struct gd_error *err)
+{
+	struct gd_error why = {0};
+	bool found = q->source == QUEUE_SOURCE_HERE || q->source == QUEUE_SOURCE_ABOVE;
+	if (q->trust || !found || trust_check_place(j->parent_fd, &why) == 0)
+		return 0;
+	return error_set(err, -EPERM,
+		"refusing to use '%s': %s, who could run commands as you; name the queue with --jobs-file, use a directory of your own, or use --trust if you trust these users",
+		q->given_path, why.message);
+}
+
 int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct gd_error *err)
 {
 	if (!q->adds && is_missing(q))
@@ -298,6 +310,8 @@ int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct
 		return trust_refuse(q->given_path, q->objection, err);
 	cleanup_(journal_closep) struct journal *j = NULL;
 	int r = journal_open(q->journal_path, q->trust, &j, err);
+	if (r == 0)
+		r = check_place(q, j, err);
 	if (r == 0 && j->original)
 		r = convert(j, err);
 	if (r < 0)

@@ -64,7 +64,7 @@ static int examine(const char *dir, char **ret_why)
 	struct gd_error why = {0};
 	int r = trust_open_directory(dir, false, &fd, &why);
 	if (r == 0)
-		r = trust_check_way(fd, &why);
+		r = trust_check_place(fd, &why);
 	*ret_why = NULL;
 	/* After another error, the command that opens the journal explains it. */
 	if (r != -EPERM)

@@ -141,10 +141,10 @@ def test_runner_says_who_can_change_the_directory_now(machine, owner):
 # ---- Directories that are fine -------------------------------------------------------------
 
 
-def works(owner, directory, *prefix):
+def works(owner, directory, *prefix, named=()):
     result = owner.run(*prefix, "gpuq", "add", "--no-start", "--jobs-file", "jobs.jsonl", "touch ran", cwd=directory, umask=0o002)
     assert result.returncode == 0, result
-    result = owner.run(*prefix, "gpuq", "run", cwd=directory, umask=0o002)
+    result = owner.run(*prefix, "gpuq", "run", *named, cwd=directory, umask=0o002)
     assert result.returncode == 0, result
     assert (directory / "ran").exists()
 
@@ -163,9 +163,27 @@ def test_directories_of_the_private_group_make_no_difference(machine, owner):
 @pytest.mark.parametrize("mode", [STICKY, 0o3775])
 def test_sticky_directory_of_root_is_used(machine, owner, mode):
     shared = machine.directory(mode)
-    works(owner, shared)
+    works(owner, shared, named=("--jobs-file", "jobs.jsonl"))
     owner.sh("mkdir mine", shared)
     works(owner, shared / "mine")
+
+
+@pytest.mark.parametrize("name, content, words", [
+    ("jobs.jsonl", None, ("run",)),
+    ("jobs.jsonl", None, ("add", "true")),
+    ("gpuq.yaml", "on_finish: touch stolen", ("add", "true")),
+    ("commands.txt", "touch stolen", ("run",)),
+])
+def test_file_of_the_user_that_another_user_renamed_is_not_used(machine, owner, other, name, content, words):
+    """The user has copied data of somebody else into a directory of the group; a sticky directory has a free name."""
+    group, sticky = machine.directory(GROUP), machine.directory(STICKY)
+    if content is None:
+        copy_journal(owner, group / "data", "touch stolen")
+    else:
+        owner.sh(f"echo '{content}' > data", group)
+    other.sh(f"mv '{group}/data' {name}", sticky)
+    refused(owner.gpuq(*words, cwd=sticky, env={"GPUQ_JOBS_FILE": ""}), f"directory '{sticky}' can be written by everybody")
+    assert not (sticky / "stolen").exists()
 
 
 def test_private_group_with_another_member_is_not_private(machine, owner, other):

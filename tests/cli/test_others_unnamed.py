@@ -31,7 +31,7 @@ def test_configuration_that_is_named_is_the_users_choice(machine, owner, other):
     plant(owner, shared / "commands.txt", "true\n")
     refused(owner.gpuq("run", cwd=shared), "'./gpuq.yaml': it belongs to another user")
     assert not (shared / "stolen").exists()
-    assert owner.gpuq("run", "--config", "gpuq.yaml", cwd=shared).returncode == 0
+    assert owner.gpuq("run", "--config", "gpuq.yaml", "--commands-file", "commands.txt", cwd=shared).returncode == 0
     assert (shared / "stolen").exists()
 
 
@@ -68,7 +68,7 @@ def test_link_of_another_user_makes_no_file(machine, owner, other):
 
 
 def test_own_link_is_followed(machine, owner):
-    shared = machine.directory(STICKY)
+    shared = machine.project(owner)
     queue = owner.home / "queue"
     owner.sh("mkdir -p queue; rm -rf queue/*", owner.home)
     owner.sh(f"ln -s '{queue}/jobs.jsonl' jobs.jsonl; ln -s '{queue}/list' commands.txt", shared)

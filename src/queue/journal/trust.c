@@ -46,8 +46,8 @@ static int open_named(const char *path, int *ret_fd)
 }
 
 /*
- * A user who can write the directory can rename another file of this user to this name. In a sticky directory, only the
- * owner can.
+ * A user who can write the directory can rename another file of this user to this name, even in a sticky directory if
+ * the name is free.
  */
 static int check_above(const char *path, struct gd_error *err)
 {
@@ -61,7 +61,7 @@ static int check_above(const char *path, struct gd_error *err)
 	if (r < 0)
 		return r == -EPERM ? trust_refuse(path, TRUST_FOREIGN_WAY, err) : r;
 	struct gd_error why = {0};
-	r = trust_check_way(fd, &why);
+	r = trust_check_place(fd, &why);
 	if (r == 0)
 		return 0;
 	return error_set(err, r,
