@@ -13,6 +13,7 @@
 struct add {
 	struct queue_choice queue;
 	struct job_options options;
+	int cwd_fd; /* the current directory, opened when the command began */
 	bool hold, no_start, json, dry_run, zip, freeze;
 	struct sweep sweep;
 	struct id_list indices; /* parsed --array */

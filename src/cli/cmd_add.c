@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,9 +106,11 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 		.timeout_ms = config_has(c, CONFIG_TIMEOUT) ? (int64_t)c->timeout_ms : -1,
 		.retries = config_has(c, CONFIG_RETRIES) ? (int)c->retries : -1,
 		.held = a->hold};
-	submit_describe_cwd(s, ".");
+	int r = submit_describe_cwd(s, a->cwd_fd);
+	if (r < 0)
+		return error_set(&a->err, r, "cannot add the job: current directory '%s': %s", s->cwd, error_words(r));
 	job_spec_set_defaults(s, c);
-	int r = job_options_apply(&a->options, s, &a->err);
+	r = job_options_apply(&a->options, s, &a->err);
 	if (r == 0 && s->warn_signal && s->timeout_ms <= 0)
 		return error_set(&a->err, -EINVAL, "--signal needs a time limit; give --timeout, too");
 	return r;
@@ -240,30 +243,37 @@ static int show_sweep(struct add *a)
 
 /* ---- The command ---------------------------------------------------------------------- */
 
-static int freeze(struct add *a, struct frozen_tree *tree, struct job_spec *spec)
+static int freeze(struct add *a, const struct journal *j, struct frozen_tree *tree, struct job_spec *spec)
 {
 	if (!a->freeze)
 		return 0;
-	cleanup_(freep) char *log_dir = log_dir_find(&a->queue.config, a->queue.journal_path);
-	int r = frozen_tree_make(a->queue.journal_path, log_dir, a->queue.trust, tree, &a->err);
+	cleanup_(freep) char *log_dir = log_dir_find(&a->queue.config, j->path);
+	const struct frozen_source source = {.journal_path = j->path,
+		.queue_fd = j->dir_fd,
+		.log_dir = log_dir,
+		.cwd_fd = a->cwd_fd,
+		.trust = a->queue.trust};
+	int r = frozen_tree_make(&source, tree, &a->err);
 	if (r < 0)
 		return r;
 	spec->cwd = tree->cwd;
 	spec->tree = tree->path;
 	spec->commit = tree->commit;
-	submit_describe_cwd(spec, tree->cwd);
+	r = submit_describe_cwd(spec, tree->cwd_fd);
+	if (r < 0)
+		return error_set(&a->err, r, "--freeze: directory '%s': %s", tree->cwd, error_words(r));
 	return 0;
 }
 
 /* Adds the jobs, prints their ids and starts a runner. lines: NULL for the command line. */
 static int submit(struct add *a, struct commands *lines, struct job_spec *spec)
 {
-	cleanup_(frozen_tree_finish) struct frozen_tree tree = {0};
+	cleanup_(frozen_tree_finish) struct frozen_tree tree = FROZEN_TREE_INIT;
 	cleanup_(journal_closep) struct journal *j = NULL;
 	char env[HASH_TEXT], script[HASH_TEXT];
 	struct id_list ids = {0};
 	int r = queue_choice_open(&a->queue, &j, &a->err);
-	if (r == 0 && (r = freeze(a, &tree, spec)) < 0)
+	if (r == 0 && (r = freeze(a, j, &tree, spec)) < 0)
 		journal_remove_empty(j);
 	if (r == 0)
 		r = environment_save(j->dir_fd, environ, env, &a->err);
@@ -311,6 +321,10 @@ static int add(struct add *a)
 	cleanup_(commands_closep) struct commands *lines = NULL;
 	struct job_spec spec;
 	bool from_input = a->num_words == 1 && strcmp(a->words[0], "-") == 0;
+	/* Other users may be able to rename it later, so that its path leads elsewhere. */
+	a->cwd_fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (a->cwd_fd < 0)
+		return error_set(&a->err, -errno, "cannot add the job: current directory: %s", error_words(errno));
 	int r = from_input ? 0 : add_read_script(a);
 	if (r == 0)
 		r = queue_choice_resolve(&a->queue, &a->err);
@@ -331,7 +345,7 @@ static int add(struct add *a)
 
 static int main_add(int argc, char **argv)
 {
-	struct add a = {0};
+	struct add a = {.cwd_fd = -1};
 	command_parse_in_order(&add_argp, argc, argv, &a);
 	a.queue.adds = !a.dry_run;
 	int r = add(&a);
@@ -342,6 +356,7 @@ static int main_add(int argc, char **argv)
 	free(a.script_path);
 	free(a.script_words);
 	id_list_finish(&a.indices);
+	closep(&a.cwd_fd);
 	queue_choice_finish(&a.queue);
 	return code;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,8 @@ static int fill_spec(struct exec *e, struct job_spec *s, char **ret_cwd, struct 
 		.timeout_ms = config_has(c, CONFIG_TIMEOUT) ? (int64_t)c->timeout_ms : -1,
 		.retries = 0,
 		.keeper = e->lease.keeper};
-	submit_describe_cwd(s, ".");
+	if (s->cwd && submit_describe_cwd(s, AT_FDCWD) < 0)
+		s->cwd = "/"; /* for the hook, which could not enter this directory either */
 	job_spec_set_defaults(s, c);
 	return job_options_apply(&e->options, s, &e->err);
 }

@@ -14,7 +14,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/trust.h"
 #include "base/units.h"
+#include "cli/frozen_directory.h"
 #include "cli/frozen_links.h"
 #include "cli/git.h"
 #include "cli/git_trust.h"
@@ -24,8 +26,7 @@
 
 /* State of freezing a tree. */
 struct freezing {
-	const char *journal_path, *log_dir;
-	bool trust;
+	const struct frozen_source *source;
 	struct text top, prefix; /* of the original tree */
 	struct text index;       /* a temporary index file */
 	struct text excludes[4]; /* pathspecs of the queue's own files */
@@ -45,16 +46,11 @@ static void freezing_finish(struct freezing *f)
 
 void frozen_tree_finish(struct frozen_tree *t)
 {
+	closep(&t->cwd_fd);
 	free(t->path);
 	free(t->cwd);
 	free(t->commit);
-	*t = (struct frozen_tree){0};
-}
-
-static void cut_newline(struct text *t)
-{
-	if (t->length && t->data[t->length - 1] == '\n')
-		t->data[--t->length] = '\0';
+	*t = FROZEN_TREE_INIT;
 }
 
 /* ---- Selecting files ------------------------------------------------------------------ */
@@ -81,7 +77,7 @@ static int git_top(
 	const struct freezing *f, const char *index, const char *const *words, struct text *out, struct gd_error *err)
 {
 	const char *argv[20] = {"-c", "core.sharedRepository=umask"};
-	size_t n = f->trust ? 0 : 2;
+	size_t n = f->source->trust ? 0 : 2;
 	while (*words)
 		argv[n++] = *words++;
 	argv[n] = NULL;
@@ -154,10 +150,10 @@ static int check_files(const struct freezing *f, struct gd_error *err)
 	/* git add would check submodules for changes, and run programs named in their configuration. */
 	if (r == 0)
 		r = check_submodules(&index, err);
-	if (r < 0 || f->trust)
+	if (r < 0 || f->source->trust)
 		return r;
-	if (strncmp(f->journal_path, top, size) == 0 && f->journal_path[size] == '/')
-		text_appendf(&skip, "%s.d", f->journal_path + size + 1);
+	if (strncmp(f->source->journal_path, top, size) == 0 && f->source->journal_path[size] == '/')
+		text_appendf(&skip, "%s.d", f->source->journal_path + size + 1);
 	r = git_work_tree_check(top, &index, text_string(&skip), &why);
 	if (r < 0)
 		return error_set(err, r, "%s%s", why.message, r == -EPERM ? ", or use --trust if you accept that" : "");
@@ -175,7 +171,7 @@ static int copy_index(struct freezing *f, const char *trees, struct gd_error *er
 		&path, err);
 	if (r < 0)
 		return r;
-	cut_newline(&path);
+	git_cut_newline(&path);
 	FILE *from = fopen(text_string(&path), "re"), *to = fopen(text_string(&f->index), "we");
 	char chunk[65536];
 	size_t n = 0;
@@ -211,11 +207,11 @@ static int make_commit(struct freezing *f, struct text *commit, struct gd_error 
 		r = git_top(f, text_string(&f->index), GIT("write-tree"), &tree, err);
 	if (r < 0)
 		return r;
-	cut_newline(&tree);
+	git_cut_newline(&tree);
 	bool born = git_run(top, NULL, GIT("rev-parse", "--verify", "--quiet", "HEAD"), &head, NULL) == 0 &&
 		    git_run(top, NULL, GIT("rev-parse", "HEAD^{tree}"), &head_tree, NULL) == 0;
-	cut_newline(&head);
-	cut_newline(&head_tree);
+	git_cut_newline(&head);
+	git_cut_newline(&head_tree);
 	if (born && strcmp(text_string(&head_tree), text_string(&tree)) == 0) {
 		text_append_string(commit, text_string(&head));
 		return text_error(commit);
@@ -225,13 +221,13 @@ static int make_commit(struct freezing *f, struct text *commit, struct gd_error 
 			       "gpuq: snapshot of the working tree")
 		     : GIT("commit-tree", text_string(&tree), "-m", "gpuq: snapshot of the working tree"),
 		commit, err);
-	cut_newline(commit);
+	git_cut_newline(commit);
 	return r;
 }
 
 /* ---- The worktree --------------------------------------------------------------------- */
 
-/* The path of the current directory relative to the top: "", or "a/b/". */
+/* The path of the current directory relative to the top: "", or "a/b". */
 static int find_prefix(struct freezing *f, struct gd_error *err)
 {
 	cleanup_(freep) char *here = getcwd(NULL, 0);
@@ -242,21 +238,22 @@ static int find_prefix(struct freezing *f, struct gd_error *err)
 	if (strncmp(here, top, size) != 0 || (here[size] && here[size] != '/'))
 		return error_set(err, -EINVAL, "the current directory '%s' is not in the tree '%s'", here, top);
 	if (here[size] && here[size + 1])
-		text_appendf(&f->prefix, "%s/", here + size + 1);
+		text_append_string(&f->prefix, here + size + 1);
 	return text_error(&f->prefix) ? error_set(err, -ENOMEM, "out of memory") : 0;
 }
 
 static int find_tree(struct freezing *f, struct gd_error *err)
 {
 	struct gd_error why = {0};
-	int r = f->trust ? git_find_top(".", &f->top, err) : git_find_trusted_top(&f->top, err);
+	int r = f->source->trust ? git_find_top(".", &f->top, err)
+				 : git_find_trusted_top(f->source->cwd_fd, &f->top, err);
 	if (r == -EPERM) {
 		why = *err;
 		return error_set(err, r, "%s, or use --trust if you accept that", why.message);
 	}
 	if (r < 0)
 		return r;
-	r = f->trust ? 0 : git_trust_check(text_string(&f->top), &why);
+	r = f->source->trust ? 0 : git_trust_check(text_string(&f->top), &why);
 	if (r == -EPERM)
 		return error_set(err, r, "%s, or use --trust if you accept that", why.message);
 	if (r < 0)
@@ -265,117 +262,99 @@ static int find_tree(struct freezing *f, struct gd_error *err)
 	return r < 0 ? r : check_files(f, err);
 }
 
+/*
+ * Creates the folder of worktrees. The journal's folder was checked by its descriptor, but git needs a path: checks
+ * that this path leads to the same folder, and that no other user can change that.
+ */
+static int make_folder(const struct freezing *f, struct text *ret, struct gd_error *err)
+{
+	cleanup_(closep) int queue_fd = -1;
+	cleanup_(closep) int fd = -1;
+	struct gd_error why = {0};
+	bool check = !f->source->trust;
+	text_appendf(ret, "%s.d", f->source->journal_path);
+	int r = trust_open_directory(text_string(ret), check, &queue_fd, &why);
+	if (r == 0 && !frozen_directory_is_same(queue_fd, f->source->queue_fd))
+		r = error_set(&why, -EPERM, "'%s' is no longer the folder of the queue", text_string(ret));
+	text_append_string(ret, "/trees");
+	if (r == 0 && mkdirat(queue_fd, "trees", 0700) < 0 && errno != EEXIST)
+		return error_set(err, -errno, "cannot create '%s': %s", text_string(ret), error_words(-errno));
+	if (r == 0)
+		r = trust_open_directory(text_string(ret), check, &fd, &why);
+	const char *objection = r == 0 && check ? trust_objection(fd) : NULL;
+	if (objection)
+		r = error_set(&why, -EPERM, "'%s' %s", text_string(ret), objection);
+	return r < 0 ? error_set(err, r, "%s; use another queue, or change the permissions", why.message) : 0;
+}
+
+/* Checks out the commit in a new directory in the folder. */
+static int make_worktree(
+	struct freezing *f, struct text *folder, const char *commit, struct frozen_tree *t, struct gd_error *err)
+{
+	cleanup_(text_finish) struct text out = {0};
+	text_appendf(folder, "/%.12s.XXXXXX", commit);
+	if (text_error(folder) || !mkdtemp(folder->data))
+		return error_set(err, -errno, "cannot create '%s': %s", text_string(folder), error_words(-errno));
+	t->path = strdup(text_string(folder));
+	t->commit = strdup(commit);
+	const char *slash = f->prefix.length ? "/" : "";
+	if (asprintf(&t->cwd, "%s%s%s", text_string(folder), slash, text_string(&f->prefix)) < 0)
+		t->cwd = NULL;
+	if (!t->path || !t->commit || !t->cwd)
+		return error_set(err, -ENOMEM, "out of memory");
+	int r = git_top(f, NULL, GIT("worktree", "add", "--detach", "--quiet", t->path, t->commit), &out, err);
+	if (r < 0)
+		return r;
+	const char *top = text_string(&f->top);
+	return frozen_links_create(top, t->path, f->source->journal_path, f->source->log_dir, err);
+}
+
 static int make(struct freezing *f, struct frozen_tree *t, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text commit = {0};
 	cleanup_(text_finish) struct text path = {0};
-	cleanup_(text_finish) struct text out = {0};
 	int r = find_tree(f, err);
 	if (r < 0)
 		return r;
-	exclude(f, f->journal_path, "");
-	exclude(f, f->journal_path, ".*");
-	exclude(f, f->journal_path, ".*/**");
-	exclude(f, f->log_dir, "");
-	text_appendf(&path, "%s.d/trees", f->journal_path);
-	if (mkdir(text_string(&path), 0700) < 0 && errno != EEXIST)
-		return error_set(err, -errno, "cannot create '%s': %s", text_string(&path), error_words(-errno));
-	r = copy_index(f, text_string(&path), err);
+	exclude(f, f->source->journal_path, "");
+	exclude(f, f->source->journal_path, ".*");
+	exclude(f, f->source->journal_path, ".*/**");
+	exclude(f, f->source->log_dir, "");
+	r = make_folder(f, &path, err);
+	if (r == 0)
+		r = copy_index(f, text_string(&path), err);
 	if (r == 0)
 		r = check_size(f, err);
 	if (r == 0)
 		r = make_commit(f, &commit, err);
+	if (r == 0)
+		r = make_worktree(f, &path, text_string(&commit), t, err);
 	if (r < 0)
 		return r;
-	text_appendf(&path, "/%.12s.XXXXXX", text_string(&commit));
-	if (text_error(&path) || !mkdtemp(path.data))
-		return error_set(err, -errno, "cannot create '%s': %s", text_string(&path), error_words(-errno));
-	t->path = strdup(text_string(&path));
-	t->commit = strdup(text_string(&commit));
-	if (asprintf(&t->cwd, "%s/%s", text_string(&path), text_string(&f->prefix)) < 0)
-		t->cwd = NULL;
-	if (!t->path || !t->commit || !t->cwd)
-		return error_set(err, -ENOMEM, "out of memory");
-	r = git_top(f, NULL, GIT("worktree", "add", "--detach", "--quiet", t->path, t->commit), &out, err);
-	return r < 0 ? r : frozen_links_create(text_string(&f->top), t->path, f->journal_path, f->log_dir, err);
+	const struct frozen_directory d = {.top = text_string(&f->top),
+		.prefix = text_string(&f->prefix),
+		.tree = t->path,
+		.cwd_fd = f->source->cwd_fd,
+		.trust = f->source->trust};
+	return frozen_directory_open(&d, &t->cwd_fd, err);
 }
 
-int frozen_tree_make(
-	const char *journal_path, const char *log_dir, bool trust, struct frozen_tree *ret, struct gd_error *err)
+int frozen_tree_make(const struct frozen_source *source, struct frozen_tree *ret, struct gd_error *err)
 {
-	cleanup_(freezing_finish) struct freezing f = {
-		.journal_path = journal_path, .log_dir = log_dir, .trust = trust};
-	struct frozen_tree t = {0};
+	cleanup_(freezing_finish) struct freezing f = {.source = source};
+	cleanup_(frozen_tree_finish) struct frozen_tree t = FROZEN_TREE_INIT;
 	struct gd_error why = {0};
 	/* Others must not be able to change objects before git checks them out. */
 	mode_t before = umask(022);
-	umask(trust ? before : before | 022);
+	umask(source->trust ? before : before | 022);
 	int r = make(&f, &t, &why);
 	umask(before);
 	if (r < 0) {
-		if (t.path && frozen_tree_remove(t.path, NULL, trust, NULL) != 0)
+		if (t.path && frozen_tree_remove(t.path, NULL, source->trust, NULL) != 0)
 			(void)rmdir(t.path);
-		frozen_tree_finish(&t);
 		return error_set(err, r, "--freeze: %s", why.message);
 	}
-	size_t size = strlen(t.cwd);
-	if (size > 1 && t.cwd[size - 1] == '/')
-		t.cwd[size - 1] = '\0';
 	*ret = t;
+	t = FROZEN_TREE_INIT;
 	return 0;
-}
-
-/* ---- Removing a worktree -------------------------------------------------------------- */
-
-/* A link that we created, or a cache. */
-static bool is_ours(const char *tree, const char *entry)
-{
-	char path[PATH_MAX], target[PATH_MAX];
-	size_t size = strlen(entry);
-	bool link = snprintf(path, sizeof(path), "%s/%s", tree, entry) < (int)sizeof(path) &&
-		    readlink(path, target, sizeof(target)) > 0;
-	return (link && !strchr(entry, '/')) || (size > 12 && strcmp(entry + size - 12, "__pycache__/") == 0) ||
-	       strcmp(entry, "__pycache__/") == 0 || strstr(entry, "__pycache__/");
-}
-
-static bool is_same_directory(const char *a, const char *b)
-{
-	struct stat x, y;
-	return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-int frozen_tree_remove(const char *path, const char *commit, bool trust, struct gd_error *err)
-{
-	cleanup_(text_finish) struct text top = {0};
-	cleanup_(text_finish) struct text head = {0};
-	cleanup_(text_finish) struct text status = {0};
-	cleanup_(text_finish) struct text out = {0};
-	cleanup_(text_finish) struct text common = {0};
-	if (access(path, F_OK) < 0)
-		return 0;
-	/* The path may have been replaced by a directory of another working tree. */
-	int r = git_find_top(path, &top, err);
-	if (r == 0 && !is_same_directory(text_string(&top), path))
-		return error_set(err, -EINVAL, "not a git working tree");
-	if (r == 0 && !trust)
-		r = git_trust_check(path, err);
-	if (r == 0)
-		r = git_run(path, NULL,
-			GIT("--no-optional-locks", "status", "--porcelain", "-z", "--untracked-files=all",
-				"--ignored=matching", "--no-renames"),
-			&status, err);
-	for (const char *p = text_string(&status); r == 0 && p < text_string(&status) + status.length;
-		p += strlen(p) + 1)
-		if ((strncmp(p, "?? ", 3) != 0 && strncmp(p, "!! ", 3) != 0) || !is_ours(path, p + 3))
-			return 1;
-	/* The job may have created commits that nothing else refers to. */
-	if (r == 0 && commit)
-		r = git_run(path, NULL, GIT("rev-parse", "HEAD"), &head, err);
-	cut_newline(&head);
-	if (r == 0 && commit && strcmp(text_string(&head), commit) != 0)
-		return 1;
-	if (r == 0)
-		r = git_run(path, NULL, GIT("rev-parse", "--path-format=absolute", "--git-common-dir"), &common, err);
-	cut_newline(&common);
-	return r < 0 ? r : git_run(text_string(&common), NULL, GIT("worktree", "remove", "--force", path), &out, err);
 }

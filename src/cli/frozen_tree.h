@@ -15,19 +15,29 @@
 struct frozen_tree {
 	char *path;   /* path of the worktree */
 	char *cwd;    /* the current directory in it */
+	int cwd_fd;   /* the same, O_PATH: what was checked */
 	char *commit; /* 40 or 64 hexadecimal digits */
+};
+
+#define FROZEN_TREE_INIT ((struct frozen_tree){.cwd_fd = -1})
+
+struct frozen_source {
+	const char *journal_path;
+	int queue_fd;        /* the journal's folder */
+	const char *log_dir; /* where logs go */
+	int cwd_fd;          /* the current directory, opened when the command began */
+	bool trust;          /* accept a repository or files that other users can change */
 };
 
 /* More bytes in untracked files are most likely data that git should ignore. */
 #define FROZEN_TREE_MAX_BYTES ((unsigned long long)100 << 20)
 
 /*
- * Freezes the tree of the current directory. log_dir: where logs go. trust: accept a repository or files that
- * other users can change, otherwise -EPERM. -EINVAL, with a message: not in a git tree, submodules or other
- * repositories in it, or too many bytes in untracked files.
+ * Freezes the tree of the current directory. -EPERM, without `trust`: other users can change the repository or its
+ * files, or have replaced the current directory. -EINVAL, with a message: not in a git tree, submodules or other
+ * repositories in it, too many bytes in untracked files, or a current directory that is not in the frozen tree.
  */
-int frozen_tree_make(
-	const char *journal_path, const char *log_dir, bool trust, struct frozen_tree *ret, struct gd_error *err);
+int frozen_tree_make(const struct frozen_source *source, struct frozen_tree *ret, struct gd_error *err);
 void frozen_tree_finish(struct frozen_tree *t);
 
 /*

@@ -131,6 +131,12 @@ int git_run(const char *dir, const char *index, const char *const *words, struct
 	return run_words(dir, env ? env : environ, -1, words, 0, out, err);
 }
 
+void git_cut_newline(struct text *t)
+{
+	if (t->length && t->data[t->length - 1] == '\n')
+		t->data[--t->length] = '\0';
+}
+
 int git_list_ignored(const char *top, const struct text *paths, struct text *ret, struct gd_error *err)
 {
 	cleanup_(closep) int in = memfd_create("paths", MFD_CLOEXEC);

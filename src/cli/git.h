@@ -14,6 +14,9 @@
  */
 int git_run(const char *dir, const char *index, const char *const *words, struct text *out, struct gd_error *err);
 
+/* Removes the newline at the end of git's output. */
+void git_cut_newline(struct text *t);
+
 /*
  * Appends those paths that are ignored, in the same order. Each path begins with "./", because ":" has a meaning, is
  * relative to the top of the working tree, and ends with NUL. Git reads rules in the directories above each path, and

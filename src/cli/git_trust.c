@@ -24,8 +24,8 @@ static int find_path(const char *dir, const char *word, const char *name, struct
 {
 	int r = git_run(
 		dir, NULL, (const char *const[]){"rev-parse", "--path-format=absolute", word, name, NULL}, ret, err);
-	if (r == 0 && ret->length && ret->data[ret->length - 1] == '\n')
-		ret->data[--ret->length] = '\0';
+	if (r == 0)
+		git_cut_newline(ret);
 	return r;
 }
 
@@ -105,34 +105,50 @@ static int check_top(const char *top, struct gd_error *err)
 	return r < 0 ? error_set(err, r, "%s", why.message) : 0;
 }
 
+/* Another user may have renamed a directory since the path was determined. */
+static int check_place(int fd, const char *path, struct gd_error *err)
+{
+	struct stat here, there;
+	cleanup_(closep) int found = -1;
+	int r = trust_open_directory(path, false, &found, NULL);
+	if (r == 0 && fstat(fd, &here) == 0 && fstat(found, &there) == 0 && here.st_dev == there.st_dev &&
+		here.st_ino == there.st_ino)
+		return 1;
+	return error_set(err, -EPERM, "'%s' has just been replaced; try again", path);
+}
+
 /*
  * Finds the directory with ".git" without git, which would read the configuration of a repository that others can put
  * into a directory. 1: this directory is a candidate, 0: go up. A directory of ours that others can write is a
  * candidate, too: the check of the repository refuses it, with advice.
  */
-static int is_candidate(const char *dir, struct gd_error *err)
+static int is_candidate(int fd, const char *path, struct gd_error *err)
 {
 	struct stat st;
-	cleanup_(closep) int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || fstatat(fd, ".git", &st, AT_SYMLINK_NOFOLLOW) < 0)
+	if (fstatat(fd, ".git", &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
 	if (!trust_objection(fd))
-		return 1;
-	return st.st_uid == geteuid() ? check_top(dir, err) : 0;
+		return check_place(fd, path, err);
+	return st.st_uid == geteuid() ? check_top(path, err) : 0;
 }
 
-int git_find_trusted_top(struct text *ret, struct gd_error *err)
+/* Goes up by descriptors: a path can lead elsewhere at any moment if others can write a directory in it. */
+int git_find_trusted_top(int cwd_fd, struct text *ret, struct gd_error *err)
 {
 	char dir[PATH_MAX];
 	int r = 0;
 	/* The user has chosen the repository. */
 	if (getenv("GIT_DIR"))
 		return git_find_top(".", ret, err);
-	if (!getcwd(dir, sizeof(dir)))
+	cleanup_(closep) int fd = openat(cwd_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || !getcwd(dir, sizeof(dir)))
 		return error_set(err, -errno, "cannot find the current directory: %s", error_words(errno));
-	for (char *end; (r = is_candidate(dir, err)) == 0 && (end = strrchr(dir, '/')) && end[1];
-		end[end == dir] = '\0')
-		;
+	for (char *end; fd >= 0 && (r = is_candidate(fd, dir, err)) == 0 && (end = strrchr(dir, '/')) && end[1];
+		end[end == dir] = '\0') {
+		int above = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		close_fd(&fd);
+		fd = above;
+	}
 	if (r == 0)
 		return error_set(err, -ENOENT, "not in a git repository");
 	return r < 0 ? r : git_find_top(dir, ret, err);

@@ -9,8 +9,9 @@
 
 /* The top of the working tree that contains `dir`. -EINVAL: not in a working tree; err has git's message. */
 int git_find_top(const char *dir, struct text *ret, struct gd_error *err);
-/* The same for the current directory. Ignores repositories that other users could have put there; -EPERM, -ENOENT. */
-int git_find_trusted_top(struct text *ret, struct gd_error *err);
+/* The same for the current directory, which is cwd_fd. Ignores repositories that other users could have put there;
+ * -EPERM, -ENOENT. */
+int git_find_trusted_top(int cwd_fd, struct text *ret, struct gd_error *err);
 
 /*
  * Checks the repository whose working tree has this top: the top, the git directories, all directories above them, and

@@ -19,6 +19,7 @@
 #include "queue/input/config_keys.h"
 #include "queue/journal/journal_limits.h"
 #include "queue/journal/queue_registry.h"
+#include "queue/journal/trust.h"
 
 enum { OPTION_JOBS_FILE = 0x1000, OPTION_CONFIG, OPTION_TRUST };
 
@@ -310,6 +311,11 @@ int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct
 		return trust_refuse(q->given_path, q->objection, err);
 	cleanup_(journal_closep) struct journal *j = NULL;
 	int r = journal_open(q->journal_path, q->trust, &j, err);
+	/* Another user may have put a link of this user into the path. The caller uses files next to the journal. */
+	if (r == 0 && !q->trust && strcmp(j->path, q->journal_path) != 0) {
+		journal_remove_empty(j);
+		return trust_refuse(q->journal_path, "has just been replaced", err);
+	}
 	if (r == 0)
 		r = check_place(q, j, err);
 	if (r == 0 && j->original)

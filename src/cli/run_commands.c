@@ -3,6 +3,7 @@
 #include "cli/run_parts.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -74,7 +75,9 @@ int run_add_commands(struct run *run, struct journal *j, bool another_runs)
 		.min_free_mem_mb = -1,
 		.timeout_ms = -1,
 		.retries = -1};
-	submit_describe_cwd(&base, ".");
+	r = submit_describe_cwd(&base, AT_FDCWD);
+	if (r < 0)
+		return error_set(&run->err, r, "current directory '%s': %s", cwd, error_words(r));
 	job_spec_set_defaults(&base, c);
 	if (another_runs && config_has(c, CONFIG_TIMEOUT))
 		base.timeout_ms = (int64_t)c->timeout_ms;

@@ -26,16 +26,15 @@ int submit_begin(struct submit *s, struct journal *j, struct id_list *ids, struc
 	return journal_lock(j, err);
 }
 
-void submit_describe_cwd(struct job_spec *spec, const char *cwd)
+int submit_describe_cwd(struct job_spec *spec, int fd)
 {
 	struct stat st;
-	cleanup_(closep) int fd = open(cwd, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	spec->cwd_own = false;
-	spec->cwd_id = (struct directory_id){0};
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return;
-	spec->cwd_own = !trust_objection(fd);
+	cleanup_(closep) int here = openat(fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (here < 0 || fstat(here, &st) < 0)
+		return -errno;
+	spec->cwd_own = !trust_objection(here);
 	spec->cwd_id = (struct directory_id){st.st_dev, st.st_ino};
+	return 0;
 }
 
 static int submit_flush(struct submit *s, struct gd_error *err)

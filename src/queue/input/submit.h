@@ -28,9 +28,11 @@ struct submit {
 int submit_check_size(size_t command_size, struct gd_error *err);
 
 /*
- * Sets cwd_own (the directory belongs to the user or root and no other user can write it) and cwd_id.
+ * Sets cwd_own (the directory belongs to the user or root and no other user can write it) and cwd_id of cwd. fd: this
+ * directory, or AT_FDCWD for the current one. On failure, the job must not be added with this cwd: without cwd_id, it
+ * would start in any directory that another user puts there.
  */
-void submit_describe_cwd(struct job_spec *spec, const char *cwd);
+int submit_describe_cwd(struct job_spec *spec, int fd);
 
 int submit_begin(struct submit *s, struct journal *j, struct id_list *ids, struct gd_error *err);
 int submit_add(struct submit *s, const struct job_spec *spec, struct gd_error *err);

@@ -17,6 +17,8 @@
 #include "queue/journal/tally.h"
 #include "queue/journal/trust.h"
 
+#define JUST_REPLACED "has just been replaced"
+
 /* Follows links of other users, too: reading needs no trust. */
 static int resolve_any(const char *path, char **ret, const char **ret_objection, struct gd_error *err)
 {
@@ -82,7 +84,7 @@ int journal_resolve(const char *path, char **ret, const char **ret_objection, st
 		if (e < 0)
 			return e;
 		if (!objection)
-			objection = r == -EPERM ? TRUST_FOREIGN_WAY : "has just been replaced";
+			objection = r == -EPERM ? TRUST_FOREIGN_WAY : JUST_REPLACED;
 	}
 	if (ret_objection)
 		*ret_objection = objection;
@@ -295,14 +297,35 @@ int journal_open_at(int parent_fd, const char *path, bool accepted, struct journ
 	return 0;
 }
 
+/*
+ * Jobs, runners and git use the path of the journal, so it must lead to the directory that was checked, and stay so.
+ * Between journal_resolve() and the check, another user may have put a link of this user into the path.
+ */
+static int check_path(const struct journal *j, struct gd_error *err)
+{
+	cleanup_(closep) int fd = -1;
+	struct stat st, opened;
+	if (trust_open_directory(j->parent_path, true, &fd, NULL) == 0 && fstat(fd, &st) == 0 &&
+		fstat(j->parent_fd, &opened) == 0 && st.st_dev == opened.st_dev && st.st_ino == opened.st_ino)
+		return 0;
+	return trust_refuse(j->path, JUST_REPLACED, err);
+}
+
 int journal_open(const char *path, bool accepted, struct journal **ret, struct gd_error *err)
 {
 	cleanup_(freep) char *real = NULL;
+	cleanup_(journal_closep) struct journal *j = NULL;
 	const char *objection = NULL;
 	int r = journal_resolve(path, &real, &objection, err);
 	if (r == 0 && objection && !accepted)
 		r = trust_refuse(path, objection, err);
-	return r < 0 ? r : journal_open_at(-1, real, accepted, ret, err);
+	if (r == 0)
+		r = journal_open_at(-1, real, accepted, &j, err);
+	if (r == 0 && !accepted)
+		r = check_path(j, err);
+	if (r == 0)
+		*ret = take_ptr(j);
+	return r;
 }
 
 void journal_close(struct journal *j)
