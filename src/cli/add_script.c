@@ -50,12 +50,20 @@ static int take_options(struct add *a)
 
 /*
  * A file without arguments is a script. With arguments, it is a script only if it has job options or could not be run
- * otherwise: programs such as ./train.py may depend on their own location.
+ * otherwise: programs such as ./train.py may depend on their own location. A name without a slash is a program in PATH
+ * first, as in a shell: a repository may contain a file "python3".
  */
 static bool counts(const struct add *a)
 {
 	const char *path = a->words[0];
-	return a->num_words == 1 || a->script.has_options || (!strchr(path, '/') && !program_search_in_path(path));
+	bool complete = a->num_words == 1 || a->script.has_options;
+	if (strchr(path, '/'))
+		return complete;
+	if (!program_search_in_path(path))
+		return true;
+	if (complete)
+		say("'%s' is the program in PATH; write './%s' for the script in this directory", path, path);
+	return false;
 }
 
 int add_read_script(struct add *a)

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/json_put.h"
 #include "base/lock.h"
+#include "base/terminal_text.h"
 #include "cli/add_parts.h"
 #include "cli/background.h"
 #include "cli/command.h"
@@ -192,7 +193,14 @@ static void put_command(const struct add *a, struct text *t, const char *command
 		json_put_bytes(t, NULL, command, size);
 		return;
 	}
-	text_append(t, command, size);
+	/* Values of a sweep may come from a file of another user. */
+	if (isatty(STDOUT_FILENO)) {
+		struct terminal_text filter = {.one_line = true};
+		terminal_text_append(&filter, t, command, size);
+		terminal_text_end(&filter, t);
+	} else {
+		text_append(t, command, size);
+	}
 	text_append_char(t, '\n');
 }
 

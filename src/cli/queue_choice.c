@@ -119,13 +119,18 @@ static void choose(struct queue_choice *q, enum queue_source source, const char 
 /* Finds a queue if none was named. */
 static int search(struct queue_choice *q, struct gd_error *err)
 {
-	if (queue_place_is_here()) {
+	/* Otherwise everyone who can create files here could stop commands that use the user's own queue. */
+	bool skip = !q->trust && !q->creates_here && queue_place_is_planted();
+	if (queue_place_is_here() && !skip) {
 		choose(q, QUEUE_SOURCE_HERE, QUEUE_PLACE_HERE);
 		return 0;
 	}
 	int r = q->only_here ? 0 : queue_place_find_above(q->trust, &q->found_path, &q->skipped);
 	if (r < 0)
 		return error_set(err, r, "cannot find a queue: %s", error_words(r));
+	if (skip && !q->silent)
+		say("not using '" QUEUE_PLACE_HERE
+		    "', which belongs to another user; name it with --jobs-file to use it");
 	if (q->found_path) {
 		choose(q, QUEUE_SOURCE_ABOVE, q->found_path);
 		return 0;

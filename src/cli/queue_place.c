@@ -22,6 +22,12 @@ bool queue_place_is_here(void)
 	return lstat(QUEUE_PLACE_HERE, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
+bool queue_place_is_planted(void)
+{
+	struct stat st;
+	return lstat(QUEUE_PLACE_HERE, &st) == 0 && st.st_uid != 0 && !trust_is_user(st.st_uid);
+}
+
 enum owner { OWNER_NONE, OWNER_USER, OWNER_OTHER };
 
 /* A link belongs to the user who created it. Whether others can write the file is checked when it is opened. */

@@ -14,6 +14,8 @@
 
 /* Whether this directory contains a file with the name of a journal, even one of another user. */
 bool queue_place_is_here(void);
+/* Whether that file belongs to another user, but not to root. */
+bool queue_place_is_planted(void);
 
 /* A file that is not used although it is nearer. Start from {0}. */
 struct queue_place_skipped {

@@ -143,3 +143,14 @@ def test_name_of_a_command_is_no_script_that_another_user_chose(machine, owner, 
     assert owner.gpuq("add", "--hold", "--no-start", "./sync", cwd=shared, env=queue).returncode == 0
     assert len(list((owner.home / "scripts.jsonl.d/scripts").iterdir())) == 1
     owner.sh("rm -r scripts.jsonl*", owner.home)
+
+
+@pytest.mark.parametrize("place", [STICKY, GROUP], ids=["sticky", "group"])
+def test_planted_queue_does_not_hide_the_personal_one(machine, owner, other, place):
+    shared, unnamed = machine.directory(place), {"GPUQ_JOBS_FILE": ""}
+    assert owner.gpuq("add", "--no-start", "--name", "mine", "true", cwd=shared, env=unnamed).returncode == 0
+    plant(other, shared / "jobs.jsonl", '{"command":"x","status":"completed"}\n')
+    for words in (("status",), ("add", "--no-start", "true"), ("cancel", "mine")):
+        result = owner.gpuq(*words, cwd=shared, env=unnamed)
+        assert result.returncode == 0 and "not using './jobs.jsonl', which belongs to another user" in result.stderr, result
+        assert words != ("status",) or "mine" in result.stdout

@@ -245,3 +245,16 @@ def test_a_script_whose_name_is_no_name_of_a_job_has_none(lab):
     script(lab, "true", name="12")
     lab.add("./12")
     assert (lab.job(1)["name"], lab.job(1)["script_name"]) == (None, "12")
+
+
+@pytest.mark.parametrize("words", [("true",), ("true", "argument")])
+def test_program_in_path_goes_before_a_script_of_the_same_name(lab, words):
+    """As in a shell: a repository may contain a file "python3"."""
+    script(lab, "#GPUQ --mem 2G", "echo stolen >> ran", name="true")
+    result = lab.result("add", "--no-start", *words)
+    assert result.returncode == 0 and "'true' is the program in PATH; write './true'" in result.stderr
+    lab.gpuq("run", "--quiet")
+    assert lab.ran() == [] and lab.job(1)["mem_mb"] != 2048
+    lab.gpuq("add", "--no-start", "./true")
+    lab.gpuq("run", "--quiet")
+    assert lab.ran() == ["stolen"]

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Sweeps: several jobs from one command, which form a group."""
 import json
+import os
+import pty
+import subprocess
 
 import pytest
 
 import sealing
+from lab import GPUQ, LIMIT
 
 
 def dry(lab, *words):
@@ -186,3 +190,15 @@ def test_a_member_that_an_older_reader_must_know_makes_it_refuse(lab):
     assert len(lab.jobs()) == 3
     sealing.append(lab.journal, {"event": "add", "id": 4, "command": "true", "future": 1, "must": True})
     assert "a newer version of gpuq" in lab.result("status").stderr
+
+
+def test_dry_run_controls_no_terminal(lab):
+    """The values of a file may come from another user."""
+    (lab.directory / "values.csv").write_text("lr\n\x1b]0;title\x07\n")
+    ours, theirs = pty.openpty()
+    subprocess.run([GPUQ, "add", "--dry-run", "--param-file", "values.csv", "--", "echo", "{lr}"], cwd=lab.directory, env=lab.environment,
+                   stdout=theirs, timeout=LIMIT, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 4096)
+    os.close(ours)
+    assert b"\\x1b]0;title\\x07" in shown and b"\x1b" not in shown
