@@ -17,6 +17,7 @@
 #include "cli/queue_place.h"
 #include "cli/say.h"
 #include "queue/input/config_keys.h"
+#include "queue/journal/journal_home.h"
 #include "queue/journal/journal_limits.h"
 #include "queue/journal/queue_registry.h"
 #include "queue/journal/trust.h"
@@ -308,6 +309,28 @@ static int check_place(const struct queue_choice *q, const struct journal *j, st
 		q->given_path, why.message);
 }
 
+/* A copy must neither repeat jobs of the original nor end them. Without unfinished jobs, it is an ordinary queue. */
+static int check_copy(const struct queue_choice *q, struct journal *j, struct gd_error *err)
+{
+	struct follow f;
+	uint64_t unfinished = 0;
+	if (!q->trust && journal_home_is_elsewhere(j)) {
+		int r = follow_open_journal(j, &f, err);
+		if (r < 0)
+			return r;
+		unfinished = f.jobs.counts[JOB_PENDING] + f.jobs.counts[JOB_HELD] + f.jobs.counts[JOB_RUNNING] +
+			     f.jobs.counts[JOB_UNKNOWN];
+		follow_close(&f);
+	}
+	if (unfinished)
+		return error_set(err, -EPERM,
+			"queue '%s' was copied from another place, where its %" PRIu64
+			" unfinished job%s may run, too; look at them with 'gpuq status'; then remove '%s' and '%s.d' to start a new queue, or use --trust once to continue this one here",
+			q->journal_path, unfinished, unfinished == 1 ? "" : "s", j->name, j->name);
+	journal_home_set(j);
+	return 0;
+}
+
 int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct gd_error *err)
 {
 	if (!q->adds && is_missing(q))
@@ -323,6 +346,8 @@ int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct
 	}
 	if (r == 0)
 		r = check_place(q, j, err);
+	if (r == 0)
+		r = check_copy(q, j, err);
 	if (r == 0 && j->original)
 		r = convert(j, err);
 	if (r < 0)

@@ -10,7 +10,7 @@
 void journal_remove_empty(struct journal *j)
 {
 	static const char *const names[] = {
-		"counts", "runner.lock", "runner.log", "env", "scripts", "trees", "keepers", "append.lock"};
+		"counts", "runner.lock", "runner.log", "env", "scripts", "trees", "keepers", "home", "append.lock"};
 	if (journal_lock(j, NULL) < 0)
 		return;
 	cleanup_(freep) char *folder = NULL;

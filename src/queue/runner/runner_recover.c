@@ -51,10 +51,25 @@ pid_t runner_keeper_holder(const struct runner *r, const struct keeper_info *k)
 /* ---- A keeper that is gone ------------------------------------------------------- */
 
 /* SIGKILL for a process of a job whose keeper is gone, else 0. */
+#define MOST_ANCESTORS 64
+
+/* Whether the keeper is an ancestor of the process: then it is not gone, but belongs to the queue of which ours is a
+ * copy. */
+static bool has_keeper(pid_t pid, const struct keeper_info *keeper)
+{
+	struct process_info info;
+	for (int i = 0; i < MOST_ANCESTORS && pid > 1; i++, pid = info.ppid) {
+		if (process_info(pid, &info) < 0)
+			return false;
+		if (info.ppid == keeper->pid)
+			return true;
+	}
+	return false;
+}
+
 static int ask_if_left(void *context, pid_t pid, const char *value)
 {
 	struct runner *r = context;
-	(void)pid;
 	for (struct running *run = r->executing.running; run; run = run->next) {
 		const struct job *job = run->lost_ns ? jobs_find(&r->following.jobs, run->id) : NULL;
 		if (!job || !job->keeper || job->state != JOB_RUNNING)
@@ -62,6 +77,8 @@ static int ask_if_left(void *context, pid_t pid, const char *value)
 		cleanup_(text_finish) struct text cookie = {0};
 		attempt_cookie(&cookie, job->keeper->name, job->id, job->attempts->attempt);
 		if (strcmp(text_string(&cookie) + strlen(ATTEMPT_COOKIE "="), value) == 0) {
+			if (has_keeper(pid, job->keeper))
+				return 0;
 			run->left = true;
 			return SIGKILL;
 		}

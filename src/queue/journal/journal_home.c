@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+#include "queue/journal/journal_home.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+
+#define NAME "home"
+#define ROOM 64
+
+/* Not in linux/magic.h. */
+#define GPFS_MAGIC   0x47504653
+#define LUSTRE_MAGIC 0x0BD00BD0
+#define ZFS_MAGIC    0x2FC12FC1
+
+/* Network and FUSE file systems such as sshfs can number a file anew at each mount. */
+static bool has_lasting_inodes(int fd)
+{
+	static const unsigned long types[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC,
+		TMPFS_MAGIC, NFS_SUPER_MAGIC, ZFS_MAGIC, LUSTRE_MAGIC, GPFS_MAGIC};
+	struct statfs fs;
+	if (fstatfs(fd, &fs) < 0)
+		return false;
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if ((unsigned long)fs.f_type == types[i])
+			return true;
+	return false;
+}
+
+static bool describe(const struct journal *j, char text[ROOM])
+{
+	struct stat st;
+	if (!has_lasting_inodes(j->dir_fd) || fstat(j->dir_fd, &st) < 0)
+		return false;
+	snprintf(text, ROOM, "inode %ju", (uintmax_t)st.st_ino);
+	return true;
+}
+
+bool journal_home_is_elsewhere(const struct journal *j)
+{
+	char expected[ROOM], found[ROOM];
+	return describe(j, expected) && file_read_small(j->dir_fd, NAME, found, sizeof(found)) > 0 &&
+	       strcmp(expected, found) != 0;
+}
+
+void journal_home_set(const struct journal *j)
+{
+	char text[ROOM], found[ROOM];
+	if (!describe(j, text))
+		return;
+	if (file_read_small(j->dir_fd, NAME, found, sizeof(found)) > 0 && strcmp(text, found) == 0)
+		return;
+	cleanup_(closep) int fd = openat(j->dir_fd, NAME, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd >= 0)
+		(void)file_write_all(fd, text, strlen(text));
+}
