@@ -26,6 +26,14 @@ size_t utf8_sequence(const char *text, size_t size)
 	return length;
 }
 
+bool utf8_is_valid(const char *text, size_t size)
+{
+	for (size_t n; size > 0; text += n, size -= n)
+		if ((n = utf8_sequence(text, size)) == 0)
+			return false;
+	return true;
+}
+
 uint32_t utf8_decode(const char *text, size_t length)
 {
 	const unsigned char *s = (const unsigned char *)text;

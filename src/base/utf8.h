@@ -15,6 +15,9 @@
  */
 size_t utf8_sequence(const char *text, size_t size);
 
+/* Whether the whole text is UTF-8. */
+bool utf8_is_valid(const char *text, size_t size);
+
 /* The character of a valid sequence of that length. */
 uint32_t utf8_decode(const char *text, size_t length);
 

@@ -126,18 +126,10 @@ static void trim(const struct map_input *in, struct map_line *line)
 		line->size--;
 }
 
-static bool is_utf8(const char *text, size_t size)
-{
-	for (size_t n; size > 0; text += n, size -= n)
-		if ((n = (unsigned char)*text < 0x80 ? 1 : utf8_sequence(text, size)) == 0)
-			return false;
-	return true;
-}
-
 static const char *objection(const struct map_input *in, const struct map_line *line)
 {
 	if (in->lines)
-		return is_utf8(line->text, line->size) ? NULL : "the line is not UTF-8";
+		return utf8_is_valid(line->text, line->size) ? NULL : "the line is not UTF-8";
 	struct json_cursor c = {.p = line->text, .end = line->text + line->size, .first = true};
 	struct json_value value;
 	return json_member_value(&c, &value) < 0 || json_end(&c) < 0

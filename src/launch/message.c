@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/cleanup.h"
 #include "base/json_put.h"
 #include "base/utf8.h"
@@ -21,7 +22,31 @@ static bool is_replaced(const struct gd_setting *settings, size_t num_settings, 
 	return false;
 }
 
-/* Keys are arbitrary text: json_put_any() would not escape them. */
+static bool is_utf8(const char *string)
+{
+	return utf8_is_valid(string, strlen(string));
+}
+
+/*
+ * Bytes that are not UTF-8 are only sent in base64. With replacement characters, they could be the path of another
+ * file, which other users have created and nobody has checked.
+ */
+static void put_exactly(struct text *t, const char *key, const char *value)
+{
+	if (is_utf8(value)) {
+		json_put_string(t, key, value);
+		return;
+	}
+	cleanup_(text_finish) struct text coded_key = {0}, coded = {0};
+	text_appendf(&coded_key, "%s_b64", key);
+	base64_append(&coded, value, strlen(value));
+	if (text_error(&coded_key) || text_error(&coded))
+		t->error = -ENOMEM;
+	else
+		json_put_string(t, text_string(&coded_key), text_string(&coded));
+}
+
+/* Keys are arbitrary text and must be escaped. A setting that was given is never missing. */
 static void put_setting(struct text *t, const struct gd_setting *setting)
 {
 	cleanup_(text_finish) struct text key = {0};
@@ -31,7 +56,9 @@ static void put_setting(struct text *t, const struct gd_setting *setting)
 		return;
 	}
 	key.data[key.length - 1] = '\0'; /* without its quotes */
-	json_put_any(t, key.data + 1, setting->value, strlen(setting->value));
+	if (!is_utf8(setting->value))
+		json_put_null(t, key.data + 1);
+	put_exactly(t, key.data + 1, setting->value);
 }
 
 void message_put_setup(
@@ -56,10 +83,19 @@ void message_put_task(struct text *t, uint64_t id, const struct gd_file *file)
 	json_open(t, NULL, '{');
 	json_put_string(t, "type", "task");
 	json_put_int(t, "id", (int64_t)id);
-	json_put_any(t, "file", file->path, strlen(file->path));
-	json_put_any(t, "output_dir", file->output_dir, strlen(file->output_dir));
+	put_exactly(t, "file", file->path);
+	put_exactly(t, "output_dir", file->output_dir);
 	json_close(t, '}');
 	text_append_char(t, '\n');
+}
+
+const char *message_explain_task(const struct gd_file *file)
+{
+	if (!is_utf8(file->path))
+		return " (the path is not UTF-8, so the worker gets only file_b64 instead of file)";
+	return is_utf8(file->output_dir)
+		       ? ""
+		       : " (the output folder's path is not UTF-8, so the worker gets only output_dir_b64)";
 }
 
 void message_put_items(struct text *t, uint64_t id, const char *values, size_t size)

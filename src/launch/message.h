@@ -17,6 +17,8 @@
 void message_put_setup(
 	struct text *t, int gpu, int device, int64_t seed, const struct gd_setting *settings, size_t num_settings);
 void message_put_task(struct text *t, uint64_t id, const struct gd_file *file);
+/* To add to the error of a file: a simple worker fails if a path is missing because it is not UTF-8. "" otherwise. */
+const char *message_explain_task(const struct gd_file *file);
 /* values: the items as a JSON array. */
 void message_put_items(struct text *t, uint64_t id, const char *values, size_t size);
 

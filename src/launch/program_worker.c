@@ -76,10 +76,11 @@ static int await_answer(struct gd_worker *w, const struct conversation *s, int64
 }
 
 /* Reports the failure, then leaves the rest to a fresh worker. */
-static _Noreturn void leave(struct gd_worker *w, struct conversation *s, int code, const char *words)
+static _Noreturn void leave(
+	struct gd_worker *w, struct conversation *s, int code, const char *words, const char *explanation)
 {
 	if (words)
-		gd_worker_batch_fail(w, 0, code, "%s", words);
+		gd_worker_batch_fail(w, 0, code, "%s%s", words, explanation);
 	program_end(&s->session->program);
 	_exit(1);
 }
@@ -99,7 +100,7 @@ static void start_again(struct gd_worker *w, struct conversation *s, const char 
 	note.loading_ns = clock_now_ns() - begin_ns;
 	(void)gd_worker_send(w, &note, sizeof(note)); /* without memory, the note is lost */
 	if (r < 0)
-		leave(w, s, r, words);
+		leave(w, s, r, words, "");
 }
 
 /* Sends the file and waits for its answer. A program that answers an earlier file again is replaced first. */
@@ -141,17 +142,17 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 	bool told = false;
 	r = converse(w, s, &file, &m, &told, words);
 	if (r < 0)
-		leave(w, s, told ? -ECANCELED : r, words);
+		leave(w, s, told ? -ECANCELED : r, words, told ? "" : message_explain_task(&file));
 	if (m.ok && m.seconds < 0 && file.known & GD_KNOWN_SECONDS)
 		m.seconds = file.seconds;
 	if (!told && !m.ok)
-		return gd_worker_fail(w, -EIO, "%s", m.error);
+		return gd_worker_fail(w, -EIO, "%s%s", m.error, message_explain_task(&file));
 	if (!told)
 		return m.seconds >= 0 ? gd_worker_file_seconds(w, m.seconds) : 0;
 	/* It may be about to exit, because it was told to. */
 	if (m.ok)
 		gd_worker_batch_result(w, 0, &m.seconds, sizeof(m.seconds));
-	leave(w, s, -ECANCELED, m.ok ? NULL : m.error);
+	leave(w, s, -ECANCELED, m.ok ? NULL : m.error, "");
 }
 
 static int setup(struct gd_worker *w, void **ret_state)

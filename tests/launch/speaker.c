@@ -168,6 +168,10 @@ int main(int argc, char **argv)
 	while (hear()) {
 		const char *after = strstr(line, "\"id\":");
 		long long id = after ? atoll(after + 5) : -1;
+		if (strcmp(mode, "strict") == 0 && !strstr(line, "\"file\":")) {
+			printf("{\"id\":%lld,\"ok\":false,\"error\":\"no file\"}\n", id), fflush(stdout);
+			continue;
+		}
 		if (go_wrong(id))
 			continue;
 		const char *duration = asked("plain") ? "" : ",\"duration\":12.5";

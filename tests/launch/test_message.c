@@ -19,7 +19,7 @@ static void test_setup_has_every_setting_once(void **state)
 	struct text t = {0};
 	message_put_setup(&t, 3, 0, 45, settings, 4);
 	assert_string_equal(text_string(&t), "{\"type\":\"setup\",\"gpu\":3,\"seed\":45,\"settings\":{"
-					     "\"model_size\":\"base\",\"beam\":\"7\",\"a\\\"b\\n\":\"\xEF\xBF\xBD\","
+					     "\"model_size\":\"base\",\"beam\":\"7\",\"a\\\"b\\n\":null,"
 					     "\"a\\\"b\\n_b64\":\"/w==\"},\"device\":0}\n");
 	text_clear(&t);
 	message_put_setup(&t, 0, 0, 42, NULL, 0);
@@ -35,10 +35,21 @@ static void test_task_names_file_and_folder(void **state)
 	message_put_task(&t, 7, &(struct gd_file){.path = "/a/\"b\".png", .output_dir = "/out/b", .stem = "b"});
 	assert_string_equal(text_string(&t),
 		"{\"type\":\"task\",\"id\":7,\"file\":\"/a/\\\"b\\\".png\",\"output_dir\":\"/out/b\"}\n");
-	text_clear(&t);
+	text_finish(&t);
+}
+
+/* A replaced byte would make it the path of another file, which nobody has checked. */
+static void test_path_that_is_not_utf8_is_sent_only_in_base64(void **state)
+{
+	(void)state;
+	struct text t = {0};
 	message_put_task(&t, 8, &(struct gd_file){.path = "/\xe9.png", .output_dir = "/o", .stem = "b"});
-	assert_string_equal(text_string(&t), "{\"type\":\"task\",\"id\":8,\"file\":\"/\xEF\xBF\xBD.png\",\"file_b64\":"
-					     "\"L+kucG5n\",\"output_dir\":\"/o\"}\n");
+	assert_string_equal(
+		text_string(&t), "{\"type\":\"task\",\"id\":8,\"file_b64\":\"L+kucG5n\",\"output_dir\":\"/o\"}\n");
+	text_clear(&t);
+	message_put_task(&t, 9, &(struct gd_file){.path = "/\xEF\xBF\xBD", .output_dir = "/\xed\xa0\x80", .stem = "b"});
+	assert_string_equal(text_string(&t),
+		"{\"type\":\"task\",\"id\":9,\"file\":\"/\xEF\xBF\xBD\",\"output_dir_b64\":\"L+2ggA==\"}\n");
 	text_finish(&t);
 }
 
@@ -148,6 +159,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_setup_has_every_setting_once),
 		cmocka_unit_test(test_task_names_file_and_folder),
+		cmocka_unit_test(test_path_that_is_not_utf8_is_sent_only_in_base64),
 		cmocka_unit_test(test_answer_has_id_result_duration_and_error),
 		cmocka_unit_test(test_answer_to_items_has_results_and_errors),
 		cmocka_unit_test(test_ready_error_and_unknown_types_are_told_apart),

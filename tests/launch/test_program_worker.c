@@ -70,6 +70,17 @@ static void test_program_is_set_up_once_and_answers_each_file(void **state)
 	assert_int_equal(atoi(file_rig_read(rig, "left")), 1); /* at the end of its input, not killed */
 }
 
+/* A worker that does not know file_b64 fails, as the speaker does for names that it does not find. */
+static void test_failure_of_a_file_whose_path_is_not_utf8_says_so(void **state)
+{
+	struct file_rig *rig = rig_of(state, "strict");
+	const struct file_end *end = run_then_another(rig, "\xff.png");
+	assert_int_equal(end->failure, GD_FAILURE_ERROR);
+	assert_string_equal(
+		end->message, "no file (the path is not UTF-8, so the worker gets only file_b64 instead of file)");
+	assert_null(strstr(file_rig_read(rig, "heard"), "\xEF\xBF\xBD"));
+}
+
 static void test_file_that_fails_does_not_affect_other_files(void **state)
 {
 	struct file_rig *rig = rig_of(state, "good");
@@ -331,6 +342,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		file_rig_test(test_program_is_set_up_once_and_answers_each_file),
+		file_rig_test(test_failure_of_a_file_whose_path_is_not_utf8_says_so),
 		file_rig_test(test_file_that_fails_does_not_affect_other_files),
 		file_rig_test(test_file_that_fails_without_a_reason_says_so),
 		file_rig_test(test_rubbish_before_and_among_the_lines_is_no_harm),

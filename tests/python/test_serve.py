@@ -218,11 +218,17 @@ def test_names_that_are_not_utf8_arrive_as_they_are(folder: Folder) -> None:
         """
         import os
         from gpu_dispatch import serve
-        def work(file, output_dir):
+        def load(setup):
+            assert os.fsencode(setup.settings["path"]) == b"/caf\\xe9" and setup.settings["k"] == "v", setup
+        def work(file, output_dir, _):
             assert os.fsencode(file.name) == b"caf\\xe9.txt", file
             (output_dir / "seen").write_bytes(file.read_bytes())
-        serve(work)
-        """
+        serve(work, setup=load)
+        """,
+        "--set",
+        "path=/caf\udce9",
+        "--set",
+        "k=v",
     )
     assert list(folder.output.glob("*/seen"))
 
