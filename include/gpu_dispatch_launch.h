@@ -409,7 +409,8 @@ struct gd_launch_options {
 	/** Decides which GPU a file runs on, instead of `balance`; or NULL. If a GPU has lost all its workers, the
 	 * other GPUs process its files. */
 	gd_strategy *strategy;
-	/** Reads durations, in a separate thread while the first files are processed; or NULL. */
+	/** Reads durations, in a separate thread while the first files are processed; or NULL. No file waits for it,
+	 * but at its end the run waits for the call that is reading. */
 	gd_seconds_reader *seconds;
 
 	void *context; /**< first argument of the callbacks, `seconds` and `strategy` */

@@ -8,8 +8,10 @@
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -19,7 +21,12 @@
 #include "base/clock.h"
 #include "cli/launch_audio.h"
 
-#define LIMIT_MS 10000 /* for one file */
+/* For one file: other users may have written it. */
+#define LIMIT_MS    5000
+#define CPU_SECONDS 2
+/* Files that take longer before no more are read: in a row, and in total. */
+#define MOST_SLOW_IN_A_ROW 3
+#define MOST_SLOW          20
 
 extern char **environ;
 
@@ -30,6 +37,18 @@ struct answer {
 };
 
 /* ---- The reading process ------------------------------------------------- */
+
+/* Of this process; launch_ffprobe.c limits ffprobe. */
+static void limit_cpu_time(void)
+{
+	struct rlimit limit;
+	struct rusage used;
+	if (getrlimit(RLIMIT_CPU, &limit) < 0 || getrusage(RUSAGE_SELF, &used) < 0)
+		return;
+	rlim_t soft = (rlim_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + 1 + CPU_SECONDS;
+	limit.rlim_cur = soft < limit.rlim_max ? soft : limit.rlim_max;
+	(void)setrlimit(RLIMIT_CPU, &limit);
+}
 
 int launch_durations_main(void)
 {
@@ -45,6 +64,7 @@ int launch_durations_main(void)
 			return 0; /* the launcher is gone */
 		path[n] = '\0';
 		struct answer answer = {0};
+		limit_cpu_time();
 		answer.code = launch_audio_seconds(NULL, path, &answer.seconds);
 		if (send(STDIN_FILENO, &answer, sizeof(answer), MSG_NOSIGNAL) != sizeof(answer))
 			return 1;
@@ -57,7 +77,12 @@ static struct {
 	pthread_mutex_t lock;
 	int socket; /* -1: no process */
 	pid_t pid;
+	unsigned slow, slow_in_a_row; /* files */
 } reader = {.lock = PTHREAD_MUTEX_INITIALIZER, .socket = -1};
+
+/* Without the lock. */
+static atomic_bool cancelled, given_up;
+static atomic_int cancel_fd = -1; /* an eventfd; readable: cancelled */
 
 static int spawn(int theirs, pid_t *ret)
 {
@@ -91,6 +116,10 @@ static int spawn(int theirs, pid_t *ret)
 static int start(void)
 {
 	int fds[2];
+	if (cancel_fd < 0)
+		cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (cancel_fd < 0)
+		return -errno;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
 		return -errno;
 	cleanup_(closep) int ours = fds[0], theirs = fds[1];
@@ -100,26 +129,30 @@ static int start(void)
 	return r;
 }
 
-/* Call with the lock held. */
-static void stop(void)
+/* Call with the lock held. Returns whether the process had used up its CPU time. */
+static bool stop(void)
 {
+	int status = 0;
 	kill(-reader.pid, SIGKILL);
-	while (waitpid(reader.pid, NULL, 0) < 0 && errno == EINTR)
+	while (waitpid(reader.pid, &status, 0) < 0 && errno == EINTR)
 		;
 	close_fd(&reader.socket);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU;
 }
 
-/* 0 with the answer; -EIO: the process has ended; -ETIMEDOUT. */
+/* 0 with the answer; -EIO: the process has ended; -ETIMEDOUT; -ECANCELED. */
 static int await_answer(struct answer *ret)
 {
 	uint64_t deadline_ns = clock_now_ns() + (uint64_t)LIMIT_MS * NS_PER_MS;
 	for (;;) {
-		struct pollfd p = {.fd = reader.socket, .events = POLLIN};
-		int n = poll(&p, 1, clock_ms_until(deadline_ns, clock_now_ns()));
+		struct pollfd p[] = {{.fd = reader.socket, .events = POLLIN}, {.fd = cancel_fd, .events = POLLIN}};
+		int n = poll(p, 2, clock_ms_until(deadline_ns, clock_now_ns()));
 		if (n == 0)
 			return -ETIMEDOUT;
 		if (n < 0 && errno != EINTR)
 			return -errno;
+		if (cancelled)
+			return -ECANCELED;
 		if (n > 0)
 			return recv(reader.socket, ret, sizeof(*ret), 0) == sizeof(*ret) ? 0 : -EIO;
 	}
@@ -134,28 +167,52 @@ static int ask(const char *path, double *ret)
 	if (r < 0 || size >= PATH_MAX)
 		return r < 0 ? r : -ENAMETOOLONG;
 	r = send(reader.socket, path, size, MSG_NOSIGNAL) == (ssize_t)size ? await_answer(&answer) : -EIO;
-	if (r < 0) {
-		stop();
-		return r;
-	}
+	if (r < 0)
+		return stop() ? -ETIMEDOUT : r;
 	if (answer.code == 0)
 		*ret = answer.seconds;
 	return (int)answer.code;
+}
+
+/* Call with the lock held. */
+static void count_slow(bool slow)
+{
+	reader.slow += slow;
+	reader.slow_in_a_row = slow ? reader.slow_in_a_row + 1 : 0;
+	if (reader.slow_in_a_row >= MOST_SLOW_IN_A_ROW || reader.slow >= MOST_SLOW)
+		given_up = true;
 }
 
 int launch_durations_read(void *context, const char *path, double *ret)
 {
 	(void)context;
 	pthread_mutex_lock(&reader.lock);
-	int r = ask(path, ret);
+	int r = cancelled || given_up ? -ECANCELED : ask(path, ret);
+	if (r != -ECANCELED)
+		count_slow(r == -ETIMEDOUT);
 	pthread_mutex_unlock(&reader.lock);
 	return r;
+}
+
+void launch_durations_cancel(void)
+{
+	uint64_t one = 1;
+	int before = errno;
+	cancelled = true;
+	if (cancel_fd >= 0)
+		(void)!write(cancel_fd, &one, sizeof(one));
+	errno = before;
+}
+
+bool launch_durations_given_up(void)
+{
+	return given_up;
 }
 
 void launch_durations_end(void)
 {
 	pthread_mutex_lock(&reader.lock);
 	if (reader.socket >= 0)
-		stop();
+		(void)stop();
 	pthread_mutex_unlock(&reader.lock);
 }

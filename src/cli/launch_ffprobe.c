@@ -5,17 +5,21 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/media.h"
+
+#define CPU_SECONDS 2
 
 extern char **environ;
 
@@ -49,6 +53,13 @@ static int spawn(const char *path, int out, pid_t *ret)
 	return -r;
 }
 
+/* A file of another user may keep it busy. */
+static void limit_cpu_time(pid_t pid)
+{
+	const struct rlimit limit = {CPU_SECONDS, CPU_SECONDS};
+	(void)prlimit(pid, RLIMIT_CPU, &limit, NULL); /* not if a lower limit applies already */
+}
+
 /* Reads its output, at most room - 1 bytes. */
 static void read_text(int fd, char *text, size_t room)
 {
@@ -80,12 +91,15 @@ int launch_ffprobe_seconds(const char *path, double *ret)
 	missing = r == -ENOENT;
 	if (r < 0)
 		return missing ? -ENOPKG : r;
+	limit_cpu_time(pid);
 	close_fd(&to);
 	char text[64], *end;
 	read_text(from, text, sizeof(text));
 	close_fd(&from); /* the rest of its output is discarded */
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
+	if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL))
+		return -ETIMEDOUT;
 	double seconds = strtod(text, &end);
 	if (status != 0 || end == text || !isfinite(seconds) || seconds < 0 || seconds >= 1e9)
 		return -ENODATA;

@@ -26,6 +26,7 @@
 static void stop(void *run)
 {
 	gd_launcher_stop(run);
+	launch_durations_cancel();
 }
 
 static bool is_stopped(void)
@@ -38,12 +39,23 @@ static bool is_stopped(void)
 static struct launch_slurm *on_slurm;
 static struct gd_launcher *launcher;
 
+static void tell_durations(void)
+{
+	static bool told;
+	if (told || !launch_durations_given_up())
+		return;
+	told = true;
+	say("warning: reading the durations of several files took too long; no more durations are read, so the ETA is estimated from sizes");
+}
+
 static void on_progress(void *context, const struct gd_launch_progress *progress)
 {
 	if (on_slurm && launch_slurm_look(on_slurm)) {
 		gd_launcher_stop(launcher);
 		gd_launcher_stop(launcher); /* ends running files, too */
+		launch_durations_cancel();
 	}
+	tell_durations();
 	launch_view_progress(context, progress);
 }
 
@@ -225,6 +237,7 @@ static int launch(struct launch_arguments *a, struct pool_view *view)
 	int code = find(l, a);
 	if (code == EXIT_DONE && a->dry_run) {
 		int r = launch_dry_run(l, &a->options, a->slurm.num_kinds ? "of a node" : NULL, is_stopped);
+		tell_durations();
 		if (r == -ENOMEM)
 			say("cannot plan the run: out of memory");
 		code = gd_launch_exit_code(r, NULL);

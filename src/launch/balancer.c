@@ -146,7 +146,7 @@ static void add_done(struct gd_balancer *b, struct gd_launch_gpu *gpu, const str
 	gpu->audio_seconds += known ? result->audio_seconds : 0;
 }
 
-int gd_balancer_add(struct gd_balancer *b, const struct gd_file_result *result)
+int balancer_add(struct gd_balancer *b, const struct gd_file_result *result, struct gd_launch_gpu **ret_gpu)
 {
 	struct gd_launch_gpu *gpu = NULL;
 	struct gd_file_result given;
@@ -157,15 +157,32 @@ int gd_balancer_add(struct gd_balancer *b, const struct gd_file_result *result)
 		return r;
 	if (!given.error) {
 		add_done(b, gpu, &given);
-		return 0;
+	} else {
+		r = add_failure(b, &given);
+		if (r < 0)
+			return r;
+		b->failed++;
+		if (gpu)
+			gpu->failed++;
 	}
-	r = add_failure(b, &given);
-	if (r < 0)
-		return r;
-	b->failed++;
-	if (gpu)
-		gpu->failed++;
+	*ret_gpu = gpu;
 	return 0;
+}
+
+int gd_balancer_add(struct gd_balancer *b, const struct gd_file_result *result)
+{
+	struct gd_launch_gpu *gpu;
+	return balancer_add(b, result, &gpu);
+}
+
+void balancer_learn_seconds(
+	struct gd_balancer *b, struct gd_launch_gpu *gpu, double audio_seconds, double processing_seconds)
+{
+	b->audio_unknown--;
+	b->audio += audio_seconds;
+	b->rtf_processing += processing_seconds;
+	if (gpu)
+		gpu->audio_seconds += audio_seconds;
 }
 
 static double skew(const struct gd_balancer *b)

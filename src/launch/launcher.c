@@ -70,6 +70,7 @@ void gd_launcher_destroy(struct gd_launcher *l)
 	text_finish(&l->worker_words);
 	launch_queue_finish(&l->queue);
 	free(l->submitted);
+	free(l->early);
 	free(l->last_end_ns);
 	free(l->reloading_ns);
 	free(l->remote_slots);

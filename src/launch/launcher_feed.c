@@ -18,9 +18,8 @@
 #include "launch/launcher_private.h"
 #include "pool/pool_hints.h"
 
-#define AHEAD_SECONDS  0.02 /* work that waits in the pool, per worker */
-#define AHEAD_MAX      256  /* files */
-#define SORT_AGAIN_MIN 16
+#define AHEAD_SECONDS 0.02 /* work that waits in the pool, per worker */
+#define AHEAD_MAX     256  /* files */
 
 /*
  * Workers open files by their paths, which other users may have redirected. -EPERM: by a link; -ESTALE: by another
@@ -203,52 +202,4 @@ void launcher_feed(struct gd_launcher *l)
 			(void)launch_queue_release(q, g); /* out of memory: retried */
 	int r = feed_line(l, &q->any, -1, window(l));
 	l->no_worker_left = l->no_worker_left || r == -ENODEV;
-}
-
-/* ---- Durations -------------------------------------------------------------- */
-
-/* Starts reading the next files when the previous ones are done. */
-static void read_durations(struct gd_launcher *l)
-{
-	const struct gd_launch_options *o = &l->options;
-	size_t count = l->num_todo - l->durations_end;
-	if (!o->seconds || count == 0 || (l->durations && !durations_is_over(l->durations)))
-		return;
-	const struct gd_found *const *files = (const struct gd_found *const *)l->todo + l->durations_end;
-	cleanup_(freep) size_t *order = calloc(count, sizeof(*order));
-	durations_stop(l->durations);
-	l->durations = NULL;
-	l->durations_taken = l->durations_sorted = 0;
-	l->durations_first = l->durations_end;
-	l->durations_end = l->num_todo;
-	if (order && gd_balance_order(files, count, o->balance, order) == 0 &&
-		durations_start(l->files->folder, files, order, count, o->seconds, o->context, &l->durations) < 0)
-		l->durations = NULL; /* fall back to the sizes */
-}
-
-static void take_durations(struct gd_launcher *l)
-{
-	size_t asked = durations_asked(l->durations);
-	for (; l->durations_taken < asked; l->durations_taken++) {
-		size_t k = durations_file(l->durations, l->durations_taken);
-		size_t i = l->durations_first + k;
-		double seconds = durations_get(l->durations, k);
-		if (seconds >= 0 && !found_has_seconds(l->todo[i]))
-			launcher_set_seconds(l, i, seconds);
-	}
-}
-
-/* Sorts again whenever the number of known durations has doubled: only a few times in total. */
-void launcher_take_durations(struct gd_launcher *l)
-{
-	if (l->durations) {
-		take_durations(l);
-		size_t asked = l->durations_taken;
-		bool more = asked >= 2 * l->durations_sorted + SORT_AGAIN_MIN ||
-			    (durations_is_over(l->durations) && l->durations_sorted < asked);
-		bool by_length = l->options.balance == GD_BALANCE_LONGEST_FIRST;
-		if (by_length && more && launch_queue_left(&l->queue) > 0 && launcher_sort_rest(l) == 0)
-			l->durations_sorted = asked;
-	}
-	read_durations(l); /* a thread: the workers are forked already */
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Internals of the launcher: launcher.c, launcher_check.c (mistakes in the options), launcher_plan.c (which files to
- * process), launcher_output.c (the output folder), launcher_run.c (the run, with launcher_feed.c, launcher_order.c and
- * launcher_results.c), launcher_watch.c (files that arrive during the run), launcher_remote.c (workers on other
- * machines) and launcher_eta.c (progress and ETA).
+ * process), launcher_output.c (the output folder), launcher_run.c (the run, with launcher_feed.c, launcher_order.c,
+ * launcher_durations.c and launcher_results.c), launcher_watch.c (files that arrive during the run), launcher_remote.c
+ * (workers on other machines) and launcher_eta.c (progress and ETA).
  *
  * Files to process have a number, their index in `todo`; other lists about them have the same length.
  */
@@ -31,6 +31,14 @@ struct launch_amount {
 	double seconds;       /* of files whose duration is known */
 	double seconds_bytes; /* their size */
 	double bytes;         /* of the other files */
+};
+
+/* A file that has ended before its duration is known. */
+struct launcher_early {
+	bool ended;
+	bool done; /* without an error */
+	double processing_seconds;
+	struct gd_launch_gpu *gpu; /* of the balancer, or NULL */
 };
 
 /* A worker as on_progress sees it. */
@@ -92,7 +100,10 @@ struct gd_launcher {
 	size_t durations_first, durations_end;
 	size_t durations_sorted; /* number of durations read when the queue was last sorted */
 	size_t durations_taken;
-	size_t dealt; /* files that were dealt out in turn */
+	struct launcher_early *early; /* by file */
+	size_t num_early, early_capacity;
+	size_t early_waiting; /* files that have ended and whose duration may still be read */
+	size_t dealt;         /* files that were dealt out in turn */
 	struct launch_queue queue;
 	struct launch_watch *watch; /* NULL: the folder is not watched */
 	size_t *submitted;          /* file numbers by the pool's task id */
@@ -159,9 +170,6 @@ void launcher_warn_if_open(struct gd_launcher *l);
 
 /* ---- launcher_results.c ---- */
 
-void launcher_set_seconds(struct gd_launcher *l, size_t i, double seconds);
-/* The duration of a file at its end; `told`: the duration reported by its worker, or -1. */
-void launcher_learn_seconds(struct gd_launcher *l, size_t i, double told);
 /* The end of a file; `e` is NULL if it never reached a worker, `error` if it succeeded. */
 void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event *e, const char *error);
 /* Ends the run if there were too many failures. */
@@ -174,7 +182,18 @@ void launcher_flush_history(struct gd_launcher *l);
 /* ---- launcher_feed.c ---- */
 
 void launcher_feed(struct gd_launcher *l);
+
+/* ---- launcher_durations.c ---- */
+
+void launcher_set_seconds(struct gd_launcher *l, size_t i, double seconds);
+/* The duration of a file at its end, if it is known; `told`: the duration reported by its worker, or -1. */
+void launcher_learn_seconds(struct gd_launcher *l, size_t i, double told);
+/* The file has ended. If its duration is read later, it is added to the statistics. */
+void launcher_note_early(struct gd_launcher *l, size_t i, const struct launcher_early *early);
+/* Takes the durations that were read, and reads those of new files. Never waits. */
 void launcher_take_durations(struct gd_launcher *l);
+/* At the end of the run: waits a few seconds for durations of files that have ended. A stop ends the wait. */
+void launcher_await_durations(struct gd_launcher *l);
 
 /* ---- launcher_run.c ---- */
 

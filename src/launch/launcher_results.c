@@ -1,39 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Handles a result: updates the balancer, the history and the known durations. */
+/* Handles a result: updates the balancer and the history. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/cleanup.h"
 #include "base/error.h"
+#include "launch/balancer.h"
 #include "launch/launcher_private.h"
-
-void launcher_set_seconds(struct gd_launcher *l, size_t i, double seconds)
-{
-	launch_amount_remove(&l->total, l->todo[i]);
-	found_set_seconds(l->todo[i], seconds);
-	launch_amount_add(&l->total, l->todo[i]);
-}
-
-/* If the file has ended before its duration was read, read it here. */
-void launcher_learn_seconds(struct gd_launcher *l, size_t i, double told)
-{
-	const struct gd_found *f = l->todo[i];
-	double seconds = told >= 0 ? told : found_has_seconds(f) ? f->seconds : -1;
-	bool asked = l->durations && i >= l->durations_first && i < l->durations_end;
-	if (seconds < 0 && l->options.seconds)
-		seconds = asked ? durations_get(l->durations, i - l->durations_first) : i >= l->durations_end ? -2 : -1;
-	if (seconds < -1) {
-		cleanup_(text_finish) struct text path = {0};
-		text_appendf(&path, "%s/%s", l->files->folder, f->path);
-		if (text_error(&path) || l->options.seconds(l->options.context, text_string(&path), &seconds) < 0)
-			seconds = -1;
-	}
-	if (asked)
-		durations_known(l->durations, i - l->durations_first, seconds);
-	if (seconds >= 0 && !(found_has_seconds(f) && seconds == f->seconds))
-		launcher_set_seconds(l, i, seconds);
-}
 
 void launcher_flush_history(struct gd_launcher *l)
 {
@@ -105,8 +78,10 @@ void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event 
 	memcpy(entry.fingerprint, l->fingerprint, sizeof(entry.fingerprint));
 	history_writer_add(&l->writer, &entry, &place, error);
 	launch_amount_add(&l->done, f);
+	struct launcher_early early = {.done = !error, .processing_seconds = result.processing_seconds};
 	/* Without memory, the file counts as not processed. */
-	(void)gd_balancer_add(l->balancer, &result);
+	if (balancer_add(l->balancer, &result, &early.gpu) == 0)
+		launcher_note_early(l, i, &early);
 	if (l->options.on_result)
 		l->options.on_result(l->options.context, &result);
 	launcher_watch_ended(l, i);

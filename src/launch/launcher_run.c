@@ -345,6 +345,7 @@ static int end(struct gd_launcher *l, struct gd_error *err)
 	if (gd_pool_close(l->pool, NULL, 0, &why) < 0)
 		launcher_warn(l, "%s", why.message);
 	l->pool = NULL;
+	launcher_await_durations(l); /* the workers have ended: no GPU waits */
 	durations_stop(l->durations);
 	l->durations = NULL;
 	end_history(l);

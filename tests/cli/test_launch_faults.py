@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 import pytest
 
@@ -183,6 +184,63 @@ def test_decoder_that_crashes_costs_one_duration_and_never_runs_in_the_launcher(
     assert summary["files_done"] == 4 and summary["audio_seconds"] == 9.0
     assert "LIBRARY MESSAGE" not in out + err
     launch.until(lambda: not launch.processes(), "the end of all processes")
+
+
+def put_ffprobe(launch, script):
+    """An ffprobe that writes a line to `probed`, then runs the script; the environment to use it."""
+    tools = launch.directory / "tools"
+    tools.mkdir()
+    (tools / "ffprobe").write_text(f"#!/bin/sh\necho >>probed\n{script}\n")
+    (tools / "ffprobe").chmod(0o755)
+    worker = launch.directory / "worker.py"
+    worker.write_text(worker.read_text().replace(", duration=2.5", ""))
+    return {"PATH": f"{tools}:{os.environ['PATH']}"}
+
+
+def count_probed(launch):
+    path = launch.directory / "probed"
+    return len(path.read_text()) if path.exists() else 0
+
+
+def test_files_do_not_wait_for_a_decoder_and_their_durations_are_counted_later(launch):
+    """Another user can write a file that keeps ffprobe busy."""
+    env = put_ffprobe(launch, "until [ -e answer ]; do sleep 0.01; done; echo 7.5")
+    launch.put("a.m4a", "b.m4a", "c.m4a", "d.m4a")
+    launch.put("z-wait.m4a", size=1)
+    process = launch.start("--json", "summary.json", "--gpus", "sim:1", "--pattern", "*", *PROGRAM, env=env)
+    launch.until(lambda: process.poll() is not None or launch.notes("begin").count("z-wait.m4a"), "the last file")
+    launch.until(lambda: process.poll() is not None or len(launch.history()) == 5, "the results of the other files")
+    assert process.poll() is None and count_probed(launch) == 1
+    (launch.directory / "answer").touch()
+    launch.until(lambda: process.poll() is not None or count_probed(launch) == 5, "the durations")
+    (launch.directory / "go").touch()
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, err
+    summary = json.loads((launch.directory / "summary.json").read_text())
+    assert summary["files_done"] == 5 and summary["audio_seconds"] == 5 * 7.5
+    assert summary["rtf"] == pytest.approx(summary["processing_seconds"] / (5 * 7.5), rel=1e-2)
+
+
+@pytest.mark.parametrize("words", [("--watch", *PROGRAM), ("--dry-run",)])
+def test_interrupt_does_not_wait_for_a_decoder(launch, words):
+    env = put_ffprobe(launch, "exec sleep 1000")
+    launch.put("a.m4a", "b.m4a")
+    process = launch.start("--pattern", "*", *words, env=env)
+    launch.until(lambda: process.poll() is not None or count_probed(launch), "ffprobe")
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode in (0, 130) and time.monotonic() - begin < 3, (process.returncode, err)
+    launch.until(lambda: not launch.processes(), "the end of all processes")
+
+
+def test_decoder_that_is_slow_for_several_files_is_not_used_anymore(launch):
+    """The CPU time for each file is limited."""
+    env = put_ffprobe(launch, "while :; do :; done")
+    launch.put(*(f"{i}.m4a" for i in range(10)))
+    out, err = launch.run("--pattern", "*", "--dry-run", env=env)
+    assert "10 files to do" in out and count_probed(launch) == 3, (out, err)
+    assert err.count("no more durations are read") == 1, err
 
 
 def test_durations_of_other_recordings_come_from_ffprobe(launch):

@@ -2,12 +2,15 @@
 /* The order in which files are worked on: by size, by duration, by a custom strategy. */
 #include "launch_rig.h"
 
+#include <errno.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "support/board.h"
 #include "support/scratch.h"
+#include "support/wait.h"
 
 static void test_largest_file_is_first_if_no_duration_is_known(void **state)
 {
@@ -34,6 +37,49 @@ static void test_durations_are_read_and_reach_the_summary(void **state)
 	struct gd_launch_summary *s = launch_rig_launch(&o, 0);
 	assert_true(s->audio_seconds == 103);
 	assert_true(s->known & GD_KNOWN_RTF && s->rtf > 0);
+	gd_launch_summary_free(s);
+}
+
+static atomic_int results;
+
+static void on_result_count(void *context, const struct gd_file_result *result)
+{
+	(void)context;
+	assert_true(result->error || !(result->known & GD_KNOWN_SECONDS));
+	atomic_fetch_add(&results, 1);
+}
+
+/* Returns when all files have ended. */
+static int last_of_all(void *context, const char *path, double *ret)
+{
+	for (int waited_ms = 0; atomic_load(&results) < 5; waited_ms++) {
+		if (waited_ms > WAIT_MS)
+			return -ETIMEDOUT;
+		usleep(1000);
+	}
+	return launch_rig_seconds(context, path, ret);
+}
+
+/* Reading may take long, if another user has written the file. */
+static void test_files_do_not_wait_for_durations_which_are_counted_later(void **state)
+{
+	(void)state;
+	atomic_store(&results, 0);
+	launch_rig_put('a', 'd', "", 10);
+	launch_rig_put('e', 'e', "f", 10);
+	struct gd_launch_options o = launch_rig_options();
+	o.seconds = last_of_all;
+	o.on_result = on_result_count;
+	struct gd_launch_summary *s = launch_rig_launch(&o, 0);
+	launch_rig_assert_counts(s, (struct launch_counts){.done = 4, .failed = 1});
+	assert_true(s->audio_seconds == 103);
+	assert_true(s->known & GD_KNOWN_RTF && fabs(s->rtf - s->processing_seconds / 103) < 1e-9);
+	double audio = 0, share = 0;
+	for (size_t i = 0; i < s->num_gpus; i++) {
+		audio += s->gpus[i]->audio_seconds;
+		share += s->gpus[i]->share;
+	}
+	assert_true(audio == 103 && fabs(share - 1) < 1e-9);
 	gd_launch_summary_free(s);
 }
 
@@ -105,6 +151,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		launch_rig_test(test_largest_file_is_first_if_no_duration_is_known),
 		launch_rig_test(test_durations_are_read_and_reach_the_summary),
+		launch_rig_test(test_files_do_not_wait_for_durations_which_are_counted_later),
 		launch_rig_test(test_durations_change_the_order_while_the_first_file_is_worked_on),
 		launch_rig_test(test_custom_strategy_sets_the_order),
 	};
