@@ -3,12 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/date.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json_put.h"
 #include "base/trust.h"
 #include "launch/history_checksum.h"
@@ -45,6 +49,42 @@ int history_writer_open(struct history_writer *w, const char *path, bool checked
 		return error_set(err, -errno, "cannot read '%s': %s", path, error_words(-errno));
 	if (last != '\n')
 		text_append_char(&w->pending, '\n');
+	w->fd = take_fd(&fd);
+	return 0;
+}
+
+static int copy_file(int from, int to)
+{
+	char buffer[65536];
+	for (off_t at = 0;;) {
+		ssize_t n = pread(from, buffer, sizeof(buffer), at);
+		if (n < 0 && errno == EINTR)
+			continue;
+		int r = n > 0 ? file_write_all(to, buffer, (size_t)n) : n < 0 ? -errno : 0;
+		if (r < 0 || n == 0)
+			return r;
+		at += n;
+	}
+}
+
+int history_writer_make_private(struct history_writer *w, const char *path)
+{
+	cleanup_(freep) char *draft = NULL;
+	if (asprintf(&draft, "%s.XXXXXX", path) < 0) {
+		draft = NULL;
+		return -ENOMEM;
+	}
+	cleanup_(closep) int fd = mkostemp(draft, O_APPEND | O_CLOEXEC); /* 0600 */
+	if (fd < 0)
+		return -errno;
+	int r = copy_file(w->fd, fd);
+	if (r == 0 && (fdatasync(fd) < 0 || rename(draft, path) < 0))
+		r = -errno;
+	if (r < 0) {
+		unlink(draft);
+		return r;
+	}
+	close_fd(&w->fd);
 	w->fd = take_fd(&fd);
 	return 0;
 }

@@ -26,6 +26,11 @@ struct history_writer {
  * see history_load(). */
 int history_writer_open(struct history_writer *w, const char *path, bool checked, struct gd_error *err);
 void history_writer_close(struct history_writer *w);
+/*
+ * Replaces the file at this path, which was opened before, with a copy for its owner alone: users who have the file
+ * open see no later lines.
+ */
+int history_writer_make_private(struct history_writer *w, const char *path);
 /* The size of the file now, or a negative errno value. */
 int64_t history_writer_size(const struct history_writer *w);
 

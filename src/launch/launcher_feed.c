@@ -20,6 +20,7 @@
 
 #define AHEAD_SECONDS 0.02 /* work that waits in the pool, per worker */
 #define AHEAD_MAX     256  /* files */
+#define OTHER_OUTPUT  2    /* of try_submit() */
 
 /*
  * Workers open files by their paths, which other users may have redirected. -EPERM: by a link; -ESTALE: by another
@@ -83,7 +84,8 @@ static int reserve(struct gd_launcher *l, size_t size, int gpu, struct gd_draft 
 	return gd_pool_reserve(l->pool, size, &nowait, ret, ret_data);
 }
 
-/* Checks the file and makes its output folder when its turn has come; on failure sets the reason. */
+/* Checks the file and makes its output folder when its turn has come; on failure sets the reason. May return
+ * LAUNCHER_OTHER_OUTPUT. */
 static int prepare(struct gd_launcher *l, size_t i, const char *output, struct text *words)
 {
 	const char *objection;
@@ -97,7 +99,7 @@ static int prepare(struct gd_launcher *l, size_t i, const char *output, struct t
 							 : error_words(r));
 		return r;
 	}
-	r = outputs_make_result_folder(l->output_fd, l->output_of[i], l->options.trust_output_dir, &objection);
+	r = launcher_make_result_folder(l, i, &objection);
 	if (r < 0)
 		text_appendf(words, "cannot create its output folder '%s': %s%s", output,
 			objection ? "one of its parent folders " : "", objection ? objection : error_words(r));
@@ -130,9 +132,9 @@ static int send_file(struct gd_launcher *l, size_t i, struct gd_draft *draft, si
 }
 
 /* 1: the file was submitted or has failed; 0: no worker takes it now; -ENODEV: no worker is left; -ENXIO: none on this
- * GPU.
+ * GPU; OTHER_OUTPUT: begin again.
  */
-static int submit(struct gd_launcher *l, size_t i, int gpu)
+static int try_submit(struct gd_launcher *l, size_t i, int gpu)
 {
 	cleanup_(text_finish) struct text path = {0}, output = {0}, words = {0};
 	text_appendf(&path, "%s/%s", l->files->folder, l->todo[i]->path);
@@ -149,8 +151,10 @@ static int submit(struct gd_launcher *l, size_t i, int gpu)
 	int r = text_error(&path) || text_error(&output) ? -ENOMEM : reserve(l, size, gpu, &draft, &data);
 	if (r == -EAGAIN || r == -ESHUTDOWN || r == -ENODEV || r == -ENXIO)
 		return r == -ENODEV || r == -ENXIO ? r : 0;
-	if (r == 0 && (r = prepare(l, i, text_string(&output), &words)) < 0) {
+	if (r == 0 && (r = prepare(l, i, text_string(&output), &words)) != 0) {
 		gd_draft_abandon(draft);
+		if (r == LAUNCHER_OTHER_OUTPUT)
+			return OTHER_OUTPUT;
 		if (launcher_watch_defer(l, i, r))
 			return 1;
 	} else if (r == 0) {
@@ -167,6 +171,15 @@ static int submit(struct gd_launcher *l, size_t i, int gpu)
 		launcher_check_failures(l);
 	}
 	return 1;
+}
+
+static int submit(struct gd_launcher *l, size_t i, int gpu)
+{
+	int r;
+	do
+		r = try_submit(l, i, gpu);
+	while (r == OTHER_OUTPUT);
+	return r;
 }
 
 /* Few, so that durations learned later still affect the order; enough that workers never wait. */

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "launch/find.h"
@@ -67,19 +66,50 @@ void launcher_note_search(struct gd_launcher *l, const struct gd_files *files)
 	launcher_warn_if_open(l);
 }
 
+/*
+ * Users who have opened folders or the record while they were readable keep them open. Later files get new folders, see
+ * launcher_make_result_folder(); those that workers may have now cannot be moved.
+ */
+static void close_contents(struct gd_launcher *l)
+{
+	char path[PATH_MAX + sizeof(HISTORY_NAME) + 1];
+	snprintf(path, sizeof(path), "%s/" HISTORY_NAME, l->output_root);
+	int r = history_writer_make_private(&l->writer, path);
+	for (size_t k = 0; r == 0 && k < l->num_submitted; k++)
+		r = outputs_close_result_folder(l->output_fd, l->output_of[l->submitted[k]]);
+	if (r < 0)
+		launcher_warn(l, "cannot make everything in output folder '%s' private: %s", l->options.output_dir,
+			error_words(r));
+}
+
 /* A folder of another user was found after the start: no result of it exists yet. */
 static bool close_output(struct gd_launcher *l)
 {
-	struct stat st;
-	char path[32];
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", l->output_fd);
-	if (!l->made_output || fstat(l->output_fd, &st) < 0 || !(st.st_mode & 0077) ||
-		chmod(path, st.st_mode & 0700) < 0)
+	if (!l->made_output || outputs_close_folder(l->output_fd) < 0)
 		return false;
+	l->output_closed = l->writer.fd >= 0; /* otherwise it is empty */
 	launcher_warn(l,
-		"changed the mode of output folder '%s' to 0700, because other users can now choose files of input folder '%s'; to let others read the results: chmod 755 '%s'",
-		l->options.output_dir, l->options.input_dir, l->options.output_dir);
+		"changed the mode of output folder '%s' to 0700%s, because other users can now choose files of input folder '%s'; to let others read the results: chmod 755 '%s'%s",
+		l->options.output_dir, l->output_closed ? ", also of the result folders in it" : "",
+		l->options.input_dir, l->options.output_dir, l->output_closed ? " and these folders" : "");
+	if (l->output_closed)
+		close_contents(l);
 	return true;
+}
+
+int launcher_make_result_folder(struct gd_launcher *l, size_t i, const char **ret_objection)
+{
+	int r = outputs_make_result_folder(
+		l->output_fd, l->output_of[i], l->options.trust_output_dir, l->output_closed, ret_objection);
+	if (r < 0 || !l->output_closed)
+		return r < 0 ? r : 0;
+	if (r == OUTPUTS_MADE)
+		return path_map_put(&l->private_outputs, l->output_of[i], i) ? 0 : -ENOMEM;
+	if (path_map_get(&l->private_outputs, l->output_of[i]))
+		return 0;
+	/* Others may have opened files in this folder, which the worker may write again. */
+	r = outputs_choose(&l->outputs, l->todo[i]->path, i, &l->output_of[i]);
+	return r < 0 ? r : LAUNCHER_OTHER_OUTPUT;
 }
 
 /* The user may have given others write access since the last search. */

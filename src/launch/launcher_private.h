@@ -84,11 +84,13 @@ struct gd_launcher {
 	bool begun; /* the balancer's numbers belong to this run */
 	char reason[512];
 	struct history_writer writer;
-	char *output_root;       /* absolute */
-	int input_fd, output_fd; /* the two folders; -1: not open */
-	bool input_replaceable;  /* other users can replace the input folder */
-	bool warned_of_readers;  /* of the output folder */
-	bool made_output;        /* this launch has created the output folder */
+	char *output_root;               /* absolute */
+	int input_fd, output_fd;         /* the two folders; -1: not open */
+	bool input_replaceable;          /* other users can replace the input folder */
+	bool warned_of_readers;          /* of the output folder */
+	bool made_output;                /* this launch has created the output folder */
+	bool output_closed;              /* … and has made it private, after others could read it */
+	struct path_map private_outputs; /* result folders made since then; the numbers are unused */
 	struct gd_balancer *balancer;
 	struct gd_pool *pool;
 	const struct launch_remote *remote; /* NULL: the workers are on this machine */
@@ -165,8 +167,17 @@ int launcher_choose_output(
 int launcher_open_output(struct gd_launcher *l, struct gd_error *err);
 /* Notes whether other users could choose files of a search. */
 void launcher_note_search(struct gd_launcher *l, const struct gd_files *files);
-/* Warns, once, if other users can choose files and read their results. */
+/*
+ * If other users can choose files and read their results, makes the output folder private if this launch has created
+ * it; otherwise warns, once.
+ */
 void launcher_warn_if_open(struct gd_launcher *l);
+/*
+ * Makes the folder for the result of a file. LAUNCHER_OTHER_OUTPUT: l->output_of[i] is another folder now, which has
+ * not been made; call it again. -EPERM: see outputs_make_result_folder().
+ */
+#define LAUNCHER_OTHER_OUTPUT 1
+int launcher_make_result_folder(struct gd_launcher *l, size_t i, const char **ret_objection);
 
 /* ---- launcher_results.c ---- */
 

@@ -132,57 +132,97 @@ static bool is_ours(const struct stat *st)
 	return st->st_uid == 0 || st->st_uid == geteuid();
 }
 
+int outputs_close_folder(int fd)
+{
+	struct stat st;
+	char path[32];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	return !(st.st_mode & 0077) || chmod(path, st.st_mode & 0700) == 0 ? 0 : -errno;
+}
+
 /*
- * Opens the folder `name`, which may be a link of ours, and makes it if it is missing. check_above: no other user may
- * be able to replace a directory on the path of the link.
+ * Opens the folder `name`, which may be a link of ours, and makes it if it is missing: then returns OUTPUTS_MADE.
+ * trust: others may be able to replace a directory on the path of the link.
  */
-static int enter_folder(int dir_fd, const char *name, bool check_above, int *ret_fd, const char **ret_objection)
+static int enter_folder(int dir_fd, const char *name, bool trust, bool private, int *ret_fd, const char **ret_objection)
 {
 	struct stat st;
 	/* Not writable by the group, whatever the umask: workers follow links in this folder. */
-	if (mkdirat(dir_fd, name, 0755) < 0 && errno != EEXIST)
+	bool made = mkdirat(dir_fd, name, private ? 0700 : 0755) == 0;
+	if (!made && errno != EEXIST)
 		return -errno;
 	cleanup_(closep) int fd = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
+	int r = 0;
 	if (S_ISLNK(st.st_mode)) {
 		close_fd(&fd);
-		int r = trust_open_directory_at(dir_fd, name, check_above, &fd, NULL);
+		r = trust_open_directory_at(dir_fd, name, !trust, &fd, NULL);
 		if (r == -EPERM)
 			*ret_objection =
 				"has a symbolic link of another user or a directory that others can write in its path";
-		if (r < 0)
-			return r;
 	} else if (!S_ISDIR(st.st_mode)) {
-		return -ENOTDIR;
+		r = -ENOTDIR;
+	} else if (private) {
+		r = outputs_close_folder(fd);
 	}
+	if (r < 0)
+		return r;
 	*ret_fd = take_fd(&fd);
-	return 0;
+	return made ? OUTPUTS_MADE : 0;
 }
 
-int outputs_make_result_folder(int root_fd, const char *path, bool trust, const char **ret_objection)
+/* Copies the next name of a path and moves `path` behind it. 0 at the end. */
+static int next_name(const char **path, char name[NAME_MAX + 1])
+{
+	const char *p = *path + strspn(*path, "/");
+	size_t length = strcspn(p, "/");
+	if (length > NAME_MAX)
+		return -ENAMETOOLONG;
+	memcpy(name, p, length);
+	name[length] = '\0';
+	*path = p + length;
+	return length > 0;
+}
+
+int outputs_make_result_folder(int root_fd, const char *path, bool trust, bool private, const char **ret_objection)
 {
 	char name[NAME_MAX + 1];
 	cleanup_(closep) int fd = -1;
+	int r, made = 0;
 	*ret_objection = NULL;
-	for (const char *p = path + strspn(path, "/"); *p; p += strspn(p, "/")) {
-		size_t length = strcspn(p, "/");
+	while ((r = next_name(&path, name)) > 0) {
 		int next = -1;
-		if (length >= sizeof(name))
-			return -ENAMETOOLONG;
-		memcpy(name, p, length);
-		name[length] = '\0';
-		int r = enter_folder(fd < 0 ? root_fd : fd, name, !trust, &next, ret_objection);
-		if (r < 0)
-			return r;
+		made = enter_folder(fd < 0 ? root_fd : fd, name, trust, private, &next, ret_objection);
+		if (made < 0)
+			return made;
 		close_fd(&fd);
 		fd = next;
 		*ret_objection = trust ? NULL : trust_objection(fd);
 		if (*ret_objection)
 			return -EPERM;
-		p += length;
 	}
-	return 0;
+	return r < 0 ? r : made;
+}
+
+int outputs_close_result_folder(int root_fd, const char *path)
+{
+	char name[NAME_MAX + 1];
+	cleanup_(closep) int fd = -1;
+	int r;
+	while ((r = next_name(&path, name)) > 0) {
+		int next = openat(fd < 0 ? root_fd : fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (next < 0)
+			return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -errno;
+		close_fd(&fd);
+		fd = next;
+		r = outputs_close_folder(fd);
+		if (r < 0)
+			return r;
+	}
+	return r;
 }
 
 int outputs_open_trusted(const char *path, int *ret_fd, struct gd_error *err)

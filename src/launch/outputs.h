@@ -42,9 +42,16 @@ bool outputs_is_reserved(const char *path);
 /*
  * Makes the folder `path` of a result, below the output folder, with missing parents. Unless `trust`, each of them must
  * be trusted, because workers follow links in them. Links of other users on the path are never followed: -EPERM, and
- * *ret_objection says why: "belongs to another user".
+ * *ret_objection says why: "belongs to another user". private: the folder and those above it are for their owner alone
+ * from now on, except behind links. Returns OUTPUTS_MADE if the folder is new.
  */
-int outputs_make_result_folder(int root_fd, const char *path, bool trust, const char **ret_objection);
+int outputs_make_result_folder(int root_fd, const char *path, bool trust, bool private, const char **ret_objection);
+
+/* Removes the permissions of others from the folder and those above it, as far as they exist and are not links. */
+int outputs_close_result_folder(int root_fd, const char *path);
+
+/* Removes the permissions of others from a folder, which may be open with O_PATH. */
+int outputs_close_folder(int fd);
 
 /*
  * Opens the output folder `path` with O_PATH, unless another user could have chosen it, can fill it or can replace it:

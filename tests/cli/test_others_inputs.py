@@ -145,10 +145,10 @@ def test_accepted_output_folder_is_private_as_well(machine, owner, other):
 class Watch:
     """A launch that watches a folder, with its messages in the file err."""
 
-    def __init__(self, user, place, folder):
+    def __init__(self, user, place, folder, *words, pattern="*"):
         self.place = place
-        self.process = user.start("sh", "-c", 'exec "$@" 2>err', "sh", "gpuq", "launch", "--watch", "--input-dir", folder, "--output-dir", "out", "--pattern", "*",
-                                  "--gpus", "sim:1", *COPY, cwd=place)
+        self.process = user.start("sh", "-c", 'exec "$@" 2>err', "sh", "gpuq", "launch", "--watch", "--input-dir", folder, "--output-dir", "out", "--pattern", pattern,
+                                  "--gpus", "sim:1", *words, *COPY, cwd=place)
 
     def errors(self):
         return (self.place / "err").read_text()
@@ -229,6 +229,66 @@ def test_input_folder_that_is_opened_to_a_group_later_makes_results_private(mach
     watch.until_done("second")
     watch.end()
     assert "changed the mode of output folder 'out' to 0700" in watch.errors() and mode_of(place / "out") == 0o700, watch.errors()
+
+
+# Opens the results of a launch while they are public, and reads them again when the file `look` exists.
+SPY = """
+import os, sys, time
+out, shared = sys.argv[1:]
+os.chdir(out + "/first")
+result, record = open("r"), open("../launch.jsonl")
+print("opened", flush=True)
+while not os.path.exists(shared + "/look"): time.sleep(0.01)
+found = [result.read(), record.read()]
+for name in os.listdir("/proc/self/cwd") if os.access(".", os.R_OK) else ["r"]:
+    try: found.append(open(name).read())
+    except OSError as error: found.append(str(error))
+open(shared + "/found.new", "w").write("\\n".join(found))
+os.rename(shared + "/found.new", shared + "/found")
+"""
+
+
+def test_user_who_opened_public_results_reads_no_private_ones(machine, owner, other, place):
+    """The output folder becomes private during the launch; another user has a result, its folder and the record open."""
+    shared = machine.directory(STICKY)
+    owner.sh(f"mkdir in; chgrp {machine.group} in; echo public > in/first; echo this is SECRET > in/private.tmp; chmod 600 in/private.tmp", shared)
+    watch = Watch(owner, place, shared / "in", pattern="[!p]*")
+    watch.until_done("first")
+    watch.until(lambda: '"done"' in (place / "out/launch.jsonl").read_text(), "the record")
+    assert other.attack(SPY, place / "out", shared) == "opened"
+    owner.sh("chmod 2775 in", shared)
+    other.sh("mv -f in/private.tmp in/first; echo 1 > in/second", shared)
+    watch.until(lambda: any(path.read_text() == "this is SECRET\n" for path in (place / "out").glob("*/r")), "the result of the private file")
+    watch.until(lambda: (place / "out/launch.jsonl").read_text().count('"done"') == 3, "the record")
+    other.sh("touch look", shared)
+    watch.until((shared / "found").exists, "the other user")
+    found = (shared / "found").read_text()
+    assert "public" in found and "SECRET" not in found and '"second"' not in found, found
+    assert found.count('"done"') == 1 and "Permission denied" in found, found
+    assert "changed the mode of output folder 'out'" in watch.errors(), watch.errors()
+    assert (place / "out/first/r").read_text() == "public\n" and mode_of(place / "out/first") == 0o700
+    assert mode_of(place / "out/launch.jsonl") == 0o600
+    # The same file again: its new folder is private, and is used again.
+    owner.sh("echo third > in/first", shared)
+    watch.until(lambda: [path.read_text() for path in (place / "out").glob("first*/r")].count("third\n") == 1, "the changed file")
+    watch.end()
+    assert sorted(path.name for path in (place / "out").glob("first*")) == ["first", "first~2"]
+    # The next launch continues with the new record.
+    result = launch(owner, place, shared / "in")
+    assert "2 files are already done" in result.stdout, result
+
+
+def test_results_below_folders_that_were_public_become_private(machine, owner, other, place):
+    shared = machine.directory(STICKY)
+    owner.sh(f"mkdir -p in/sub; chgrp {machine.group} in/sub; echo 1 > in/sub/first", shared)
+    watch = Watch(owner, place, shared / "in", "--recursive")
+    watch.until_done("sub/first")
+    assert mode_of(place / "out/sub") == 0o755
+    owner.sh("chmod 2775 in/sub; echo 1 > in/sub/second", shared)
+    watch.until_done("sub/second")
+    watch.end()
+    for name in ("", "sub", "sub/first", "sub/second"):
+        assert mode_of(place / "out" / name) == 0o700, name
 
 
 def test_folder_of_another_user_that_cannot_be_read_yet_makes_results_private(machine, owner, other, place):

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "launch/outputs.h"
 
@@ -116,6 +117,30 @@ static void test_folders_are_made_with_those_above(void **state)
 	assert_int_equal(outputs_make_folder(AT_FDCWD, "file/x", 0755), -ENOTDIR);
 }
 
+static mode_t mode_of(const char *path)
+{
+	struct stat st;
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_mode & 0777;
+}
+
+static void test_private_result_folder_is_closed_with_those_above(void **state)
+{
+	(void)state;
+	const char *objection;
+	int root = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(outputs_make_result_folder(root, "a/b", false, false, &objection), OUTPUTS_MADE);
+	assert_int_equal(outputs_make_result_folder(root, "a/b", false, false, &objection), 0);
+	assert_true(mode_of("a") & 0077 && mode_of("a/b") & 0077);
+	assert_int_equal(outputs_make_result_folder(root, "a/c", false, true, &objection), OUTPUTS_MADE);
+	assert_int_equal(mode_of("a"), 0700);
+	assert_int_equal(mode_of("a/c"), 0700);
+	assert_int_equal(outputs_close_result_folder(root, "a/b"), 0);
+	assert_int_equal(mode_of("a/b"), 0700);
+	assert_int_equal(outputs_close_result_folder(root, "a/missing/x"), 0);
+	close(root);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -126,6 +151,7 @@ int main(void)
 		cmocka_unit_test(test_claimed_folder_stays_with_its_file),
 		cmocka_unit_test(test_path_outside_the_output_folder_cannot_be_claimed),
 		scratch_test(test_folders_are_made_with_those_above),
+		scratch_test(test_private_result_folder_is_closed_with_those_above),
 	};
 	return cmocka_run_group_tests_name("launch_outputs", tests, NULL, NULL);
 }
