@@ -29,7 +29,7 @@ struct freezing {
 	const struct frozen_source *source;
 	struct text top, prefix; /* of the original tree */
 	struct text index;       /* a temporary index file */
-	struct text excludes[4]; /* pathspecs of the queue's own files */
+	struct text excludes[5]; /* pathspecs of the queue's own files */
 	size_t num_excludes;
 };
 
@@ -55,16 +55,21 @@ void frozen_tree_finish(struct frozen_tree *t)
 
 /* ---- Selecting files ------------------------------------------------------------------ */
 
-/* Excludes a path if it is in the tree; `suffix` is part of the pattern. */
+/*
+ * Excludes a path if it is in the tree; `suffix` is part of the pattern. `git add` fails if an ignored path equals, or
+ * is a directory in, the part of a pathspec before its first wildcard, even if this pathspec is an exclusion. So the
+ * pattern begins with a wildcard: [\j]obs.jsonl. Such a pattern does not match the files in a directory.
+ */
 static void exclude(struct freezing *f, const char *path, const char *suffix)
 {
 	const char *top = text_string(&f->top);
 	size_t size = strlen(top);
-	if (!path || strncmp(path, top, size) != 0 || path[size] != '/')
+	if (!path || strncmp(path, top, size) != 0 || path[size] != '/' || !path[size + 1])
 		return;
 	struct text *t = &f->excludes[f->num_excludes++];
 	text_append_string(t, ":(exclude,top,glob)");
-	for (const char *p = path + size + 1; *p; p++) {
+	text_appendf(t, "[\\%c]", path[size + 1]);
+	for (const char *p = path + size + 2; *p; p++) {
 		if (strchr("*?[\\", *p))
 			text_append_char(t, '\\');
 		text_append_char(t, *p);
@@ -320,6 +325,7 @@ static int make(struct freezing *f, struct frozen_tree *t, struct gd_error *err)
 	exclude(f, f->source->journal_path, ".*");
 	exclude(f, f->source->journal_path, ".*/**");
 	exclude(f, f->source->log_dir, "");
+	exclude(f, f->source->log_dir, "/**");
 	r = make_folder(f, &path, err);
 	if (r == 0)
 		r = copy_index(f, text_string(&path), err);

@@ -16,11 +16,15 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "cli/git_child.h"
 
 extern char **environ;
 
 #define MAX_WORDS 48
+
+/* Leaves room in a gd_error for the words that callers add. */
+#define MAX_MESSAGE 400
 
 /* in: -1 for no input. */
 static int spawn(const char *const *argv, char *const *env, int in, int out, int messages, pid_t *ret)
@@ -50,16 +54,36 @@ static int spawn(const char *const *argv, char *const *env, int in, int out, int
 	return -r;
 }
 
-/* The first line of git's error output. */
+/* The first line of git's error output. If it announces a list ("…:"), with the next lines up to the hints. */
+static void first_message(const char *p, struct text *ret)
+{
+	size_t length = strcspn(p, "\n");
+	bool is_list = length && p[length - 1] == ':';
+	text_append(ret, p, length);
+	while (is_list && *(p += length)) {
+		p += strspn(p, "\n\t ");
+		length = strcspn(p, "\n");
+		if (length == 0 || strncmp(p, "hint:", 5) == 0)
+			return;
+		text_append_char(ret, ' ');
+		text_append(ret, p, length);
+	}
+}
+
 static int failed(int messages, int status, struct gd_error *err)
 {
-	char words[400];
+	cleanup_(text_finish) struct text message = {0};
+	char words[4096];
 	ssize_t n = pread(messages, words, sizeof(words) - 1, 0);
 	words[n > 0 ? n : 0] = '\0';
-	words[strcspn(words, "\n")] = '\0';
+	first_message(words, &message);
 	if (WIFSIGNALED(status))
 		return error_set(err, -EINVAL, "git was ended by signal %d", WTERMSIG(status));
-	return error_set(err, -EINVAL, "%s", *words ? words : "git failed");
+	if (message.length == 0)
+		return error_set(err, -EINVAL, "git failed");
+	bool fits = message.length <= MAX_MESSAGE;
+	size_t shown = fits ? message.length : utf8_whole(text_string(&message), MAX_MESSAGE - strlen("…"));
+	return error_set(err, -EINVAL, "%.*s%s", (int)shown, text_string(&message), fits ? "" : "…");
 }
 
 /* The environment with this variable, "NAME=VALUE"; allocated, but the strings are not copied. */

@@ -165,3 +165,68 @@ def test_a_job_that_is_not_added_leaves_no_tree(lab, tree):
     assert git(tree, "worktree", "list").count("\n") == 0
     trees = tree / "jobs.jsonl.d/trees"
     assert not trees.exists() or list(trees.iterdir()) == []
+
+
+@pytest.mark.parametrize("rules", ["jobs.jsonl", "jobs.jsonl*", "*.jsonl", "jobs.jsonl\njobs.jsonl.d\nlogs", "logs/", "*.jsonl*\n!jobs.jsonl.d"])
+def test_rules_can_ignore_the_files_of_the_queue(lab, tree, rules):
+    with open(tree / ".gitignore", "a", encoding="utf-8") as file:
+        file.write(rules + "\n")
+    (tree / "logs").mkdir()
+    (tree / "logs/old").write_text("x\n")
+    for _ in range(2):  # in a new journal, and in one with jobs
+        lab.add("--freeze", "cat tracked untracked")
+    lab.gpuq("run", "--quiet")
+    assert [job["status"] for job in lab.jobs().values()] == ["completed"] * 2
+    assert pathlib.Path(lab.job(2)["log_file"]).read_text() == "changed\nnew\n"
+    for number in (1, 2):
+        assert not list(frozen(lab, number).glob("jobs.jsonl*")) and not os.path.lexists(frozen(lab, number) / "logs")
+
+
+@pytest.mark.parametrize("folder", ["", "queues/deep"])
+@pytest.mark.parametrize("name", ["[a-b]*?.jsonl", "]!^", "^x", "!x", "\\x", "é", "-x", ":(top)x"])
+@pytest.mark.parametrize("is_ignored", [False, True])
+def test_files_of_the_queue_are_left_out_whatever_their_names_are(lab, tree, folder, name, is_ignored):
+    place = tree / folder
+    place.mkdir(parents=True, exist_ok=True)
+    (place / (name + " logs")).mkdir()
+    (place / (name + " logs") / "old").write_text("x\n")
+    (place / "code").write_text("x\n")
+    if is_ignored:
+        (place / ".gitignore").write_text("*\n!code\n!/.gitignore\n!/tracked\n" if folder else "*jsonl*\n*logs\n*x*\n*!*\n*é*\n")
+    environment = {"GPUQ_JOBS_FILE": str(place / name)}
+    words = ["add", "--no-start", "--freeze", "--log-dir", str(place / (name + " logs")), "true"]
+    for _ in range(2):
+        lab.gpuq(*words, env={**lab.environment, **environment})
+    trees = list((place / (name + ".d") / "trees").iterdir())
+    assert len(trees) == 2
+    for path in trees:
+        assert (path / folder / "code").exists() and git(path, "ls-files", "-z", "--", folder or ".").count(name) == 0
+
+
+def test_a_tracked_journal_is_not_copied(lab, tree):
+    """A journal that was committed by mistake, and is ignored since."""
+    lab.add("true")
+    git(tree, "add", "-f", "jobs.jsonl")
+    git(tree, "commit", "-q", "-m", "mistake")
+    committed = lab.journal.read_bytes()
+    with open(tree / ".gitignore", "a", encoding="utf-8") as file:
+        file.write("*.jsonl\n")
+    lab.add("true")
+    lab.add("--freeze", "true")
+    assert (frozen(lab, 3) / "jobs.jsonl").read_bytes() == committed
+
+
+@pytest.mark.parametrize("lines, message", [
+    ("The following paths are ignored:\\na\\n\\tb\\nhint: Use -f", "--freeze: The following paths are ignored: a b\n"),
+    ("fatal: first\\nsecond", "--freeze: fatal: first\n"),
+    ("nothing follows:", "--freeze: nothing follows:\n"),
+    ("x" * 396 + "ééé", "--freeze: " + "x" * 396 + "…\n"),
+    ("", "--freeze: git failed\n"),
+])
+@pytest.mark.usefixtures("tree")
+def test_the_message_of_git_is_complete(lab, tmp_path_factory, lines, message):
+    wrapper = tmp_path_factory.mktemp("bin") / "git"
+    wrapper.write_text(f"#!/bin/sh\ncase \" $* \" in *' add '*) printf '{lines}' >&2; exit 1;; esac\nexec '{shutil.which('git')}' \"$@\"\n")
+    wrapper.chmod(0o755)
+    result = lab.result("add", "--no-start", "--freeze", "true", env={"PATH": f"{wrapper.parent}:{os.environ['PATH']}"})
+    assert result.returncode == 2 and result.stderr == "gpuq: " + message
