@@ -181,14 +181,19 @@ static bool ask(const struct prune_command *p)
 
 /* ---- Pruning -------------------------------------------------------------------------- */
 
-/* Removes worktrees of --freeze, if nothing has been written there. */
-static void remove_trees(const struct prune_result *result, bool trust)
+/* Removes worktrees of --freeze that are in the folder of this queue, if nothing has been written there. */
+static void remove_trees(const struct journal *j, const struct prune_result *result, bool trust)
 {
 	for (size_t i = 0; i < result->num_trees; i++) {
 		const struct pruned_tree *t = &result->trees[i];
 		struct gd_error why = {0};
-		if (!t->path || !t->commit)
+		if (!t->path || !t->commit || access(t->path, F_OK) < 0)
 			continue;
+		if (!frozen_tree_is_of_queue(t->path, j->dir_fd)) {
+			say("kept '%s': it is not in '%s.d/trees', so another queue may need it; otherwise remove it with 'git worktree remove'",
+				t->path, j->path);
+			continue;
+		}
 		int r = frozen_tree_remove(t->path, t->commit, trust, &why);
 		if (r > 0)
 			say("kept '%s': it has changed files; remove it with 'git worktree remove'", t->path);
@@ -210,7 +215,7 @@ static int prune_queue(struct prune_command *p, const struct prune_choice *choic
 		put_json(p, &result.ids, result.pruned, result.kept);
 	else if (r == 0)
 		printf("%" PRIu64 " pruned, %" PRIu64 " kept\n", result.pruned, result.kept);
-	remove_trees(&result, p->queue.trust);
+	remove_trees(j, &result, p->queue.trust);
 	prune_result_finish(&result);
 	return r;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* frozen_tree_remove() */
+/* frozen_tree_remove(), frozen_tree_is_of_queue() */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,12 +14,15 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/trust.h"
+#include "cli/frozen_directory.h"
 #include "cli/frozen_tree.h"
 #include "cli/git.h"
 #include "cli/git_trust.h"
 
 /* Of directories in a tree. */
 #define MAX_DEPTH 100
+
+#define DIRECTORY_FLAGS (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 #define GIT(...) ((const char *const[]){__VA_ARGS__, NULL})
 
@@ -143,4 +146,15 @@ int frozen_tree_remove(const char *path, const char *commit, bool trust, struct 
 		r = git_run(path, NULL, GIT("rev-parse", "--path-format=absolute", "--git-common-dir"), &common, err);
 	git_cut_newline(&common);
 	return r ? r : git_run(text_string(&common), NULL, GIT("worktree", "remove", "--force", path), &out, err);
+}
+
+bool frozen_tree_is_of_queue(const char *path, int queue_fd)
+{
+	const char *slash = strrchr(path, '/');
+	if (*path != '/' || strcmp(slash, "/.") == 0 || strcmp(slash, "/..") == 0)
+		return false;
+	cleanup_(closep) int folder = openat(queue_fd, "trees", DIRECTORY_FLAGS);
+	cleanup_(closep) int tree = folder < 0 ? -1 : openat(folder, slash + 1, DIRECTORY_FLAGS);
+	cleanup_(closep) int named = open(path, DIRECTORY_FLAGS);
+	return tree >= 0 && named >= 0 && frozen_directory_is_same(tree, named);
 }

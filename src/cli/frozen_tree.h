@@ -46,4 +46,10 @@ void frozen_tree_finish(struct frozen_tree *t);
  */
 int frozen_tree_remove(const char *path, const char *commit, bool trust, struct gd_error *err);
 
+/*
+ * Whether the path leads to a directory in the folder of worktrees of a queue, and neither this directory nor the
+ * folder is a link. The journal of a copied queue names the trees of the original. queue_fd: the journal's folder.
+ */
+bool frozen_tree_is_of_queue(const char *path, int queue_fd);
+
 #endif

@@ -230,3 +230,58 @@ def test_the_message_of_git_is_complete(lab, tmp_path_factory, lines, message):
     wrapper.chmod(0o755)
     result = lab.result("add", "--no-start", "--freeze", "true", env={"PATH": f"{wrapper.parent}:{os.environ['PATH']}"})
     assert result.returncode == 2 and result.stderr == "gpuq: " + message
+
+
+# ---- Only trees of this queue are removed ----------------------------------------------------
+
+
+def finished(lab):
+    """The tree of a finished job."""
+    lab.add("--freeze", "true")
+    lab.gpuq("run", "--quiet")
+    return frozen(lab)
+
+
+def assert_kept(result, path, folder):
+    assert result.returncode == 0 and result.stdout == "1 pruned, 0 kept\n"
+    assert f"kept '{path}': it is not in '{folder}/jobs.jsonl.d/trees'" in result.stderr and "git worktree remove" in result.stderr
+
+
+def test_prune_of_a_copied_queue_keeps_the_trees_of_the_original(lab, tree, tmp_path_factory):
+    path = finished(lab)
+    other = tmp_path_factory.mktemp("other")
+    shutil.copy(tree / "jobs.jsonl", other)
+    shutil.copytree(tree / "jobs.jsonl.d", other / "jobs.jsonl.d", symlinks=True)
+    assert_kept(lab.result("prune", "--trust", "--jobs-file", other / "jobs.jsonl"), path, other)
+    assert (path / "tracked").exists() and str(path) in git(tree, "worktree", "list")
+    assert lab.result("prune").stderr == ""
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_prune_follows_no_link_to_a_tree_elsewhere(lab, tree, tmp_path_factory, is_folder):
+    path = finished(lab)
+    other = tmp_path_factory.mktemp("other") / path.name
+    git(tree, "worktree", "move", str(path), str(other))
+    if is_folder:
+        path.parent.rmdir()
+        path.parent.symlink_to(other.parent)
+    else:
+        path.symlink_to(other)
+    assert_kept(lab.result("prune"), path, tree)
+    assert (other / "tracked").exists()
+
+
+def test_prune_of_a_queue_that_is_named_by_a_link(lab, tree, tmp_path_factory):
+    path = finished(lab)
+    link = tmp_path_factory.mktemp("other") / "link"
+    link.symlink_to(tree)
+    result = lab.result("prune", "--jobs-file", link / "jobs.jsonl")
+    assert result.returncode == 0 and result.stderr == "" and not path.exists()
+
+
+def test_a_tree_that_is_gone_is_not_mentioned(lab, tree):
+    path = finished(lab)
+    git(tree, "worktree", "remove", "--force", str(path))
+    result = lab.result("prune")
+    assert result.returncode == 0 and result.stderr == ""
