@@ -52,9 +52,11 @@ def test_queue_that_was_renamed_or_lost_its_file_is_used(lab):
     (lab.directory / "jobs.jsonl").rename(folder / "jobs.jsonl")
     (lab.directory / "jobs.jsonl.d").rename(folder / "jobs.jsonl.d")
     lab.gpuq("add", "--jobs-file", folder / "jobs.jsonl", "--no-start", "echo 2 >> ran")
+    (folder / "jobs.jsonl.d/home").write_text("inode 1")  # incomplete, as after a power cut
+    lab.gpuq("add", "--jobs-file", folder / "jobs.jsonl", "--no-start", "echo 3 >> ran")
     (folder / "jobs.jsonl.d/home").unlink()
     lab.gpuq("run", "--jobs-file", folder / "jobs.jsonl")
-    assert sorted(lab.ran()) == ["1", "2"]
+    assert sorted(lab.ran()) == ["1", "2", "3"]
 
 
 def test_runner_of_a_copy_does_not_end_jobs_of_the_original(lab):

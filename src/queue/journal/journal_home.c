@@ -40,15 +40,23 @@ static bool describe(const struct journal *j, char text[ROOM])
 	struct stat st;
 	if (!has_lasting_inodes(j->dir_fd) || fstat(j->dir_fd, &st) < 0)
 		return false;
-	snprintf(text, ROOM, "inode %ju", (uintmax_t)st.st_ino);
+	snprintf(text, ROOM, "inode %ju;", (uintmax_t)st.st_ino);
 	return true;
+}
+
+/* After a power cut, the file may be incomplete. */
+static bool is_complete(const char *text)
+{
+	uintmax_t inode;
+	char end = '\0';
+	return sscanf(text, "inode %ju%c", &inode, &end) == 2 && end == ';';
 }
 
 bool journal_home_is_elsewhere(const struct journal *j)
 {
 	char expected[ROOM], found[ROOM];
 	return describe(j, expected) && file_read_small(j->dir_fd, NAME, found, sizeof(found)) > 0 &&
-	       strcmp(expected, found) != 0;
+	       is_complete(found) && strcmp(expected, found) != 0;
 }
 
 void journal_home_set(const struct journal *j)
