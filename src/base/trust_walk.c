@@ -144,6 +144,9 @@ static int walk_follow(struct walk *w, int link_fd, const struct stat *st)
 	int r = walk_note_owner(w, link_fd, st);
 	if (r < 0)
 		return r;
+	/* Another user may have renamed this link of the user, too. */
+	if (w->way && w->in_sticky)
+		w->way->replaceable = true;
 	ssize_t n = readlinkat(link_fd, "", target, sizeof(target));
 	if (n < 0 || (size_t)n >= sizeof(target))
 		return n < 0 ? -errno : -ENAMETOOLONG;

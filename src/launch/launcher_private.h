@@ -87,6 +87,7 @@ struct gd_launcher {
 	char *output_root;               /* absolute */
 	int input_fd, output_fd;         /* the two folders; -1: not open */
 	bool input_replaceable;          /* other users can replace the input folder */
+	uint64_t input_looked_ns;        /* when this was examined last */
 	bool warned_of_readers;          /* of the output folder */
 	bool made_output;                /* this launch has created the output folder */
 	bool output_closed;              /* … and has made it private, after others could read it */

@@ -54,7 +54,8 @@ def test_files_of_the_start_and_new_ones_are_processed_until_interrupted(launch)
     assert line.endswith("waiting for new files\n")
     summary, _, err = stop(launch, process, code=1)
     assert (summary["files_total"], summary["files_done"], summary["files_failed"], summary["files_left"]) == (4, 3, 1, 0)
-    assert summary["idle_seconds"] > 0
+    # On a busy machine, a worker may have been loading all the time.
+    assert summary["idle_seconds"] > 0 or summary["loading_seconds"] >= summary["wall_seconds"] - 0.01
     assert "watching 'in' for new files; press Ctrl-C to stop" in err
     assert "interrupted" not in err
     assert sorted(launch.notes("begin")) == ["a.wav", "b.wav", "c.wav", "fail.wav"]

@@ -204,6 +204,22 @@ def test_watched_folder_that_becomes_open_to_others_makes_results_private(machin
     assert mode_of(place / "out") == 0o700
 
 
+def test_folder_above_that_becomes_open_to_others_makes_results_private(machine, owner, other, place):
+    shared = machine.directory(STICKY)
+    owner.sh(f"mkdir -p top/in; chgrp {machine.group} top; echo 1 > top/in/first", shared)
+    watch = Watch(owner, place, shared / "top/in")
+    watch.until_done("first")
+    assert mode_of(place / "out") == 0o755
+    owner.sh("chmod 2775 top", shared)
+    names = (f"more{n}" for n in range(10_000))
+
+    def is_private_after_one_more():
+        owner.sh(f"echo 1 > {next(names)}", shared / "top/in")
+        return mode_of(place / "out") == 0o700
+    watch.until(is_private_after_one_more, "the private folder")
+    watch.end()
+
+
 def test_watched_folder_that_becomes_open_to_others_is_warned_about_once(machine, owner, other, place):
     shared = machine.directory(STICKY)
     owner.sh(f"mkdir in; chgrp {machine.group} in; echo 1 > in/first", shared)
