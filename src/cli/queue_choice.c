@@ -297,13 +297,17 @@ static int convert(struct journal *j, struct gd_error *err)
 	return 0;
 }
 
-/* A journal that was found by its name could be another file of the user, renamed by someone else. */
-static int check_place(const struct queue_choice *q, const struct journal *j, struct gd_error *err)
+/* A journal that was found by its name could be another file of the user, renamed by someone else. A new one would be
+ * refused the next time. */
+static int check_place(const struct queue_choice *q, struct journal *j, struct gd_error *err)
 {
 	struct gd_error why = {0};
-	bool found = q->source == QUEUE_SOURCE_HERE || q->source == QUEUE_SOURCE_ABOVE;
-	if (q->trust || !found || trust_check_place(j->parent_fd, &why) == 0)
+	bool named =
+		q->source != QUEUE_SOURCE_HERE && q->source != QUEUE_SOURCE_ABOVE && q->source != QUEUE_SOURCE_CREATED;
+	if (q->trust || named || trust_check_place(j->parent_fd, &why) == 0)
 		return 0;
+	if (q->source == QUEUE_SOURCE_CREATED)
+		journal_remove_empty(j);
 	return error_set(err, -EPERM,
 		"refusing to use '%s': %s, who could run commands as you; name the queue with --jobs-file, use a directory of your own, or use --trust if you trust these users",
 		q->given_path, why.message);

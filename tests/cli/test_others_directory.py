@@ -186,6 +186,16 @@ def test_file_of_the_user_that_another_user_renamed_is_not_used(machine, owner, 
     assert not (sticky / "stolen").exists()
 
 
+def test_no_queue_is_created_in_a_sticky_directory_unless_it_is_named(machine, owner):
+    shared = machine.directory(STICKY)
+    owner.sh("echo 'touch ran' > list", shared)
+    refused(owner.gpuq("run", "--commands-file", "list", cwd=shared, env={"GPUQ_JOBS_FILE": ""}), "name the queue with --jobs-file")
+    assert [p.name for p in shared.iterdir()] == ["list"]
+    for _ in range(2):
+        assert owner.gpuq("run", "--commands-file", "list", "--jobs-file", "jobs.jsonl", cwd=shared).returncode == 0
+    assert (shared / "ran").exists()
+
+
 def test_private_group_with_another_member_is_not_private(machine, owner, other):
     shared = machine.directory(0o755)
     os.chown(shared, owner.uid, owner.gid)
