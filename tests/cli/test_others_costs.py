@@ -137,6 +137,15 @@ def test_pending_jobs_are_not_compared_with_all_pairs_of_gpus(owner, queue):
         assert result.returncode == 0, (words, result.returncode, result.stderr)
 
 
+def test_pending_jobs_are_not_compared_with_all_different_needs(owner, queue):
+    gpu = '{"known":7291,"health":0,"vendor":1,"index":0,"mig":-1,"total":17179869184,"free":17179869184}'
+    queue.schedule(gpus=",".join([gpu] * 8))
+    queue.lines(f'{{"event":"add","id":{number},"time":"{TIME}","command":"x","cwd":"/tmp","cpus":{number}}}' for number in range(2, 60_000))
+    for words in (("status",), ("why", "7"), ("info", "7")):
+        result = owner.run("prlimit", "--cpu=5", "gpuq", *words, "--jobs-file", queue.directory / "jobs.jsonl", cwd="/")
+        assert result.returncode == 0, (words, result.returncode, result.stderr)
+
+
 def test_nodes_are_not_compared_with_all_running_jobs(owner, queue):
     queue.lines([f'{{"event":"coordinator","time":"{TIME}","epoch":1,"host":"{HOST}"}}',
                  f'{{"event":"pilot","pilot":"p","time":"{TIME}","slurm_job":1,"node":"busy","epoch":1}}',

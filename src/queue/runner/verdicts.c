@@ -18,6 +18,8 @@
 /* In a journal that other users may have written: each pending job is compared with all pairs of GPUs. About a second.
  */
 #define MOST_FOREIGN_PAIRS 100000000
+/* The same for different needs, with which each pending job is compared. */
+#define MOST_FOREIGN_NEEDS 30000000
 
 /* Clears the members of struct job that a scheduler uses. */
 static void clear_jobs(struct jobs *js)
@@ -251,9 +253,12 @@ static bool has_scheduler(const struct verdicts *v)
 
 static bool is_too_costly(const struct verdicts *v)
 {
-	size_t gpus;
+	size_t gpus, needs = v->follow->jobs.num_wishes;
 	(void)scheduler_gpus(v->scheduler, &gpus);
-	return v->follow->reader.limits.foreign && gpus > 0 && v->num_pending > MOST_FOREIGN_PAIRS / gpus / gpus;
+	if (!v->follow->reader.limits.foreign)
+		return false;
+	return (gpus > 0 && v->num_pending > MOST_FOREIGN_PAIRS / gpus / gpus) ||
+	       (needs > 0 && v->num_pending > MOST_FOREIGN_NEEDS / needs);
 }
 
 int verdicts_open(struct follow *f, const struct runner_rules *rules, const struct gd_gpu_list *gpus,
