@@ -166,7 +166,7 @@ class InlineItems(Items):
             self._run.submit_one(item, self._run.core.submit_later)
 
     async def stop(self) -> None:
-        """Nothing is running."""
+        """Does nothing: there is no task to end."""
 
 
 class Feeder(Source):

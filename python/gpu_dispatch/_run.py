@@ -91,7 +91,7 @@ class Ordered:
         return bool(self._slots) and self._slots[0].ended
 
     def take(self, limit: int) -> list[Slot]:
-        """Removes up to `limit` ended slots; the first one is the last in the list."""
+        """Removes up to `limit` ended slots from the front; returns them in reverse order."""
         slots = self._slots
         batch: list[Slot] = []
         while slots and slots[0].ended and len(batch) < limit:

@@ -35,7 +35,7 @@ void run_own_jobs_watch(struct run_own_jobs *o,
 /* Sets the current states, and updates them with each follow_update(). Only one at a time. */
 int run_own_jobs_follow(struct run_own_jobs *o, struct follow *f, struct gd_error *err);
 
-/* Call after each follow_update(): takes the end of jobs that were pruned before it was read from the archive. */
+/* Call after each follow_update(): if a job was pruned before its end was read, reads the end from the archive. */
 int run_own_jobs_update(struct run_own_jobs *o, const struct follow *f, struct gd_error *err);
 
 /* False if a job failed, was cancelled, or has not ended. */

@@ -55,7 +55,7 @@ struct config {
 	uint64_t min_free_mem_bytes; /* 6000 MB; see config_min_free_mem_mb() */
 	uint64_t poll_interval_ms;   /* 60 s; at least 1 ms */
 	char *commands_file;         /* commands.txt */
-	char *log_dir;               /* ./logs */
+	char *log_dir;               /* ./logs; if not set, cli/log_dir.h uses "logs" next to the journal instead */
 	enum log_access log_access;  /* default: only the owner */
 	uint64_t max_log_bytes;      /* 0: no limit; otherwise at least 1 MiB */
 	char *jobs_file;             /* NULL: cli/queue_choice.c chooses the queue */

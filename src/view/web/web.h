@@ -23,7 +23,7 @@ struct web_options {
 	const char *token;         /* allows everything */
 	const char *metrics_token; /* allows reading the metrics; NULL: none */
 	bool open_read;            /* without the token, reading is allowed, but not actions or environments */
-	const char *const *hosts;  /* names of this machine that a browser may use, besides localhost */
+	const char *const *hosts;  /* names of this machine that a browser may use, besides that of web_address() */
 	size_t num_hosts;
 	struct view_model *model;
 	const struct view_actions *actions;

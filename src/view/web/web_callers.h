@@ -50,8 +50,8 @@ struct web_callers {
 #define WEB_CALLERS_CUT 64
 
 /*
- * Adds an accepted connection. If its kind is full, may cut another one, which is not a stream and was not used for the
- * longest time. NULL: its kind, user or address has too many, or out of memory.
+ * Adds an accepted connection. If its kind is full, may cut another one of this kind: the least recently used one,
+ * except streams, of the user or address with the most. NULL: its kind, user or address has too many, or out of memory.
  */
 struct web_caller *web_callers_add(struct web_callers *c, const struct web_peer *peer, int fd, uint64_t now_ns);
 void web_callers_remove(struct web_callers *c, struct web_caller *caller);
