@@ -305,10 +305,13 @@ static int check_path(const struct journal *j, struct gd_error *err)
 {
 	cleanup_(closep) int fd = -1;
 	struct stat st, opened;
-	if (trust_open_directory(j->parent_path, true, &fd, NULL) == 0 && fstat(fd, &st) == 0 &&
-		fstat(j->parent_fd, &opened) == 0 && st.st_dev == opened.st_dev && st.st_ino == opened.st_ino)
-		return 0;
-	return trust_refuse(j->path, JUST_REPLACED, err);
+	int r = trust_open_directory(j->parent_path, true, &fd, NULL);
+	if (r == 0 && (fstat(fd, &st) < 0 || fstat(j->parent_fd, &opened) < 0))
+		r = -errno;
+	if (r == -ENOMEM || r == -EMFILE || r == -ENFILE || r == -EIO)
+		return error_set(err, r, "cannot open journal '%s': %s", j->path, error_words(r));
+	bool same = r == 0 && st.st_dev == opened.st_dev && st.st_ino == opened.st_ino;
+	return same ? 0 : trust_refuse(j->path, JUST_REPLACED, err);
 }
 
 int journal_open(const char *path, bool accepted, struct journal **ret, struct gd_error *err)
