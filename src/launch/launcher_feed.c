@@ -21,7 +21,6 @@
 #define AHEAD_SECONDS 0.02 /* work that waits in the pool, per worker */
 #define AHEAD_MAX     256  /* files */
 #define OTHER_OUTPUT  2    /* of try_submit() */
-#define LOOK_ABOVE_NS (NS_PER_S / 4)
 
 /*
  * Workers open files by their paths, which other users may have redirected. -EPERM: by a link; -ESTALE: by another
@@ -33,7 +32,7 @@ static int check_folder(struct gd_launcher *l)
 	struct stat before, now;
 	uint64_t now_ns = clock_now_ns();
 	/* The user may have given others write access to a folder above it. */
-	if (!l->input_replaceable && now_ns >= l->input_looked_ns + LOOK_ABOVE_NS) {
+	if (!l->input_replaceable && now_ns >= l->input_looked_ns + LAUNCHER_LOOK_NS) {
 		l->input_looked_ns = now_ns;
 		l->input_replaceable = trust_check_way(l->input_fd, NULL) < 0;
 		l->input_way.replaceable = l->input_way.replaceable || l->input_replaceable;

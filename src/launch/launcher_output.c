@@ -97,8 +97,23 @@ static bool close_output(struct gd_launcher *l)
 	return true;
 }
 
+/* The user may have given others write access to a folder above the output folder, whose path workers use. */
+static bool is_replaceable(struct gd_launcher *l)
+{
+	uint64_t now_ns = clock_now_ns();
+	if (!l->options.trust_output_dir && now_ns >= l->output_looked_ns + LAUNCHER_LOOK_NS) {
+		l->output_looked_ns = now_ns;
+		l->output_replaceable = trust_check_way(l->output_fd, NULL) < 0;
+	}
+	return l->output_replaceable;
+}
+
 int launcher_make_result_folder(struct gd_launcher *l, size_t i, const char **ret_objection)
 {
+	if (is_replaceable(l)) {
+		*ret_objection = "can be written by other users now";
+		return -EPERM;
+	}
 	int r = outputs_make_result_folder(
 		l->output_fd, l->output_of[i], l->options.trust_output_dir, l->output_closed, ret_objection);
 	if (r < 0 || !l->output_closed)

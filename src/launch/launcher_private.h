@@ -56,6 +56,9 @@ struct remote_slot {
 	uint64_t put_back;      /* the pool's id of a task that goes back to the queue; GD_NO_TASK: none */
 };
 
+/* How often to examine whether other users can write a folder above the input or output folder. */
+#define LAUNCHER_LOOK_NS (NS_PER_S / 4)
+
 struct gd_launcher {
 	struct gd_launch_options options; /* with the defaults filled in */
 	struct gd_setting *settings;      /* of the options */
@@ -84,10 +87,12 @@ struct gd_launcher {
 	bool begun; /* the balancer's numbers belong to this run */
 	char reason[512];
 	struct history_writer writer;
-	char *output_root;               /* absolute */
-	int input_fd, output_fd;         /* the two folders; -1: not open */
-	bool input_replaceable;          /* other users can replace the input folder */
-	uint64_t input_looked_ns;        /* when this was examined last */
+	char *output_root;        /* absolute */
+	int input_fd, output_fd;  /* the two folders; -1: not open */
+	bool input_replaceable;   /* other users can replace the input folder */
+	uint64_t input_looked_ns; /* when this was examined last */
+	bool output_replaceable;  /* the same for the output folder */
+	uint64_t output_looked_ns;
 	bool warned_of_readers;          /* of the output folder */
 	bool made_output;                /* this launch has created the output folder */
 	bool output_closed;              /* … and has made it private, after others could read it */

@@ -30,11 +30,22 @@ static int open_named(const char *path, struct gd_error *err)
 }
 
 /* Reading terabytes of zeros takes hours, and another user can make such a file without using the disk. */
-static bool has_holes(int fd, off_t size)
+static bool has_holes(int fd, off_t from, off_t size)
 {
 	off_t at = lseek(fd, 0, SEEK_CUR);
-	bool many = at >= 0 && file_count_holes(fd, at, size, MAX_HOLE_BYTES) > MAX_HOLE_BYTES;
+	bool many = at >= 0 && file_count_holes(fd, from < at ? at : from, size, MAX_HOLE_BYTES) > MAX_HOLE_BYTES;
 	return many || (at >= 0 && lseek(fd, at, SEEK_SET) < 0);
+}
+
+/* In the part by which a file has grown. */
+static bool has_new_holes(struct map_input *in)
+{
+	struct stat st;
+	if (in->looked_at < 0 || fstat(in->fd, &st) < 0 || st.st_size <= in->looked_at)
+		return false;
+	bool many = has_holes(in->fd, in->looked_at, st.st_size);
+	in->looked_at = st.st_size;
+	return many;
 }
 
 int map_input_open(struct map_input *in, const char *path, bool lines, struct gd_error *err)
@@ -50,7 +61,7 @@ int map_input_open(struct map_input *in, const char *path, bool lines, struct gd
 		return error_set(err, -EISDIR,
 			"cannot read input '%s': it is a directory; use 'gpuq launch' to process the files of a directory",
 			path);
-	if (S_ISREG(st.st_mode) && has_holes(fd, st.st_size))
+	if (S_ISREG(st.st_mode) && has_holes(fd, 0, st.st_size))
 		return error_set(err, -EFBIG,
 			"cannot read input '%s': it has more than 64 MiB of holes, which contain no items; create the file again",
 			path);
@@ -59,6 +70,7 @@ int map_input_open(struct map_input *in, const char *path, bool lines, struct gd
 		.lines = lines,
 		.regular = S_ISREG(st.st_mode) && lseek(fd, 0, SEEK_CUR) == 0,
 		.size = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0,
+		.looked_at = S_ISREG(st.st_mode) ? st.st_size : -1,
 	};
 	in->fd = take_fd(&fd);
 	return 0;
@@ -92,6 +104,8 @@ int map_input_read(struct map_input *in)
 	in->end = have;
 	if (array_reserve(in->buf, &in->capacity, have + READ_BYTES) < 0)
 		return -ENOMEM;
+	if (has_new_holes(in))
+		return -EFBIG;
 	ssize_t n;
 	do {
 		n = read(in->fd, in->buf + have, in->capacity - have);

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "gpu_dispatch.h"
 
@@ -20,8 +21,9 @@
 struct map_input {
 	const char *name; /* for messages: the path, or "standard input" */
 	int fd;
-	bool lines;   /* an item is a line of text, not a JSON value */
-	bool regular; /* a file that can be read again */
+	bool lines;      /* an item is a line of text, not a JSON value */
+	bool regular;    /* a file that can be read again */
+	off_t looked_at; /* up to here, the file has no large holes; -1: not a regular file */
 	uint64_t size;
 	uint64_t number; /* of the last line taken */
 	uint64_t taken;  /* bytes of all lines taken */

@@ -220,6 +220,24 @@ def test_folder_above_that_becomes_open_to_others_makes_results_private(machine,
     watch.end()
 
 
+def test_folder_above_the_output_folder_that_becomes_open_to_others_stops_results(machine, owner, other, place):
+    """Others could replace the output folder, whose path the workers use."""
+    shared = machine.directory(STICKY)
+    owner.sh("mkdir in; echo 1 > in/first", shared)
+    watch = Watch(owner, place, shared / "in")
+    watch.until_done("first")
+    owner.sh(f"chgrp {machine.group} .; chmod 2775 .", place)
+    names = (f"more{n}" for n in range(10_000))
+
+    def is_refused_after_one_more():
+        owner.sh(f"echo 1 > {next(names)}", shared / "in")
+        return "one of its parent folders can be written by other users now" in (place / "out/launch.jsonl").read_text()
+    watch.until(is_refused_after_one_more, "the refusal")
+    owner.sh("chmod 755 .", place)
+    watch.process.send_signal(signal.SIGINT)
+    watch.process.communicate(timeout=LIMIT)
+
+
 def test_watched_folder_that_becomes_open_to_others_is_warned_about_once(machine, owner, other, place):
     shared = machine.directory(STICKY)
     owner.sh(f"mkdir in; chgrp {machine.group} in; echo 1 > in/first", shared)
