@@ -250,7 +250,7 @@ def test_results_of_another_user_are_not_reported(lab: Lab, monkeypatch: pytest.
     forger = lab.directory / "gpuq"
     forger.write_text(
         f"#!/bin/sh\n: >> {record}; chown 65534 {record}\n"
-        f"""printf '{{"event":"run"}}\\n{{"event":"done","file":"a.wav","output":"/forged"}}\\n' >> {record}; exit 2\n"""
+        f"""printf '{{"event":"run"}}\\n{{"event":"done","file":"a.wav","output":"forged"}}\\n' >> {record}; exit 2\n"""
     )
     forger.chmod(0o755)
     monkeypatch.setenv("GPUQ", str(forger))
@@ -273,8 +273,37 @@ def test_results_of_another_launcher_are_not_reported(tmp_path: Path) -> None:
         file.write('{"event": "done", "file": "theirs"}\n')
     assert list(record.read()) == []
     with path.open("a") as file:
-        file.write('{"event": "run"}\n{"event": "done", "file": "ours"}\n')
+        file.write('{"event": "run"}\n{"event": "done", "file": "ours", "output": "ours"}\n')
     assert [event.get("file") for event in record.read()] == [None, "ours"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the group of a file: run it as root")
+def test_results_that_a_group_can_add_are_not_reported(tmp_path: Path) -> None:
+    path = tmp_path / "launch.jsonl"
+    path.touch(0o664)
+    path.chmod(0o664)
+    list(Record(path).read())  # root is the only member of its group
+    os.chown(path, 0, 65534)
+    with pytest.raises(OSError, match="its group can write it"):
+        Record(path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"event": "done", "output": "x"}',
+        '{"event": "done", "file": "a"}',
+        '{"event": "done", "file": "a", "output": "/tmp/x"}',
+        '{"event": "done", "file": "a", "output": "b/../../x"}',
+        '{"event": "done", "file": "a", "output": ""}',
+        '{"event": "done", "file": "a", "output": "x", "gpu": "y"}',
+    ],
+)
+def test_results_that_gpuq_does_not_write_are_skipped(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "launch.jsonl"
+    record = Record(path)
+    path.write_text(f'{{"event": "run"}}\n{line}\n{{"event": "done", "file": "b", "output": "b"}}\n')
+    assert [event.get("file") for event in record.read()] == [None, "b"]
 
 
 def test_two_runs_in_one_output_folder_do_not_mix(lab: Lab) -> None:

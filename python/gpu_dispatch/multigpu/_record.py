@@ -6,8 +6,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import errno
+import grp
 import json
 import os
+import pwd
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +42,7 @@ class Record:
     def _open(self) -> IO[bytes]:
         # Other users may be able to write to the folder: opening a FIFO must not block.
         file = open(self._path, "rb", opener=_open_file)
-        objection = _objection(os.fstat(file.fileno()))
+        objection = _objection(file.fileno(), os.fstat(file.fileno()))
         if objection is not None:
             file.close()
             raise OSError(errno.EPERM, f"{objection}; remove it", str(self._path))
@@ -64,7 +66,7 @@ class Record:
                 event = json.loads(line)
                 if isinstance(event, dict):
                     self._began = self._began or event.get("event") == "run"
-                    if self._began:
+                    if self._began and _is_usable(event):
                         yield event
 
     def earlier(self) -> dict[str, dict[str, Any]]:
@@ -79,7 +81,7 @@ class Record:
         return events
 
 
-def _objection(status: os.stat_result) -> str | None:
+def _objection(fd: int, status: os.stat_result) -> str | None:
     if not stat.S_ISREG(status.st_mode):
         return "not a regular file"
     if is_off():
@@ -88,7 +90,32 @@ def _objection(status: os.stat_result) -> str | None:
         return "it belongs to another user"
     if status.st_mode & stat.S_IWOTH:
         return "everybody can write it"
+    if status.st_mode & stat.S_IWGRP and not _is_private(fd, status.st_gid):
+        return "its group can write it"
     return None
+
+
+def _is_private(fd: int, gid: int) -> bool:
+    """Whether the user is the only member of the group, and no access list lets others write."""
+    with contextlib.suppress(KeyError, OSError):
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+        others = any(other.pw_gid == gid and other.pw_uid != user.pw_uid for other in pwd.getpwall())
+        own = group.gr_name == user.pw_name and gid == user.pw_gid and set(group.gr_mem) <= {user.pw_name}
+        return own and not others and "system.posix_acl_access" not in os.listxattr(fd)
+    return False
+
+
+def _is_usable(event: dict[str, Any]) -> bool:
+    """False for a result without a file, and for one outside of the output folder."""
+    if event.get("event") not in ("done", "failed"):
+        return True
+    try:
+        name_of(event, "file")
+        parts = Path(name_of(event, "output")).parts
+        gpu = event.get("gpu")
+    except (KeyError, TypeError):
+        return False
+    return bool(parts) and parts[0] != "/" and ".." not in parts and (gpu is None or isinstance(gpu, int))
 
 
 def _open_file(path: str, flags: int) -> int:
