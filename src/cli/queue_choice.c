@@ -346,7 +346,7 @@ int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct
 	/* Another user may have put a link of this user into the path. The caller uses files next to the journal. */
 	if (r == 0 && !q->trust && strcmp(j->path, q->journal_path) != 0) {
 		journal_remove_empty(j);
-		return trust_refuse(q->journal_path, "has just been replaced", err);
+		return trust_refuse(q->journal_path, TRUST_JUST_REPLACED, err);
 	}
 	if (r == 0)
 		r = check_place(q, j, err);

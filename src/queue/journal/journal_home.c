@@ -21,7 +21,7 @@
 #define LUSTRE_MAGIC 0x0BD00BD0
 #define ZFS_MAGIC    0x2FC12FC1
 
-/* Network and FUSE file systems such as sshfs can number a file anew at each mount. */
+/* Some network and FUSE file systems, such as sshfs, give files new numbers at each mount. */
 static bool has_lasting_inodes(int fd)
 {
 	static const unsigned long types[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC,

@@ -17,8 +17,6 @@
 #include "queue/journal/tally.h"
 #include "queue/journal/trust.h"
 
-#define JUST_REPLACED "has just been replaced"
-
 /* Follows links of other users, too: reading needs no trust. */
 static int resolve_any(const char *path, char **ret, const char **ret_objection, struct gd_error *err)
 {
@@ -84,7 +82,7 @@ int journal_resolve(const char *path, char **ret, const char **ret_objection, st
 		if (e < 0)
 			return e;
 		if (!objection)
-			objection = r == -EPERM ? TRUST_FOREIGN_WAY : JUST_REPLACED;
+			objection = r == -EPERM ? TRUST_FOREIGN_WAY : TRUST_JUST_REPLACED;
 	}
 	if (ret_objection)
 		*ret_objection = objection;
@@ -311,7 +309,7 @@ static int check_path(const struct journal *j, struct gd_error *err)
 	if (r == -ENOMEM || r == -EMFILE || r == -ENFILE || r == -EIO)
 		return error_set(err, r, "cannot open journal '%s': %s", j->path, error_words(r));
 	bool same = r == 0 && st.st_dev == opened.st_dev && st.st_ino == opened.st_ino;
-	return same ? 0 : trust_refuse(j->path, JUST_REPLACED, err);
+	return same ? 0 : trust_refuse(j->path, TRUST_JUST_REPLACED, err);
 }
 
 int journal_open(const char *path, bool accepted, struct journal **ret, struct gd_error *err)

@@ -39,5 +39,7 @@ int trust_check_journal_directory(int dir_fd, const char *path, struct gd_error 
 /* Objections to a path whose last part, or a directory before it, is a link of another user, for trust_refuse(). */
 #define TRUST_FOREIGN_LINK "is a symbolic link of another user"
 #define TRUST_FOREIGN_WAY  "has a symbolic link of another user in its path"
+/* The path leads elsewhere than a moment ago. */
+#define TRUST_JUST_REPLACED "has just been replaced"
 
 #endif

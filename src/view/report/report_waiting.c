@@ -85,36 +85,17 @@ static int64_t released_ms(const struct view_model *m, const struct view_job *j)
 	return released;
 }
 
-/* The time that the current job waited between two moments, without its delays and the pauses of the queue. */
-static int64_t wait_between(const struct waiting_sweep *s, int64_t from_ms, int64_t to_ms)
+/* The time that the current job waited between two moments, without its delays and the pauses of the queue. With
+ * `shown`, it is counted as waiting meanwhile. */
+static int64_t wait_between(struct waiting_sweep *s, int64_t from_ms, int64_t to_ms, bool shown)
 {
 	const struct report_periods *delays = &s->delays;
 	int64_t waited = 0;
-	for (size_t i = report_periods_after(delays, from_ms); from_ms < to_ms; i++) {
-		bool delayed = i < delays->count && delays->list[i].from_ms < to_ms;
-		waited += report_periods_outside(&s->pauses, from_ms, delayed ? delays->list[i].from_ms : to_ms);
-		from_ms = delayed ? delays->list[i].to_ms : to_ms;
-	}
-	return waited;
-}
-
-/*
- * The same, and counts the job as waiting meanwhile. The work grows with the number of delays plus the number of calls,
- * not with their product, because no time is counted twice for a job, whatever the times in its journal are.
- */
-static int64_t show_wait(struct waiting_sweep *s, int64_t from_ms, int64_t to_ms)
-{
-	const struct report_periods *delays = &s->delays;
-	int64_t waited = 0;
-	if (from_ms < s->shown_ms)
-		from_ms = s->shown_ms;
-	if (to_ms > s->shown_ms)
-		s->shown_ms = to_ms;
 	for (size_t i = report_periods_after(delays, from_ms); from_ms < to_ms; i++) {
 		bool delayed = i < delays->count && delays->list[i].from_ms < to_ms;
 		int64_t until = delayed ? delays->list[i].from_ms : to_ms;
-		if (until > from_ms) {
-			waited += report_periods_outside(&s->pauses, from_ms, until);
+		waited += report_periods_outside(&s->pauses, from_ms, until);
+		if (shown && until > from_ms) {
 			add_change(s, (struct change){.time_ms = from_ms, .waiting = 1});
 			add_change(s, (struct change){.time_ms = until, .waiting = -1});
 		}
@@ -123,12 +104,25 @@ static int64_t show_wait(struct waiting_sweep *s, int64_t from_ms, int64_t to_ms
 	return waited;
 }
 
+/*
+ * Counts the job as waiting. The work grows with the number of delays plus the number of calls, not with their product,
+ * because no time is counted twice for a job, whatever the times in its journal are.
+ */
+static int64_t show_wait(struct waiting_sweep *s, int64_t from_ms, int64_t to_ms)
+{
+	if (from_ms < s->shown_ms)
+		from_ms = s->shown_ms;
+	if (to_ms > s->shown_ms)
+		s->shown_ms = to_ms;
+	return wait_between(s, from_ms, to_ms, true);
+}
+
 static void add_first_wait(struct waiting_sweep *s, const struct view_model *m, const struct view_job *j)
 {
 	int64_t start = j->attempts[0].start_ms;
 	int64_t released = released_ms(m, j);
 	int64_t ready = released > j->submit_ms && released <= start ? released : j->submit_ms;
-	int64_t all = wait_between(s, j->submit_ms, start), gpu = show_wait(s, ready, start);
+	int64_t all = wait_between(s, j->submit_ms, start, false), gpu = show_wait(s, ready, start);
 	add_wait(s, REPORT_WAIT_ALL, all);
 	if (j->num_after)
 		add_wait(s, REPORT_WAIT_AFTER, all - gpu);
@@ -171,7 +165,7 @@ static void add_job(
 		return;
 	if (j->num_attempts && view_job_last(j)->end_ms > since)
 		since = view_job_last(j)->end_ms;
-	add_wait(s, REPORT_WAIT_STILL, wait_between(s, since, f->now_ms));
+	add_wait(s, REPORT_WAIT_STILL, wait_between(s, since, f->now_ms, false));
 	int64_t released = j->num_attempts ? 0 : released_ms(m, j);
 	if (released >= 0)
 		show_wait(s, released > since ? released : since, f->now_ms);
