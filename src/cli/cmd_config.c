@@ -12,6 +12,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/log_dir.h"
 #include "cli/queue_choice.h"
 #include "queue/input/config_keys.h"
 
@@ -47,7 +48,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 /* Writes the value of a setting into `value`; returns its source. */
-static const char *look_up(const struct queue_choice *q, enum config_key key, struct text *value)
+static const char *look_up(const struct queue_choice *q, const char *log_dir, enum config_key key, struct text *value)
 {
 	const char *gpus = getenv("GPUQ_GPUS");
 	text_clear(value);
@@ -58,6 +59,10 @@ static const char *look_up(const struct queue_choice *q, enum config_key key, st
 	if (key == CONFIG_GPUS && !config_has(&q->config, key)) {
 		text_append_string(value, gpus && *gpus ? gpus : "auto");
 		return gpus && *gpus ? "$GPUQ_GPUS" : "default";
+	}
+	if (key == CONFIG_LOG_DIR && !config_has(&q->config, key)) {
+		text_append_string(value, log_dir);
+		return "default";
 	}
 	config_append_value(&q->config, key, value);
 	return config_has(&q->config, key) ? q->config_path : "default";
@@ -88,10 +93,13 @@ static int print(struct config_command *c)
 	int r = queue_choice_resolve(&c->queue, &c->err);
 	if (r < 0)
 		return r;
+	cleanup_(freep) char *log_dir = log_dir_find(&c->queue.config, c->queue.journal_path);
+	if (!log_dir)
+		return error_set(&c->err, -ENOMEM, "cannot print the settings: out of memory");
 	if (c->json)
 		json_open(&out, NULL, '{');
 	for (enum config_key key = 0; key < CONFIG_KEYS; key++) {
-		const char *source = look_up(&c->queue, key, &value);
+		const char *source = look_up(&c->queue, log_dir, key, &value);
 		put(c, key, &value, source, &out);
 	}
 	if (c->json) {

@@ -329,7 +329,7 @@ static int check_copy(const struct queue_choice *q, struct journal *j, struct gd
 	if (unfinished)
 		return error_set(err, -EPERM,
 			"queue '%s' was copied from another place, where its %" PRIu64
-			" unfinished job%s may run, too; look at them with 'gpuq status'; then remove '%s' and '%s.d' to start a new queue, or use --trust once to continue this one here",
+			" unfinished job%s may run, too; check with 'gpuq status', then remove '%s' and '%s.d' to start a new queue, or use --trust once to continue this one here",
 			q->journal_path, unfinished, unfinished == 1 ? "" : "s", j->name, j->name);
 	journal_home_set(j);
 	return 0;

@@ -21,6 +21,7 @@ def test_settings_and_where_they_come_from(lab):
     assert found["retries"] == {"value": "0", "source": "default"}
     assert found["gpus"] == {"value": "sim:3", "source": "$GPUQ_GPUS"}
     assert found["jobs_file"] == {"value": str(lab.journal), "source": "$GPUQ_JOBS_FILE"}
+    assert found["log_dir"] == {"value": str(lab.journal.parent / "logs"), "source": "default"}
     assert settings(lab, "--jobs-file", "x.jsonl")["jobs_file"] == {"value": str(lab.directory / "x.jsonl"), "source": "--jobs-file"}
     assert settings(lab, GPUQ_JOBS_FILE="")["jobs_file"]["source"] == "the personal queue"
     assert "poll_interval: 1.500  # ./gpuq.yaml\n" in lab.gpuq("config")
