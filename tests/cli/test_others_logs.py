@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Other users attack the logs and reports of a queue."""
+import contextlib
 import json
 import os
 import stat
+import subprocess
 
 import pytest
 import sealing
@@ -55,6 +57,45 @@ def test_link_in_the_place_of_the_folder_for_logs_is_not_followed(machine, owner
     assert (owner.home / "ckpt/latest").read_text() == "precious\n"
     other.sh("rm logs", shared)
     until((shared / "ran").exists, "the job")
+
+
+@contextlib.contextmanager
+def read_only(folder):
+    """An error that is temporary elsewhere."""
+    folder.mkdir(exist_ok=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,mode=755", "none", folder], check=False, capture_output=True).returncode != 0:
+        pytest.skip("not allowed to mount")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.mark.parametrize("change", ["mv logs old; ln -s {} logs", "rm -r logs; ln -s {} logs"])
+def test_folder_for_the_logs_of_one_job_does_not_delay_other_jobs(machine, owner, other, change):
+    """Another user makes it lead to a read-only file system; its error would be temporary in a folder of the victim."""
+    project, shared = machine.project(owner), machine.directory(GROUP)
+    other.sh("mkdir -m 2775 logs", shared)
+    assert owner.gpuq("add", "--no-start", "--log-dir", shared / "logs", "true", cwd=project).returncode == 0
+    assert owner.gpuq("add", "--no-start", "true", cwd=project).returncode == 0
+    with read_only(machine.place / "closed"):
+        other.sh(change.format(machine.place / "closed"), shared)
+        result = owner.gpuq("run", cwd=project, env={"GPUQ_GPUS": "sim:1"})
+    assert result.returncode == 1
+    assert f"cannot create its log in '{shared}/logs': Read-only file system" in result.stdout + result.stderr
+    assert [job["status"] for job in json.loads(owner.gpuq("status", "--json", cwd=project).stdout)] == ["failed", "completed"]
+
+
+def test_own_folder_for_logs_that_is_not_writable_yet_delays_its_jobs(machine, owner):
+    project = machine.project(owner)
+    with read_only(machine.place / "closed"):
+        owner.sh(f"ln -s {machine.place / 'closed'} logs", owner.home)
+        assert owner.gpuq("add", "--no-start", "--log-dir", owner.home / "logs", "true", cwd=project).returncode == 0
+        runner = owner.start("gpuq", "run", cwd=project)
+        words = next(line for line in runner.stdout if line.startswith("gpuq: cannot start"))
+        assert words == f"gpuq: cannot start a job: its log cannot be created in '{owner.home}/logs': Read-only file system; retrying\n"
+        owner.sh("rm logs", owner.home)
+    assert runner.wait(LIMIT) == 0
 
 
 def test_link_of_another_user_in_the_place_of_a_log_is_not_shown(machine, owner, other):

@@ -204,7 +204,8 @@ static int open_log(struct attempt *a, struct attempt_cache *cache)
 		a->order.id);
 	if (r == -ENOTUNIQ)
 		a->missing = ATTEMPT_LOG_DIRECTORY;
-	return r == -ENOTUNIQ ? -EPERM : r;
+	/* -ESTALE means the fence. */
+	return r == -ENOTUNIQ ? -EPERM : r == -ESTALE ? -EIO : r;
 }
 
 int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper, struct attempt_cache *cache)

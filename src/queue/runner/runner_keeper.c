@@ -60,12 +60,35 @@ void runner_keeper_forget(struct runner_keeper *k)
 	runner_keeper_close(k);
 }
 
-/* Whether the job requires something that does not exist, so that a retry would not help. */
-static bool is_of_the_job(enum attempt_part part, int code)
+/* Whether other users can replace the directory or its files. If so, they can also choose the error. */
+static bool others_can_change(const char *directory)
 {
-	return (part == ATTEMPT_ENVIRONMENT || part == ATTEMPT_LOG) &&
-	       (code == -ENOENT || code == -EBADMSG || code == -EACCES || code == -EPERM || code == -ENOTDIR ||
-		       code == -ENAMETOOLONG || code == -EISDIR || code == -ELOOP || code == -EINVAL || code == -EFBIG);
+	struct gd_error why = {0};
+	cleanup_(closep) int fd = -1;
+	int r = trust_open_directory(directory, true, &fd, &why);
+	return r == -EPERM || (r == 0 && trust_objection(fd));
+}
+
+/* Whether the runner, not the folder of the log, causes the error. */
+static bool is_of_the_runner(int code)
+{
+	return code == -ENOMEM || code == -EMFILE || code == -ENFILE || code == -EAGAIN || code == -EINTR ||
+	       code == -ECANCELED;
+}
+
+/*
+ * Whether only this job fails: it requires something that does not exist, so that a retry would not help, or other
+ * users may have caused the error, and must not delay other jobs by it.
+ */
+static bool is_of_the_job(const struct runner *r, const struct job *job, enum attempt_part part, int code)
+{
+	if (part != ATTEMPT_ENVIRONMENT && part != ATTEMPT_LOG)
+		return false;
+	if (code == -ENOENT || code == -EBADMSG || code == -EACCES || code == -EPERM || code == -ENOTDIR ||
+		code == -ENAMETOOLONG || code == -EISDIR || code == -ELOOP || code == -EINVAL || code == -EFBIG)
+		return true;
+	return part == ATTEMPT_LOG && job && !is_of_the_runner(code) &&
+	       others_can_change(job_order_log_dir(job, &r->options.order));
 }
 
 static void say_refusal(struct text *t, const struct runner *r, const struct job *job, enum attempt_part part, int code)
@@ -84,7 +107,7 @@ static void say_refusal(struct text *t, const struct runner *r, const struct job
 }
 
 /* A file of the queue itself is missing or not writable: pause and retry. */
-static void wait_for_part(struct runner *r, enum attempt_part part, int code)
+static void wait_for_part(struct runner *r, const struct job *job, enum attempt_part part, int code)
 {
 	char where[512];
 	const struct journal *j = r->following.journal;
@@ -97,6 +120,9 @@ static void wait_for_part(struct runner *r, enum attempt_part part, int code)
 	else if (part == ATTEMPT_LOG_DIRECTORY)
 		snprintf(where, sizeof(where), ": other users can change the directory for logs, '%s'",
 			r->options.order.log_dir);
+	else if (part == ATTEMPT_LOG && job)
+		snprintf(where, sizeof(where), ": its log cannot be created in '%.400s'",
+			job_order_log_dir(job, &r->options.order));
 	else if (code == -EINTR)
 		snprintf(where, sizeof(where), ": a keeper received SIGTERM because the allocation ends");
 	runner_pause_at(r, RUNNER_TROUBLE_START, where, code);
@@ -113,7 +139,7 @@ static void on_refused(struct runner *r, struct running *run, enum attempt_part 
 	r->deciding.must_place = true;
 	if (code == -ESTALE) {
 		r->following.fence_stale = true;
-	} else if (is_of_the_job(part, code)) {
+	} else if (is_of_the_job(r, job, part, code)) {
 		cleanup_(text_finish) struct text words = {0};
 		if (job)
 			say_refusal(&words, r, job, part, code);
@@ -122,7 +148,7 @@ static void on_refused(struct runner *r, struct running *run, enum attempt_part 
 				&r->following.to_append, job->id, text_string(&words), runner_hook_to_record(r, job));
 		return;
 	} else if (code != -ECANCELED) {
-		wait_for_part(r, part, code);
+		wait_for_part(r, job, part, code);
 	}
 	if (job)
 		runner_enqueue(r, job);
@@ -215,7 +241,7 @@ static void on_note(struct runner_keeper *k, const struct keeper_note *n)
 		else if (k->hook_id == n->id && n->code == -ESTALE)
 			r->following.fence_stale = true;
 		else if (k->hook_id == n->id)
-			wait_for_part(r, ATTEMPT_PROCESS, n->code);
+			wait_for_part(r, NULL, ATTEMPT_PROCESS, n->code);
 		break;
 	case KEEPER_NOTE_HELLO:
 		k->pid = (pid_t)n->id;
