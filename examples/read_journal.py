@@ -33,7 +33,7 @@ def read(path):
             body, mark, check = line.rstrip(b"\n").rpartition(b',"c":"')
             if mark and check == b'%08x"}' % crc32c(body):
                 event = json.loads(line)
-                events[event["n"]] = event
+                events.setdefault(event["n"], event)  # a repeated number is ignored
             else:
                 bad += 1
     permitted = {n for event in events.values() if event["event"] == "loss" for n in range(event["from"], event["to"] + 1)}

@@ -466,6 +466,10 @@ def test_example_that_reads_a_journal_finds_damage(lab):
     command = [sys.executable, SOURCE / "examples/read_journal.py", lab.journal]
     result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=True)
     assert result.stdout == "1 end completed\n"
+    with open(lab.journal, "ab") as file:
+        file.write(sealing.seal({"event": "end", "id": 1, "attempt": 1, "status": "failed"}, sealing.last_number(lab.journal)))
+    result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert result.stdout == "1 end completed\n", "a line whose number was already read is ignored"
     number = next(event["n"] for event in lab.events() if event["event"] == "start")
     damage(lab, ("start", 1))
     result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
