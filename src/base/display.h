@@ -3,8 +3,8 @@
  * Makes bytes from other sources (commands, names) safe to show on a terminal.
  *
  * The output cannot move the cursor, change a color or reorder the line: control characters, bytes that are not UTF-8
- * and invisible characters of Unicode (direction marks, zero-width characters) appear as \n, \x1b, \u202e. Width is
- * counted in columns of UTF-8, regardless of the locale of the caller.
+ * and invisible characters of Unicode (direction marks, zero-width characters) appear as \n, \x1b, \u202e. Text is
+ * always UTF-8, and its width is counted in columns of the terminal, regardless of the locale of the caller.
  */
 #ifndef BASE_DISPLAY_H
 #define BASE_DISPLAY_H

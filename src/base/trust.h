@@ -3,8 +3,9 @@
  * Checks whether another user could have created or changed a file whose content we are about to execute.
  *
  * A file is trusted if it belongs to the effective user or root and no other user can write it. The user's private
- * group (umask 002) may have write access: a group that has the user's name, is the user's primary group and has no
- * other member, also none in /etc/passwd. A file is not trusted if an access list lets anyone else write it.
+ * group (umask 002) may have write access: a group that has the user's name, is the user's primary group, has no
+ * other member, and is not the primary group of another account in /etc/passwd, except root. A file is not trusted if
+ * an access list lets anyone else write it.
  *
  * In a user namespace (Apptainer, bubblewrap, rootless Podman), all users that are not mapped, including root, have the
  * overflow user id. A directory above a file may belong to this id. The file and its own directory may not, even if the

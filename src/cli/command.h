@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A command of gpuq. Each cmd_NAME.c defines one; the table in main.c lists it.
+ * A command of gpuq. Each cmd_NAME.c defines one; the table in command_table.c lists it.
  * The programs that gpuq executes parse their command lines and fail in the same way.
  */
 #ifndef CLI_COMMAND_H

@@ -7,8 +7,8 @@
  * word is plain, see complete_offer.h. A line that begins with a tab asks the shell for more: "files", "directories",
  * or "arguments N" if the words from index N (from 0) on are a separate command line.
  *
- * The scripts never see other names of files: they ask their shell to complete files itself, because only the shell
- * knows how to quote a name, and how the word was quoted.
+ * The scripts never get file names that are not plain: they ask their shell to complete files itself, because only the
+ * shell knows how to quote a name, and how the word was quoted.
  *
  * The user is waiting at a prompt and has not run anything yet. So the command prints no error, exits with 0, gives up
  * after COMPLETE_SECONDS, writes nothing, and ignores a journal that other users can change unless --trust is given.

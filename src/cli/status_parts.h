@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by the files of `gpuq status`, and by `gpuq info`. No other file includes this. */
+/* Shared by the files of `gpuq status`, and by `gpuq info` and `gpuq why`. No other file includes this. */
 #ifndef CLI_STATUS_PARTS_H
 #define CLI_STATUS_PARTS_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Commands that are separate programs, because they link more than gpuq does: `gpuq web`
- * replaces itself with gpuq-web, which is installed in libexec or next to gpuq.
+ * Commands that are separate programs, most of them because they need libraries that gpuq does
+ * not link: `gpuq web` replaces itself with gpuq-web, which is installed in libexec or next to
+ * gpuq.
  */
 #ifndef CLI_SUBPROGRAM_H
 #define CLI_SUBPROGRAM_H

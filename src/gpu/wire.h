@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The records that the probe process sends to its parent. Both are the
- * same program, so structures are sent as they are in memory. Sizes are still checked, because a driver may have
+ * The records that the probe process sends to its parent. Both are of the same build (prober_arguments.c checks this),
+ * so structures are sent as they are in memory. The sizes in records are still checked, because a driver may have
  * corrupted the sender's memory.
  */
 #ifndef GPU_WIRE_H

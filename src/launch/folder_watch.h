@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names in a tree of folders that may have become complete files: closed after writing, renamed or linked into place.
+ * Names of files that may have become complete, in a tree of folders: files that were closed after writing, renamed or
+ * linked into place.
  *
  * Each search of the tree adds the folders that it enters, before it reads them, so that nothing is missed in between.
  * The kernel watches folders, not paths: when a folder is created, removed or renamed, the paths of events may be wrong

@@ -3,7 +3,7 @@
  * Internals of the launcher's watch of its input folder: launcher_watch.c (the run), launcher_watch_files.c (one file)
  * and launcher_watch_search.c (the whole folder).
  *
- * A name is considered when it was closed after writing, renamed or linked into place, or found by a search. Searches
+ * A file is considered when it was closed after writing, renamed or linked into place, or found by a search. Searches
  * are made at the beginning, when folders are created or removed, when the kernel has dropped events, and every few
  * seconds if folders cannot be watched. When the turn of a file has come and it is still being written, it is set
  * aside.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A persistent program that exchanges lines with its worker. The program cannot block the worker: it may fail to read,
- * write anything at any time, and exit.
+ * A persistent program that exchanges lines with its worker. The program cannot block the worker, even if it does not
+ * read, writes anything at any time, or exits.
  */
 #ifndef LAUNCH_PROGRAM_H
 #define LAUNCH_PROGRAM_H

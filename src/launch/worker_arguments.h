@@ -8,8 +8,8 @@
  *     gpuq-worker --plugin FILE
  *     gpuq-worker --inspect FILE
  *
- * Keys are the names of the settings: a worker can ask for a setting, but not for all
- * of them. Values do not appear on the command line.
+ * Keys are the names of the settings: a worker can look up a setting by its key, but
+ * cannot list the keys. Values do not appear on the command line.
  */
 #ifndef LAUNCH_WORKER_ARGUMENTS_H
 #define LAUNCH_WORKER_ARGUMENTS_H

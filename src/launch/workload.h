@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How much work a file is: its seconds of audio if they are known, otherwise
- * estimated from its size at the mean of the files whose seconds are known. If no
- * file's seconds are known: bytes.
+ * estimated from its size, with the mean seconds per byte of the files whose seconds
+ * are known. If no file's seconds are known: bytes.
  */
 #ifndef LAUNCH_WORKLOAD_H
 #define LAUNCH_WORKLOAD_H

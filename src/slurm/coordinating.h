@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The state of a coordinator and the functions shared by its files: coordinator_place.c has the jobs and the scheduler,
- * coordinator_execute.c the core with its connections, coordinator.c the loop and Slurm. Only these files include this.
+ * coordinator_execute.c the core with its connections, coordinator_supply.c Slurm, coordinator.c the loop. Only
+ * coordinator.c and coordinator_{execute,hooks,place,publish,supply,sync,watch}.c include this.
  */
 #ifndef SLURM_COORDINATING_H
 #define SLURM_COORDINATING_H

@@ -18,8 +18,8 @@
  * timer is authoritative; the core only avoids beginning attempts that the timer would kill.
  *
  * Guarantees:
- *  - PILOT_BEGIN comes out at most once for an (id, attempt), never for an attempt that is not later than all attempts
- * seen of that job, never without a lease, and only for a grant of the current session and epoch.
+ *  - PILOT_BEGIN comes out at most once for an (id, attempt), and only during a lease, for a grant of the current
+ * session and epoch, and for an attempt that is later than all attempts seen of that job.
  *  - The deadline of PILOT_ARM is never after the end of the lease or the pilot's own end.
  *  - Each attempt that was begun has exactly one PILOT_RECORD, unless the pilot is killed first. The end is sent
  * again in each session until it is acknowledged.

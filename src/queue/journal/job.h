@@ -2,22 +2,23 @@
 /*
  * A job and what happens to it.
  *
- *                 ┌── hold ──▶ held ── release ──┐
- *                 │                              ▼
+ *                 ┌── hold ──▶ held ── release ──▶ pending
+ *                 │
  *     add ──▶ pending ───────── start ──────▶ running ── end ──▶ completed | failed | cancelled
  *                 │ ▲                            │
  *                 │ └──── end, and a try left ───┘     retry: from any of the last three to pending
  *                 └── cancel ──▶ cancelled
  *                 └── fail ────▶ failed (a job it waited for failed)
  *
- * An attempt that was *interrupted*, because its machine or its allocation ended, makes the job pending again and
- * does not count against its retries. An unfinished job that lost a record is *unknown* (damage.h): it may have run. It
- * is started only on request: `retry` makes it pending.
+ * An attempt that was *interrupted*, because its allocation, container or pilot ended or because the job asked to be
+ * run again, makes the job pending again and does not count against its retries. An unfinished job that lost a record
+ * is *unknown* (damage.h): it may have run. It is started only on request: `retry` makes it pending.
  *
- * Each arrow is one line of the journal. An attempt is *started* when its keeper
- * has appended `start`; before that, nothing of it has run; after that, it is never started again without a retry. It
- * has *ended* when `end` is in the journal: written by its keeper, or by a runner that found, under the append lock and
- * with all lines read, that no process holds the keeper's lock, so that no other end can follow.
+ * Each arrow is one line of the journal. An attempt is *started* when `start` is in the journal: written by its first
+ * process, or on a cluster by the coordinator. Before that, nothing of it has run; after that, it is never started
+ * again without a retry. It has *ended* when `end` is in the journal: written by its keeper, or by a runner that found,
+ * under the append lock and with all lines read, that no process holds the keeper's lock, so that no other end can
+ * follow.
  *
  * A *lease* is a job of `gpuq exec`: its keeper is set from the beginning, and no other process may start it. If that
  * keeper is gone before the start, the lease is cancelled. A lease runs at most once.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Append-only JSONL log of job events: the only source of the queue's state, and the only channel between the processes
- * that work on the queue.
+ * Append-only JSONL log of job events: the only source of the queue's state. The processes that work on the queue
+ * communicate through it; runners and keepers also exchange messages over sockets (keeper_messages.h).
  *
  * Any number of processes append, each under the append lock; a crash or a full
  * disk can leave one torn line at the end. The next append truncates it; readers ignore it and never truncate: it may
@@ -30,9 +30,9 @@
  *
  * The fence voids outdated decisions to start a job. It is raised by a runner that takes over the queue, and by every
  * append that may forbid a start (cancel, hold, prune…). A runner that hands a job to a keeper passes the fence under
- * which it decided, after it read everything appended before. The keeper appends `start` only if the fence, under the
- * append lock, is still the same. So a start by a runner that has been replaced, or by a runner that had not read a
- * cancellation, leaves no line: the job provably never ran.
+ * which it decided, after it read everything appended before. The job's first process appends `start` only if the
+ * fence, under the append lock, is still the same. So a start by a runner that has been replaced, or by a runner that
+ * had not read a cancellation, leaves no line: the job provably never ran.
  *
  * Jobs are executed, so the file and the folder must be trusted (base/trust.h): each descriptor is checked when it is
  * opened, also after the journal was replaced. Other users must not be able to rename files in its directory, or a

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shared by the source files of the journal. Only journal.c, journal_*.c, damage.c, draft.c and
- * convert.c include this.
+ * Shared by the source files of the journal. Only journal.c, journal_*.c, damage.c, draft.c, prune.c,
+ * convert.h and a test include this.
  *
  * After journal_open_file() and journal_open_folder(), even if they replace descriptors, `fd`, `dev` and `ino`
  * belong to one file, and `dir_fd` and `lock_fd` to one folder.

@@ -2,8 +2,9 @@
 /*
  * One attempt at a job inside its keeper: from the order to a running process.
  *
- * The first process of the job is forked, creates a session, sets up standard files and resets
- * signals. Then, under the append lock, it appends `start` if the fence still holds, and calls exec.
+ * The first process of the job is forked, creates a session and sets up standard files; that of a
+ * lease joins the process group of `gpuq exec` instead. Then, under the append lock, it appends
+ * `start` if the fence still holds. Finally it enters its directory, resets signals and calls exec.
  * It writes the outcome into the memory that it shares with the keeper until exec, so no exit status
  * can be mistaken for a refusal.
  */

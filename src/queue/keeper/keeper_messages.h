@@ -3,15 +3,16 @@
  * Messages over stream sockets: orders to the keeper, notes from it.
  *
  * The runner that starts a keeper has a socket to it from the beginning. Other processes connect to
- * the keeper's own socket (keeper_socket.h): a later runner, which sends KEEPER_ORDER_ADOPT first, and
- * `gpuq cancel`. On each connection the keeper sends the first message: KEEPER_NOTE_HELLO.
+ * the keeper's own socket (keeper_socket.h): a later runner and the runner of a lease, which send
+ * KEEPER_ORDER_ADOPT first, and `gpuq cancel`. On each connection the keeper sends the first message:
+ * KEEPER_NOTE_HELLO.
  *
  * The two ends may be different builds of gpuq, if gpuq was upgraded while a job runs. So each message
  * begins with the size that its struct has at its sender: fields are only ever added at the end,
  * missing ones are zero, unknown ones are skipped. Orders of an unknown kind are ignored. A change
  * that this does not cover needs a new keeper_protocol number; across different numbers only
- * KEEPER_ORDER_ADOPT is sent, and the runner reports that it waits for the job. Jobs and hooks are
- * given only to keepers that the same process has started.
+ * KEEPER_ORDER_ADOPT is sent, and the runner reports that it waits for the job. Except for the job
+ * of a lease (lease.h), jobs and hooks are given only to keepers that the same process has started.
  */
 #ifndef QUEUE_KEEPER_KEEPER_MESSAGES_H
 #define QUEUE_KEEPER_KEEPER_MESSAGES_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The socket of a keeper for processes that did not start it: a later runner, or `gpuq cancel`.
+ * The socket of a keeper for processes that did not start it: a later runner, the runner of a lease,
+ * or `gpuq cancel`.
  *
  * A stream socket in the abstract namespace, because not every file system that can hold a queue can
  * hold a socket. Its name is random and is stored in the keeper's own file, keepers/NAME. Both ends

@@ -10,7 +10,7 @@
  * cancel`. The command is in the front's process group, with the front's terminal and standard files.
  *
  * The keeper exists before the job is added, and the job's `add` names it. The runner decides when it
- * is the lease's turn, appends `grant`, connects to the keeper's socket and gives the same order that
+ * is the lease's turn, connects to the keeper's socket, appends `grant` and gives the same order that
  * its own keepers get; the command's process appends `start` under the fence of that order.
  *
  * If the front dies, the keeper ends the command, or exits if there is none yet. If the keeper dies,

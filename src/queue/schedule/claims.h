@@ -6,8 +6,8 @@
  * the job's keeper and, until the job has started, the runner; of two claims for one job only one is
  * listed. The lock ends with the process, so a claim cannot outlive its job's keeper, and only the
  * file's owner or root can take it, so no user can claim in another's name. The content of the file
- * comes from another user and is not trusted: the number of a user's claims is limited here, and their
- * size to that of the GPU in the ledger.
+ * comes from another user and is not trusted: the number of a user's claims is limited here; the
+ * ledger limits their size to that of the GPU.
  *
  * To place a job: announce, read again, and if the job no longer fits, release and wait
  * claims_backoff_ms(). Of two queues that announce at the same time, at least one sees the other.
