@@ -78,12 +78,12 @@ static int add(struct exec *e, const struct job_spec *spec)
 	return r;
 }
 
+/* With the open journal: a reader that closed the lock file would release the lock that withdrawing the job takes. */
 static int open_follow(struct exec *e)
 {
-	int r = follow_open(e->queue.journal_path, true, &e->follow, &e->err);
-	/* A journal that others can change was refused when it was opened, or accepted with --trust. */
+	int r = follow_open_journal(e->journal, &e->follow, &e->err);
 	if (r == 0)
-		(void)follow_insist_on_trust(&e->follow, NULL);
+		e->follow.watch_fd = journal_watch(e->follow.path);
 	return r;
 }
 

@@ -2,8 +2,9 @@
 /*
  * For LD_PRELOAD: a disk that fails for gpuq and its keepers, once or for a while.
  *
- *     FAULT_CALL   write, sync, lock (every lock fails), inotify (every instance fails), fork (of a nursery)
- *                  or replace (the journal looks like another file)
+ *     FAULT_CALL   write, sync, lock (every lock fails), inotify (every instance fails), fork (of a nursery),
+ *                  replace (the journal looks like another file) or unlocked (every write to the journal without the
+ *                  append lock fails)
  *     FAULT_ERRNO  the number of the error
  *     FAULT_SHORT  bytes that are written before the call fails
  *     FAULT_FILE   the name of the only affected file; all files if not set
@@ -24,10 +25,12 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static volatile int64_t *counter;
-static int fault_errno, fault_short, fail_writes, fail_syncs, fail_locks, fail_inotify, fail_forks, replace;
+static int fault_errno, fault_short, fail_writes, fail_syncs, fail_locks, fail_inotify, fail_forks, replace,
+	fail_unlocked;
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -50,6 +53,7 @@ __attribute__((constructor)) static void begin(void)
 	fail_inotify = strcmp(call, "inotify") == 0;
 	fail_forks = strcmp(call, "fork") == 0;
 	replace = strcmp(call, "replace") == 0;
+	fail_unlocked = strcmp(call, "unlocked") == 0;
 }
 
 static int count(void)
@@ -99,11 +103,34 @@ int fstatat64(int dir, const char *path, struct stat64 *st, int flags)
 	return r;
 }
 
+/* Whether fd is the journal and the append lock is free. A process does not see its own locks, but its child does. */
+static int is_unlocked_journal(int fd)
+{
+	char link[64], path[4096 + 16];
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	ssize_t length = readlink(link, path, 4096);
+	if (length < 11 || strncmp(path + length - 11, "/jobs.jsonl", 11) != 0)
+		return 0;
+	snprintf(path + length, sizeof(path) - (size_t)length, ".d/append.lock");
+	int status = 0;
+	pid_t child = vfork();
+	if (child == 0) {
+		struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+		int lock_fd = open(path, O_RDWR | O_CLOEXEC);
+		_exit(lock_fd >= 0 && fcntl(lock_fd, F_GETLK, &lock) == 0 && lock.l_type == F_UNLCK);
+	}
+	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
+
 ssize_t write(int fd, const void *data, size_t size)
 {
 	static ssize_t (*real)(int, const void *, size_t);
 	if (!real)
 		real = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
+	if (fail_unlocked && is_unlocked_journal(fd)) {
+		errno = fault_errno;
+		return -1;
+	}
 	if (!fail_writes || !is_due(fd))
 		return real(fd, data, size);
 	if (fault_short && size > (size_t)fault_short)

@@ -456,3 +456,21 @@ def test_no_process_for_a_keeper_is_said_and_tried_again(lab):
     assert runner.wait(LIMIT) == 0
     assert sorted(lab.ran()) == ["hook", "job"]
     assert "the error is gone; continuing" in said.read_text()
+
+
+def test_exec_that_is_interrupted_after_a_prune_writes_with_the_append_lock(lab):
+    """If its reader opened and closed the lock file again, the process would lose its lock."""
+    lab.environment["GPUQ_GPUS"] = "sim:1"
+    lab.gpuq("exec", "true")
+    lab.gpuq("add", "echo busy >> ran; while [ ! -e go ]; do sleep 0.01; done")
+    lab.until(lab.ran, "the job that keeps the GPU busy")
+    process = lab.start("exec", "--quiet", "true", env=faulty(lab, 0, 0, call="unlocked"))
+    lab.until(lambda: 3 in lab.jobs())
+    process.send_signal(signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
+    lab.gpuq("prune")
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(timeout=LIMIT) == 130
+    assert lab.job(3)["reason"] == "interrupted while it waited"
+    (lab.directory / "go").touch()
