@@ -52,7 +52,7 @@ static int check_own(const struct frozen_directory *d, int fd, const char *path,
 	if (!objection)
 		return 0;
 	return error_set(err, -EPERM,
-		"'%s' in the frozen tree %s, who could change the files of the job; use a queue in another directory, or use --trust if you accept that",
+		"'%s' in the frozen tree %s, so other users could change the files of the job; use a queue in another directory, or use --trust if you accept that",
 		path, objection);
 }
 

@@ -74,8 +74,9 @@ static int check_folder(struct alternates *a, int objects, const char *path)
 	if (r < 0)
 		return error_set(a->err, -EPERM, "the repository borrows objects from '%s': %s%s, clone the repository",
 			path, why.message,
-			r == -EPERM ? ", who could run commands as you; remove their write access (chmod -R go-w)"
-				    : "; correct objects/info/alternates");
+			r == -EPERM
+				? ", so other users could run commands as you; remove their write access (chmod -R go-w)"
+				: "; correct objects/info/alternates");
 	return new == 0 ? 0 : check_file(a, fd);
 }
 

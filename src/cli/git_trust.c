@@ -40,7 +40,7 @@ static int explain(int code, const struct gd_error *why, const char *folder, str
 	if (code != -EPERM)
 		return error_set(err, -EPERM, "%s; remove it, change its permissions", why->message);
 	return error_set(err, code,
-		"%s, who could run commands as you; run chmod -R go-w '%s', clone the repository if its files belong to others",
+		"%s, so other users could run commands as you; run chmod -R go-w '%s', clone the repository if its files belong to others",
 		why->message, folder);
 }
 
@@ -101,7 +101,8 @@ static int check_top(const char *top, struct gd_error *err)
 	if (r == 0)
 		r = check_link(fd, top, &why);
 	if (r == -EPERM)
-		return error_set(err, r, "%s, who could run commands as you; remove their write access", why.message);
+		return error_set(
+			err, r, "%s, so other users could run commands as you; remove their write access", why.message);
 	return r < 0 ? error_set(err, r, "%s", why.message) : 0;
 }
 

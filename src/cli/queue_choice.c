@@ -177,7 +177,7 @@ int queue_choice_resolve(struct queue_choice *q, struct gd_error *err)
 {
 	int r = resolve(q, err);
 	if (q->skipped.why && !q->silent)
-		say("not using '%s': %s, who could run commands as you; use --trust if you trust these users, or change the permissions",
+		say("not using '%s': %s, so other users could run commands as you; use --trust if you trust these users, or change the permissions",
 			q->skipped.path, q->skipped.why);
 	else if (r == 0 && q->skipped.path)
 		debug_say("queue: '%s' belongs to another user and is skipped", q->skipped.path);
@@ -309,7 +309,7 @@ static int check_place(const struct queue_choice *q, struct journal *j, struct g
 	if (q->source == QUEUE_SOURCE_CREATED)
 		journal_remove_empty(j);
 	return error_set(err, -EPERM,
-		"refusing to use '%s': %s, who could run commands as you; name the queue with --jobs-file, use a directory of your own, or use --trust if you trust these users",
+		"refusing to use '%s': %s, so other users could run commands as you; name the queue with --jobs-file, use a directory of your own, or use --trust if you trust these users",
 		q->given_path, why.message);
 }
 

@@ -29,7 +29,7 @@ const struct history_entry *history_find(const struct history *h, const char *fi
 int history_refuse(const char *path, const char *objection, struct gd_error *err)
 {
 	return error_set(err, -EPERM,
-		"refusing to use '%s': it %s, who could change the record of finished files; remove the write permission of others, delete the file, or set trust_output_dir if you accept that",
+		"refusing to use '%s': it %s, so other users could change the record of finished files; remove the write permission of others, delete the file, or set trust_output_dir if you accept that",
 		path, objection);
 }
 

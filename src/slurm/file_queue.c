@@ -90,7 +90,7 @@ static int open_folder(const char *dir, int *ret_fd, struct gd_error *err)
 		r = trust_check_way(fd, &why);
 	if (r == -EPERM)
 		return error_set(err, r,
-			"refusing to clear folder '%s': %s, who could put another folder of yours there; choose another output folder, or set GPUQ_TRUST=1 if you trust these users",
+			"refusing to clear folder '%s': %s, so other users could put another folder of yours there; choose another output folder, or set GPUQ_TRUST=1 if you trust these users",
 			dir, why.message);
 	int opened = r < 0 ? -1 : openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (opened < 0)

@@ -66,7 +66,7 @@ def test_queue_in_a_directory_that_others_can_change_is_refused(machine, owner, 
     before = (directory / "jobs.jsonl").read_bytes()
     for change in CHANGES:
         result = owner.gpuq(*change, cwd=directory)
-        refused(result, f"refusing to use '{directory}/jobs.jsonl': directory '{place}' {words}, who could run commands as you; "
+        refused(result, f"refusing to use '{directory}/jobs.jsonl': directory '{place}' {words}, so other users could run commands as you; "
                         "use --jobs-file with a file in a directory of your own, change the permissions, or use --trust")
         refused(owner.gpuq(change[0], "--jobs-file", "jobs.jsonl", *change[1:], cwd=directory), words)
     assert (directory / "jobs.jsonl").read_bytes() == before

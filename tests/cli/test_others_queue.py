@@ -370,7 +370,7 @@ def test_wait_does_not_read_a_journal_before_it_refuses_it(machine, owner, other
     plant(other, shared / "jobs.jsonl", JOURNAL + job("true"))
     os.truncate(shared / "jobs.jsonl", TERABYTE)
     result = owner.gpuq("wait", "1", cwd=shared)
-    assert result.returncode == 125 and "it belongs to another user, who could" in result.stderr, result
+    assert result.returncode == 125 and "it belongs to another user, so other users could" in result.stderr, result
 
 
 def test_directory_that_becomes_a_link_of_another_user_is_not_listed(machine, owner, other):

@@ -89,7 +89,7 @@ static void check_refused(const char *path, const char *words)
 	assert_int_equal(claims_open(path, &c, &err), -EPERM);
 	check_contains(err.message, words);
 	check_contains(err.message, "could be replaced by another user: ");
-	check_contains(err.message, "name another directory, or run 'chmod +t'");
+	check_contains(err.message, "set GPUQ_CLAIMS_DIR to another directory, or run 'chmod +t'");
 }
 
 static void attack_with(const char *entry)

@@ -613,7 +613,8 @@ static void test_the_folder_is_for_all_and_nobody_removes_anothers(void **state)
 		return;
 	assert_int_equal(chown("by-environment", OTHER, OTHER), 0);
 	assert_int_equal(claims_open("by-environment", &c, &err), -EPERM);
-	check_contains(err.message, "belongs to another user, who could hide claims; use one of your own or of root");
+	check_contains(err.message,
+		"belongs to another user, so other users could hide claims; set GPUQ_CLAIMS_DIR to a directory of your own or of root");
 }
 
 static void test_a_claims_text_is_strict(void **state)

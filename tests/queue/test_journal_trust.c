@@ -161,7 +161,7 @@ static void test_queue_in_a_directory_that_others_can_write_is_used_only_if_acce
 		char folder[64];
 		snprintf(folder, sizeof(folder), "%s.d", names[i]);
 		refused(names[i], -EPERM,
-			"/open' can be written by everybody, who could run commands as you; use --jobs-file");
+			"/open' can be written by everybody, so other users could run commands as you; use --jobs-file");
 		assert_false(scratch_has(names[i]));
 		write_file(names[i], HEADER ADD_2, 0600);
 		refused(names[i], -EPERM, "/open' can be written by everybody");
@@ -264,7 +264,7 @@ static void test_journal_and_link_of_another_user_are_refused(void **state)
 	assert_int_equal(chown("jobs.jsonl.d", OTHER, OTHER), 0);
 	refused("jobs.jsonl", -EPERM, "jobs.jsonl.d': it belongs to another user");
 	assert_int_equal(mkdir("theirs", 0755) | chown("theirs", OTHER, OTHER), 0);
-	refused("theirs/jobs.jsonl", -EPERM, "/theirs' belongs to another user, who could");
+	refused("theirs/jobs.jsonl", -EPERM, "/theirs' belongs to another user, so other users could");
 }
 
 /* The user moves the directory and puts a link to another queue in its place. */

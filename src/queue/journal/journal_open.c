@@ -189,7 +189,7 @@ static int check_folder(const struct journal *j, int fd, const char *shown, stru
 			return 0;
 	}
 	return error_set(err, -EPERM,
-		"refusing to use directory '%s': it %s, who could run commands as you; remove it or use another "
+		"refusing to use directory '%s': it %s, so other users could run commands as you; remove it or use another "
 		"journal",
 		shown, objection);
 }

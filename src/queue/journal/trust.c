@@ -15,7 +15,7 @@
 int trust_refuse(const char *path, const char *objection, struct gd_error *err)
 {
 	return error_set(err, -EPERM,
-		"refusing to use '%s': it %s, who could run commands as you; work in another directory or name another file, or use --trust if you accept that",
+		"refusing to use '%s': it %s, so other users could run commands as you; work in another directory or name another file, or use --trust if you accept that",
 		path, objection);
 }
 
@@ -26,7 +26,7 @@ int trust_check_journal_directory(int dir_fd, const char *path, struct gd_error 
 	if (r == 0)
 		return 0;
 	return error_set(err, r,
-		"refusing to use '%s': %s, who could run commands as you; use --jobs-file with a file in a directory of your own, change the permissions, or use --trust if you trust these users",
+		"refusing to use '%s': %s, so other users could run commands as you; use --jobs-file with a file in a directory of your own, change the permissions, or use --trust if you trust these users",
 		path, why.message);
 }
 
@@ -65,7 +65,7 @@ static int check_above(const char *path, struct gd_error *err)
 	if (r == 0)
 		return 0;
 	return error_set(err, r,
-		"refusing to use '%s': %s, who could run commands as you; name the file on the command line, or use --trust if you trust these users",
+		"refusing to use '%s': %s, so other users could run commands as you; name the file on the command line, or use --trust if you trust these users",
 		path, why.message);
 }
 

@@ -101,7 +101,7 @@ static int open_parent(const char *path, size_t length, int *ret_fd, struct gd_e
 		r = trust_check_way(fd, &why);
 	if (r == -EPERM)
 		return error_set(err, r,
-			"the directory of claims '%s' could be replaced by another user: %s; name another directory, or run 'chmod +t' on one that others can write",
+			"the directory of claims '%s' could be replaced by another user: %s; set GPUQ_CLAIMS_DIR to another directory, or run 'chmod +t' on the directory that others can write",
 			path, why.message);
 	if (r < 0)
 		return cannot("open", path, r, err);
@@ -183,8 +183,8 @@ static int check(int fd, const char *path, bool check_owner, struct gd_error *er
 	const char *objection = check_owner ? trust_objection_above(fd) : NULL;
 	if (objection)
 		return error_set(err, -EPERM,
-			"the directory of claims '%s' %s, who could hide claims; use one of your own or of root", path,
-			objection);
+			"the directory of claims '%s' %s, so other users could hide claims; set GPUQ_CLAIMS_DIR to a directory of your own or of root",
+			path, objection);
 	return 0;
 }
 
