@@ -356,7 +356,7 @@ def main() -> int:
     options = parser.parse_args()
     for name in options.workloads:
         if name not in ITEMS and name not in SINGLE:
-            parser.error(f"there is no workload '{name}'; there are: {', '.join([*ITEMS, *SINGLE])}")
+            parser.error(f"unknown workload '{name}'; known workloads: {', '.join([*ITEMS, *SINGLE])}")
     if options.one:
         print(json.dumps(measure(options.workloads[0], options.one, options.workers)))
         return 0

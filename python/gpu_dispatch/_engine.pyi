@@ -18,7 +18,7 @@ class Failure(tuple[Any, ...]):
     @property
     def kind(self) -> str:
         """"failed", "crashed", "out of memory", "timed out", "cancelled", "no worker", "stuck",
-        "not carried" (the library's names), or "undecodable": the result could not be unpickled."""
+        "not transferred" (the library's names), or "undecodable": the result could not be unpickled."""
     @property
     def message(self) -> str:
         """A human-readable line."""

@@ -96,7 +96,7 @@ def describe(error: BaseException) -> tuple[str, tuple[bytes | str, str]]:
     except Exception:
         pickled = "it cannot be pickled"
     if len(pickled) > MOST_PICKLED:
-        pickled = f"pickled, it has {len(pickled)} bytes, more than {MOST_PICKLED >> 20} MiB"
+        pickled = f"its pickle is {len(pickled)} bytes long; the limit is {MOST_PICKLED >> 20} MiB"
     return _plain(line[:MOST_LINE]), (pickled, _plain(_shortened(text, MOST_TEXT)))
 
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <link.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,7 @@ int helper_find(const char *name, const char *variable, char *ret, size_t size, 
 	if (named && *named)
 		return find_named(variable, named, ret, size, err);
 	int r = helper_directory(directory, sizeof(directory));
+	bool located = r == 0;
 	if (r == 0)
 		r = join(directory, name, beside, sizeof(beside));
 	if (r == 0 && access(beside, X_OK) == 0) {
@@ -64,9 +66,11 @@ int helper_find(const char *name, const char *variable, char *ret, size_t size, 
 	}
 	if (join(GD_LIBEXECDIR, name, ret, size) == 0 && access(ret, X_OK) == 0)
 		return 0;
-	if (!refusal.code)
-		return error_set(err, -ENOPKG, "'%s' is not installed, neither next to this program nor in '%s'", name,
+	if (!refusal.code && located)
+		return error_set(err, -ENOPKG, "'%s' is not installed, neither in '%s' nor in '%s'", name, directory,
 			GD_LIBEXECDIR);
+	if (!refusal.code)
+		return error_set(err, -ENOPKG, "'%s' is not installed in '%s'", name, GD_LIBEXECDIR);
 	return error_set(err, refusal.code,
 		"refusing to execute '%s': %s; install gpu_dispatch, correct the permissions, or set %s to the program you trust",
 		beside, refusal.message, variable);

@@ -127,10 +127,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp_child children[] = {{&job_argp, 0, NULL, 0}, {&queue_choice_argp, 0, NULL, 100}, {0}};
 
-const struct argp add_argp = {options, parse, "[--] COMMAND [ARGUMENT…]\nSCRIPT\n-",
+const struct argp add_argp = {options, parse, "[--] COMMAND [ARGUMENT…]\nSCRIPT [ARGUMENT…]\n-",
 	"Queue a command and print its id.\v"
 	"A single word is passed to the shell as it is; several words are quoted one by one. Options of gpuq go "
-	"before the command. With -, each line of standard input is a command. A single word that names a file which "
-	"begins with #! is a script: a copy of it runs, with options from its #GPUQ lines. --param, --param-file and --array add several jobs, which form a group: its name, such "
-	"as g12, can be used instead of an id. The command runs in this directory with this environment.",
+	"before the command. With -, each line of standard input is a command. A file that begins with #! is a script: "
+	"a copy of it runs, with options from its #GPUQ and #SBATCH lines. With arguments, it is a script only if it "
+	"has such lines or its name has no slash. --param, --param-file and --array add several jobs, which form a "
+	"group: its name, such as g12, can be used instead of an id. The command runs in this directory with this environment.",
 	children, NULL, NULL};

@@ -15,12 +15,12 @@
 void add_warn(const struct journal *j, const struct job_spec *spec, const struct id_list *ids, bool started)
 {
 	cleanup_(text_finish) struct text words = {0};
-	if (verdicts_warn(j->dir_fd, spec, started, &words) < 0 || words.length == 0)
+	if (verdicts_warn(j->dir_fd, spec, ids->count, started, &words) < 0 || words.length == 0)
 		return;
 	if (ids->count == 1)
 		say("job %" PRIu64 " %s", ids->ids[0], text_string(&words));
 	else
-		say("jobs without their own requirements: %s", text_string(&words));
+		say("jobs with these options %s", text_string(&words));
 }
 
 void add_warn_of_dependencies(struct journal *j, const struct id_list *ids)

@@ -173,7 +173,8 @@ static void put(struct logs *l, struct log *log, const char *data, size_t size)
 static void put_gap(struct logs *l, struct log *log, uint64_t bytes)
 {
 	char size[UNITS_ROOM], words[128];
-	int n = snprintf(words, sizeof(words), "\n[gpuq: %s omitted, by max_log_size or by the job]\n",
+	int n = snprintf(words, sizeof(words),
+		"\n[gpuq: %s missing: removed by max_log_size, or never written by the job]\n",
 		units_format_size(bytes, size));
 	put(l, log, words, (size_t)n);
 }

@@ -205,8 +205,9 @@ void run_on_ready(void *context)
 void run_say_lost(const char *journal_path, uint64_t count)
 {
 	if (count)
-		say("journal '%s' is damaged: the 'add' of %" PRIu64 " job%s was lost; run 'gpuq verify' for details",
-			journal_path, count, count == 1 ? "" : "s");
+		say("journal '%s' is damaged: the 'add' record%s of %" PRIu64
+		    " job%s %s lost; run 'gpuq verify' for details",
+			journal_path, count == 1 ? "" : "s", count, count == 1 ? "" : "s", count == 1 ? "was" : "were");
 }
 
 /* If this process alone ran the queue, all ended jobs count. If it first waited for another runner, only the jobs that

@@ -71,7 +71,7 @@ static void print_ranges(const char *what, const struct number_set *s)
 /* Jobs that were accepted and whose `add` was lost: their commands are unknown. */
 static void print_lost(const struct jobs *js)
 {
-	print_ranges("Jobs whose 'add' was lost", &js->lost_ids);
+	print_ranges("Jobs whose 'add' record was lost", &js->lost_ids);
 	if (js->lines_lost)
 		printf("New lines of commands files are held, because they may have run; 'gpuq release ID' releases one\n");
 }
@@ -113,7 +113,7 @@ static int explain(const struct follow *f)
 	if (js->bad_lines)
 		printf("Bad lines: %" PRIu64 ", the first is line %" PRIu64 "\n", js->bad_lines, js->first_bad_line);
 	if (js->orphaned_lines)
-		printf("Lines about jobs whose 'add' is missing: %" PRIu64 "\n", js->orphaned_lines);
+		printf("Lines about jobs whose 'add' record is missing: %" PRIu64 "\n", js->orphaned_lines);
 	if (r->repeated)
 		printf("Repeated lines: %" PRIu64 "\n", r->repeated);
 	if (r->disordered)

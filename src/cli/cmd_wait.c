@@ -160,8 +160,8 @@ static void look_for_lost(struct wait *w, const struct follow *f)
 	uint64_t lost = f->jobs.damaged ? number_set_size(&f->jobs.lost_ids) : 0;
 	if (lost == 0)
 		return;
-	say("journal '%s' is damaged: the 'add' of %" PRIu64 " job%s was lost; run 'gpuq verify' for details", f->path,
-		lost, lost == 1 ? "" : "s");
+	say("journal '%s' is damaged: the 'add' record%s of %" PRIu64 " job%s %s lost; run 'gpuq verify' for details",
+		f->path, lost == 1 ? "" : "s", lost, lost == 1 ? "" : "s", lost == 1 ? "was" : "were");
 	w->unknown = true;
 }
 

@@ -159,7 +159,8 @@ static int control(struct control_command *c, const char *words)
 	if (r == 0)
 		r = collect(c);
 	if (r == 0 && c->ids.count == 0 && c->selection.count > 0)
-		say("nothing to do: none of these jobs is in that state");
+		say("nothing to do: none of these jobs %s%s%s", c->failed ? "has failed" : "",
+			c->failed && c->cancelled ? " or " : "", c->cancelled ? "was cancelled" : "");
 	if (r < 0 || c->ids.count == 0)
 		return r;
 	r = queue_choice_open(&c->queue, &j, &c->err);

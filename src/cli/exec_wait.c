@@ -96,7 +96,7 @@ static int check_host(struct exec *e)
 	int r = strcmp(rules.host, here.host) == 0
 			? 0
 			: error_set(&e->err, -EREMOTE,
-				  "waiting for job %" PRIu64
+				  "cannot wait for job %" PRIu64
 				  ": the runner of this queue is on host '%s'; run 'gpuq exec' there, or use another queue",
 				  e->id, rules.host);
 	runner_rules_finish(&rules);

@@ -126,7 +126,7 @@ static int check_size(struct freezing *f, struct gd_error *err)
 	char words[UNITS_ROOM];
 	if (r == 0 && total > FROZEN_TREE_MAX_BYTES)
 		return error_set(err, -EINVAL,
-			"untracked files have %s ('%s' is the largest), more than the limit of 100 MiB; add data to .gitignore to link it instead",
+			"untracked files take up %s ('%s' is the largest), more than the limit of 100 MiB; add data to .gitignore to link it instead",
 			units_format_size(total, words), largest_name);
 	return r;
 }

@@ -75,9 +75,9 @@ static int unknown(const char *name)
 	char quoted[DISPLAY_QUOTE_ROOM];
 	display_quote(name, quoted);
 	if (meant)
-		say("unknown command '%s'; did you mean '%s'? 'gpuq help --all' lists them", quoted, meant);
+		say("unknown command '%s'; did you mean '%s'? 'gpuq help --all' lists all commands", quoted, meant);
 	else
-		say("unknown command '%s'; 'gpuq help --all' lists them", quoted);
+		say("unknown command '%s'; 'gpuq help --all' lists all commands", quoted);
 	return EXIT_USAGE;
 }
 

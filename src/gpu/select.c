@@ -39,7 +39,7 @@ static bool is_split(const struct gd_gpu *gpu)
 	return gpu->mig_enabled && gpu->mig_index < 0;
 }
 
-/* "there are 0, 1, 2", or the UUIDs, and the variable that may hide others. */
+/* "existing GPUs: 0, 1, 2", or the UUIDs, and the variable that may hide others. */
 static void append_those_there(struct text *t, const struct gpu_set *there, bool uuids)
 {
 	size_t named = 0;
@@ -47,7 +47,7 @@ static void append_those_there(struct text *t, const struct gpu_set *there, bool
 		const struct gd_gpu *gpu = &there->gpus[i];
 		if (uuids ? !(gpu->known & GD_GPU_KNOWN_UUID) : gpu->mig_index >= 0)
 			continue;
-		text_append_string(t, named++ ? ", " : there->count == 1 ? "there is " : "there are ");
+		text_append_string(t, named++ ? ", " : "existing GPUs: ");
 		if (uuids)
 			text_append_string(t, gpu->uuid);
 		else
@@ -59,7 +59,7 @@ static void append_those_there(struct text *t, const struct gpu_set *there, bool
 	const char *variable = simulated ? "GPUQ_GPUS" : "CUDA_VISIBLE_DEVICES";
 	const char *value = getenv(variable);
 	if (value)
-		text_appendf(t, ", with %s='%s'", variable, value);
+		text_appendf(t, named ? " (with %s='%s')" : ", with %s='%s'", variable, value);
 }
 
 static int not_there(const struct gpu_set *there, const char *what, const char *wanted, bool uuid, struct gd_error *err)

@@ -226,8 +226,8 @@ static int fail_unknown(const struct found *f, const char *name, struct gd_error
 		return error_set(err, -ENOENT, "unknown worker '%s'; did you mean '%s'?", name, meant);
 	if (count)
 		return error_set(err, -ENOENT,
-			"unknown worker '%s'; installed are: %s; for a file of your own set plugin to ./FILE.so", name,
-			text_string(&list));
+			"unknown worker '%s'; installed workers: %s; for a file of your own set plugin to ./FILE.so",
+			name, text_string(&list));
 	return error_set(err, -ENOENT,
 		"unknown worker '%s', and none is installed; for a file of your own set plugin to ./FILE.so", name);
 }

@@ -108,13 +108,13 @@ static int fail_unknown(
 		return error_set(err, -EINVAL, "the command contains {language}; set a value for the setting language");
 	for (size_t i = 0; i < NUM_WORDS + num_settings; i++) {
 		known[i] = i < NUM_WORDS ? word_names[i] : settings[i - NUM_WORDS].key;
-		text_appendf(&list, " {%s}", known[i]);
+		text_appendf(&list, "%s{%s}", i ? ", " : "", known[i]);
 	}
 	const char *meant = suggest(word, known, NUM_WORDS + num_settings);
 	if (meant)
 		return error_set(err, -EINVAL, "unknown {%s} in the command; did you mean {%s}?", word, meant);
 	return error_set(err, -EINVAL,
-		"unknown {%s} in the command; known are%s, the names of settings, and {{ }} for literal braces", word,
+		"unknown {%s} in the command; use %s, the name of a setting, or {{ }} for literal braces", word,
 		text_string(&list));
 }
 

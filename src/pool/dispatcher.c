@@ -189,13 +189,24 @@ static int loop(struct gd_dispatcher *d, struct gd_feed *f, bool is_inline)
 	}
 }
 
-static int explain(struct gd_dispatcher *d, int r, struct gd_error *err)
+static int explain_no_worker(const struct gd_pool *p, struct gd_error *err)
+{
+	struct gd_worker_stats worker;
+	for (int slot = 0; gd_pool_worker_stats(p, slot, &worker, sizeof(worker)) == 0; slot++)
+		if (worker.message[0])
+			return error_set(err, -ENODEV,
+				"no worker is left: %s; gd_dispatcher_worker_stats() returns why each one was lost",
+				worker.message);
+	return error_set(err, -ENODEV, "no worker is left");
+}
+
+static int explain(struct gd_dispatcher *d, const struct gd_pool *p, int r, struct gd_error *err)
 {
 	if (r == -ECANCELED)
 		return error_set(err, r,
 			atomic_load(&d->stops) > 0 ? "stopped by gd_dispatcher_stop()" : "stopped by a callback");
 	if (r == -ENODEV)
-		return error_set(err, r, "no worker is left: all setups failed");
+		return explain_no_worker(p, err);
 	if (d->source_error == -ENODATA)
 		return error_set(err, -ENODATA,
 			"the generator returned %d without a task; it must call gd_feed_emit() and return 1, return 0 at the end, or return a negative errno value",
@@ -217,7 +228,7 @@ static int run_pool(struct gd_dispatcher *d, struct gd_pool *p, bool is_inline, 
 	int r = loop(d, &feed, is_inline);
 	if (!is_inline)
 		pthread_join(thread, NULL);
-	return explain(d, r, err);
+	return explain(d, p, r, err);
 }
 
 /* ---- A run -------------------------------------------------------------- */
@@ -274,7 +285,7 @@ int gd_dispatcher_run(
 	if (r < 0)
 		return r;
 	if (given.reserved != 0)
-		return error_set(err, -E2BIG, "reserved of the run is %d; it must be 0", given.reserved);
+		return error_set(err, -E2BIG, "field reserved of struct gd_run is %d; it must be 0", given.reserved);
 	if (!given.generator)
 		return error_set(err, -EINVAL, "the run has no generator");
 	if (atomic_exchange(&d->running, true))

@@ -10,7 +10,7 @@ static const char *const failure_names[] = {
 	[GD_FAILURE_CANCELLED] = "cancelled",
 	[GD_FAILURE_NO_WORKER] = "no worker",
 	[GD_FAILURE_STUCK] = "stuck",
-	[GD_FAILURE_NOT_CARRIED] = "not carried",
+	[GD_FAILURE_NOT_CARRIED] = "not transferred",
 };
 
 static const char *const state_names[] = {

@@ -86,9 +86,9 @@ def test_help_of_a_command_is_its_help(machine):
 def test_unknown_command_gets_a_suggestion(machine):
     result = machine("gups")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "gpuq: unknown command 'gups'; did you mean 'gpus'? 'gpuq help --all' lists them\n"
+    assert result.stderr == "gpuq: unknown command 'gups'; did you mean 'gpus'? 'gpuq help --all' lists all commands\n"
     result = machine("help", "xylophone")
-    assert (result.returncode, result.stderr) == (2, "gpuq: unknown command 'xylophone'; 'gpuq help --all' lists them\n")
+    assert (result.returncode, result.stderr) == (2, "gpuq: unknown command 'xylophone'; 'gpuq help --all' lists all commands\n")
     assert machine("--verbose").returncode == 2
 
 
@@ -199,7 +199,7 @@ def test_simulated_gpus_of_the_variable_are_the_machine(machine):
     assert indices("--gpus", "sim:3") == [0, 1, 2]
     result = machine("gpus", "--gpus", "2", GPUQ_GPUS="sim:2")
     assert result.returncode == 2
-    assert result.stderr == "gpuq: GPU specification '2': GPU 2 does not exist; there are 0, 1, with GPUQ_GPUS='sim:2'\n"
+    assert result.stderr == "gpuq: GPU specification '2': GPU 2 does not exist; existing GPUs: 0, 1 (with GPUQ_GPUS='sim:2')\n"
 
 
 def test_real_gpus_of_the_variable_are_the_default_selection(machine):
@@ -220,7 +220,7 @@ def test_wrong_value_of_the_variable_is_an_error_that_names_it(machine):
 def test_gpu_that_is_not_there_names_those_that_are(machine):
     result = machine("gpus", "--gpus", "0,5", cards=A100 + H100)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "gpuq: GPU specification '0,5': GPU 5 does not exist; there are 0, 1\n"
+    assert result.stderr == "gpuq: GPU specification '0,5': GPU 5 does not exist; existing GPUs: 0, 1\n"
     result = machine("gpus", "--gpus", "five")
     assert result.returncode == 2
     assert "'five' is not a GPU; expected auto" in result.stderr

@@ -159,7 +159,7 @@ def test_log_that_is_one_hole_is_not_printed(machine, owner, other):
     with open(log, "ab") as file:
         file.write(b"one\ntwo")
     result = owner.run("prlimit", "--cpu=20", "gpuq", "logs", "-n", "2", "1", cwd=shared)
-    assert result.returncode == 0 and result.stdout.endswith("omitted, by max_log_size or by the job]\none\ntwo"), result
+    assert result.returncode == 0 and result.stdout.endswith("missing: removed by max_log_size, or never written by the job]\none\ntwo"), result
 
 
 def test_journal_of_another_user_does_not_choose_which_file_is_printed(machine, owner, other):

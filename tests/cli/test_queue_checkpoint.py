@@ -70,7 +70,7 @@ def test_a_cancelled_job_is_not_run_again(lab):
 
 @pytest.mark.parametrize("options, message", [
     (["--signal", "USR1@60"], "--signal needs a time limit; give --timeout"),
-    (["--signal", "USR1@60", "--timeout", "60"], "the signal would be sent before the job starts: its lead is longer than the time limit"),
+    (["--signal", "USR1@60", "--timeout", "60"], "the signal cannot be sent 1m 00s before the time limit, which is only 1m 00s"),
     (["--signal", "FOO", "--timeout", "60"], "--signal: 'FOO': expected a signal"),
     (["--signal", "KILL@5", "--timeout", "60"], "--signal: no process can handle SIGKILL"),
     (["--signal", "USR1@x", "--timeout", "60"], "--signal: 'x' is not a duration"),

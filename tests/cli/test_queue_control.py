@@ -116,7 +116,10 @@ def test_retry_of_failed_or_cancelled_jobs_leaves_the_others_of_a_group(lab):
     assert [lab.job(n)["attempts"] for n in (1, 2, 3, 5)] == [1, 2, 1, 1]
     assert lab.job(4)["status"] == "cancelled"
     result = lab.result("retry", "--cancelled", "g1")
-    assert result.returncode == 0 and "nothing to do: none of these jobs is in that state" in result.stderr
+    assert (result.returncode, result.stderr) == (0, "gpuq: nothing to do: none of these jobs was cancelled\n")
+    assert lab.result("retry", "--failed", 1, 3).stderr == "gpuq: nothing to do: none of these jobs has failed\n"
+    result = lab.result("retry", "--failed", "--cancelled", 1, 3)
+    assert result.stderr == "gpuq: nothing to do: none of these jobs has failed or was cancelled\n"
     lab.gpuq("retry", "--cancelled")
     lab.gpuq("wait", 4)
     assert [lab.job(n)["attempts"] for n in (1, 2, 3, 4, 5)] == [1, 2, 1, 1, 1]

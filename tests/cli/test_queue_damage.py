@@ -95,7 +95,7 @@ def test_ids_of_jobs_whose_add_was_lost_are_reported_and_not_given_again(lab):
     for n in range(4):
         lab.add(f"echo {n} >> ran")
     damage(lab, ("add", 2), ("add", 3))
-    assert "Jobs whose 'add' was lost: 2 (2-3)" in lab.result("verify").stdout
+    assert "Jobs whose 'add' record was lost: 2 (2-3)" in lab.result("verify").stdout
     assert lab.add("true") == 5
     result = lab.result("run")
     assert result.returncode == 1 and "is damaged" in result.stderr, result
@@ -191,10 +191,10 @@ def test_run_next_to_a_runner_reports_damage_and_exits_with_1(lab):
     result = lab.result("run")
     assert result.returncode == 1, result
     assert "gpuq: job 3 may or may not have run: its record was lost; use 'gpuq retry 3' or 'gpuq cancel 3'\n" in result.stderr
-    assert "is damaged: the 'add' of 1 job was lost; run 'gpuq verify' for details\n" in result.stderr
+    assert "is damaged: the 'add' record of 1 job was lost; run 'gpuq verify' for details\n" in result.stderr
     lab.gpuq("cancel", 3)
     result = lab.result("run")
-    assert result.returncode == 1 and "is damaged: the 'add' of 1 job was lost" in result.stderr, result
+    assert result.returncode == 1 and "is damaged: the 'add' record of 1 job was lost" in result.stderr, result
     lab.gpuq("verify", "--repair")
     lab.gpuq("run")
     runner.send_signal(signal.SIGTERM)
@@ -210,8 +210,8 @@ def test_retry_of_an_unknown_job_is_refused_while_its_keeper_lives(lab):
     damage(lab, ("start", 1))
     assert lab.job(1)["status"] == "unknown"
     result = lab.result("retry", 1)
-    assert result.returncode == 1 and "may still run it" in result.stderr
-    assert "may still run it" in lab.result("cancel", 1).stderr
+    assert result.returncode == 1 and "may still be running it" in result.stderr
+    assert "may still be running it" in lab.result("cancel", 1).stderr
     lab.gpuq("run", code=1)
     assert lab.ran() == ["a"]
     (lab.directory / "go").touch()
@@ -270,9 +270,9 @@ def test_lines_whose_jobs_were_lost_stay_held_after_a_repair(lab):
     damage(lab, ("add", 3))
     assert "Bad lines: 1, the first is line 4\n" in lab.result("verify").stdout
     out = lab.gpuq("verify", "--repair")
-    assert "Jobs whose 'add' was lost: 1 (3)" in out and "are held" in out, out
+    assert "Jobs whose 'add' record was lost: 1 (3)" in out and "are held" in out, out
     out = lab.gpuq("verify")
-    assert "Jobs whose 'add' was lost: 1 (3)" in out and out.endswith("The journal is intact\n"), out
+    assert "Jobs whose 'add' record was lost: 1 (3)" in out and out.endswith("The journal is intact\n"), out
     lab.commands(*(f"echo {n} >> ran" for n in range(1, 6)))
     result = lab.result("run")
     assert result.returncode == 0 and "new lines of" in result.stderr and "are held" in result.stderr, result
@@ -288,7 +288,7 @@ def test_emptied_journal_runs_no_line_again(lab):
     lab.gpuq("run")
     os.truncate(lab.journal, 0)
     lab.add("--hold", "true")
-    assert "Jobs whose 'add' was lost: 2 (1-2)" in lab.result("verify").stdout
+    assert "Jobs whose 'add' record was lost: 2 (1-2)" in lab.result("verify").stdout
     lab.gpuq("verify", "--repair")
     lab.gpuq("run")
     assert sorted(lab.ran()) == ["1", "2"]

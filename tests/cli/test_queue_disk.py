@@ -180,17 +180,17 @@ def test_nothing_starts_while_one_keeper_cannot_write_its_end_although_another_l
     _, hard = resource.prlimit(first, resource.RLIMIT_FSIZE)
     resource.prlimit(first, resource.RLIMIT_FSIZE, (0, hard))
     (lab.directory / "go-1").touch()
-    lab.until(lambda: "cannot write the end of job 1: File too large" in out.read_text(), "the message")
+    lab.until(lambda: "cannot record the end of job 1 in the journal: File too large" in out.read_text(), "the message")
     os.kill(second, signal.SIGKILL)
     lab.until(lambda: lab.job(2)["status"] == "failed", "the end of job 2")
     rounds = naps(runner.pid)
     lab.until(lambda: naps(runner.pid) > rounds + 3, "some rounds of the runner")
-    lab.until(lambda: "cannot be written" in lab.gpuq("why", 3) or "3" in lab.ran(), "the reason")
+    lab.until(lambda: "cannot be recorded" in lab.gpuq("why", 3) or "3" in lab.ran(), "the reason")
     assert "3" not in lab.ran()
     resource.prlimit(first, resource.RLIMIT_FSIZE, (hard, hard))
     assert runner.wait(LIMIT) == 1
     assert sorted(lab.ran()) == ["1", "2", "3"]
-    assert "the end of job 1 has been written; continuing" in out.read_text()
+    assert "the end of job 1 has been recorded; continuing" in out.read_text()
 
 
 def test_torn_last_line_is_ignored_and_cut_by_the_next_append(lab):
@@ -438,7 +438,7 @@ def test_log_of_five_gigabytes_is_read_with_little_memory(lab):
     assert "GPU out of memory" in lab.gpuq("status")
     text = lab.gpuq("logs", 1, **little)
     assert text.startswith("begin\n") and text.endswith("Tried to allocate\n")
-    assert "\n[gpuq: 5.0 GiB omitted, by max_log_size or by the job]\n" in text
+    assert "\n[gpuq: 5.0 GiB missing: removed by max_log_size, or never written by the job]\n" in text
 
 
 def test_no_process_for_a_keeper_is_said_and_tried_again(lab):

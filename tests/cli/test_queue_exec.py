@@ -341,7 +341,7 @@ def test_waiting_exec_that_is_killed_blocks_nobody(one):
     unblock(one)
     one.gpuq("wait", 3)
     assert one.ran() == ["blocker", "3"]
-    assert (one.job(2)["status"], one.job(2)["reason"]) == ("cancelled", "'gpuq exec' was gone before it started")
+    assert (one.job(2)["status"], one.job(2)["reason"]) == ("cancelled", "'gpuq exec' ended before the job started")
 
 
 def test_exec_that_was_killed_without_a_runner_is_cancelled_by_the_next(one):

@@ -119,7 +119,7 @@ def test_too_many_bytes_of_untracked_files_are_refused(lab, tree):
     with open(tree / "large", "wb") as file:
         file.truncate(101 << 20)
     result = lab.result("add", "--no-start", "--freeze", "true")
-    assert result.returncode == 2 and "untracked files have 101 MiB ('large' is the largest), more than the limit of 100 MiB" in result.stderr
+    assert result.returncode == 2 and "untracked files take up 101 MiB ('large' is the largest), more than the limit of 100 MiB" in result.stderr
     (tree / ".gitignore").write_text("large\n/no-config\n/state\n/claims\ndata/\n")
     lab.add("--freeze", "true")
     assert (frozen(lab) / "large").is_symlink()

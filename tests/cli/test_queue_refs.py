@@ -91,7 +91,7 @@ def test_h_is_help(lab, command):
 def test_unknown_commands_are_suggested_by_meaning(lab, word, command):
     result = lab.result(word)
     assert result.returncode == 2
-    assert result.stderr == f"gpuq: unknown command '{word}'; did you mean '{command}'? 'gpuq help --all' lists them\n"
+    assert result.stderr == f"gpuq: unknown command '{word}'; did you mean '{command}'? 'gpuq help --all' lists all commands\n"
 
 
 def test_help_fits_on_a_screen_and_everything_is_in_help_all(lab):

@@ -228,7 +228,7 @@ def test_large_log_keeps_its_beginning_and_its_end(lab):
     text = lab.gpuq("logs", 1)
     head, gap, tail = text.partition("\n[gpuq: ")
     words, _, tail = tail.partition("\n")
-    assert gap and words.endswith(" MiB omitted, by max_log_size or by the job]")
+    assert gap and words.endswith(" MiB missing: removed by max_log_size, or never written by the job]")
     assert len(head) >= 1 << 20 and whole.startswith(head)
     assert len(tail) >= 1 << 20 and whole.endswith(tail)
 

@@ -42,13 +42,13 @@ def test_jobs_without_declared_memory_have_their_gpus_for_themselves(lab):
 
 
 @pytest.mark.parametrize("options, words", [
-    (["--num-gpus", "3"], "job 1 cannot start: needs 3 GPUs, there are 2; add it again with fewer --num-gpus"),
-    (["--mem", "100G"], "job 1 cannot start: needs 100.0 GiB, at most 80.0 GiB per GPU; add it again with less --mem"),
+    (["--num-gpus", "3"], "job 1 cannot start: needs 3 GPUs, there are 2; add it again with a smaller --num-gpus"),
+    (["--mem", "100G"], "job 1 cannot start: needs 100.0 GiB, at most 80.0 GiB per GPU; add it again with a smaller --mem"),
     (["--cpus", "4000"], "job 1 cannot start: needs 4000 CPUs, the machine has "),
-    (["--gpu", "7"], "job 1 cannot start: needs GPU 7, which does not exist (there are 0 and 1); add it again with another --gpu\n"),
-    (["--gpu", "0,7", "--mem", "90G"], "job 1 cannot start: needs GPUs 0,7, which do not all exist (there are 0 and 1); "
+    (["--gpu", "7"], "job 1 cannot start: needs GPU 7, which does not exist (existing GPUs: 0 and 1); add it again with another --gpu\n"),
+    (["--gpu", "0,7", "--mem", "90G"], "job 1 cannot start: needs GPUs 0,7, which do not all exist (existing GPUs: 0 and 1); "
                                        "add it again with another --gpu\n"),
-    (["--gpu", "0-1", "--mem", "90G"], "job 1 cannot start: needs 90.0 GiB, at most 80.0 GiB per GPU; add it again with less --mem\n"),
+    (["--gpu", "0-1", "--mem", "90G"], "job 1 cannot start: needs 90.0 GiB, at most 80.0 GiB per GPU; add it again with a smaller --mem\n"),
 ])
 def test_add_reports_at_once_that_a_job_can_never_start(lab, options, words):
     result = lab.result("add", *options, "true", env={"GPUQ_GPUS": "sim:2x80G"})
@@ -57,10 +57,17 @@ def test_add_reports_at_once_that_a_job_can_never_start(lab, options, words):
     assert "--host-mem" not in result.stderr
 
 
+def test_add_reports_once_that_several_jobs_can_never_start(lab):
+    result = lab.result("add", "--mem", "100G", "--array", "1-3", "true", env={"GPUQ_GPUS": "sim:2x80G"})
+    assert (result.returncode, result.stdout) == (0, "1\n2\n3\n")
+    words = "gpuq: jobs with these options cannot start: needs 100.0 GiB, at most 80.0 GiB per GPU; add them again with a smaller --mem"
+    assert result.stderr.count(words) == result.stderr.count("cannot start") == 1, result.stderr
+
+
 @pytest.mark.parametrize("options, reason", [
     (["--mem", "100G"], "needs 100.0 GiB, at most 80.0 GiB per GPU"),
     (["--cpus", "4000"], "needs 4000 CPUs, the machine has "),
-    (["--gpu", "7"], "needs GPU 7, which does not exist (there are 0 and 1)"),
+    (["--gpu", "7"], "needs GPU 7, which does not exist (existing GPUs: 0 and 1)"),
 ])
 def test_a_job_that_can_never_start_is_reported_without_a_runner_too(lab, options, reason):
     lab.environment["GPUQ_GPUS"] = "sim:2x80G"

@@ -132,7 +132,7 @@ static void test_simulated_gpus_of_the_variable_are_the_machine_of_every_functio
 	assert_selects("0-1", "0 1");
 	assert_selects("GPU-51310000-0000-4000-8000-000000000001", "1");
 	assert_selects("sim:3", "0 1 2"); /* explicit simulated GPUs replace those of the variable */
-	assert_list_error("2", -ENODEV, "GPU 2 does not exist; there are 0, 1, with GPUQ_GPUS=' sim:2x1G '");
+	assert_list_error("2", -ENODEV, "GPU 2 does not exist; existing GPUs: 0, 1 (with GPUQ_GPUS=' sim:2x1G ')");
 	assert_list_error("GPU-3333", -ENODEV, "GPU-3333 does not exist");
 
 	struct gd_gpu_list *list = fake_machine_survey();
@@ -203,7 +203,7 @@ static void test_wrong_value_of_the_variable_is_an_error_that_names_it(void **st
 	assert_selects("sim:1", "0"); /* it does not depend on the variable */
 	assert_list_error("wrong", -EINVAL, "GPU specification 'wrong': ");
 	setenv("GPUQ_GPUS", "7", 1);
-	assert_list_error("auto", -ENODEV, "$GPUQ_GPUS '7': GPU 7 does not exist; there are 0, 1");
+	assert_list_error("auto", -ENODEV, "$GPUQ_GPUS '7': GPU 7 does not exist; existing GPUs: 0, 1");
 }
 
 static void test_parse_gives_indices_in_the_order_of_the_specification(void **state)
@@ -221,15 +221,15 @@ static void test_gpu_that_is_not_there_names_those_that_are(void **state)
 {
 	assert_list_error("0", -ENODEV, "GPU 0 does not exist; this machine has none (sim:4 simulates four)");
 	fake_machine_cards(*state, TWO_CARDS);
-	assert_list_error("0,7", -ENODEV, "GPU specification '0,7': GPU 7 does not exist; there are 0, 1");
+	assert_list_error("0,7", -ENODEV, "GPU specification '0,7': GPU 7 does not exist; existing GPUs: 0, 1");
 	assert_list_error("0-2", -ENODEV, "GPU 2 does not exist");
-	assert_list_error("GPU-9", -ENODEV, "GPU-9 does not exist; there are GPU-abc1, GPU-abd2");
+	assert_list_error("GPU-9", -ENODEV, "GPU-9 does not exist; existing GPUs: GPU-abc1, GPU-abd2");
 	assert_list_error("MIG-1", -ENODEV, "MIG-1 does not exist");
 	assert_list_error("GPU-ab", -EINVAL, "is ambiguous: it matches GPU-abc1 and GPU-abd2");
 	assert_list_error("1,0-1", -EINVAL, "GPU 1 is listed twice");
 	assert_list_error("0,GPU-abc1", -EINVAL, "GPU 0 is listed twice");
 	setenv("CUDA_VISIBLE_DEVICES", "1", 1);
-	assert_list_error("0", -ENODEV, "there is 1, with CUDA_VISIBLE_DEVICES='1'");
+	assert_list_error("0", -ENODEV, "existing GPUs: 1 (with CUDA_VISIBLE_DEVICES='1')");
 }
 
 static void test_uuid_given_in_full_is_not_the_beginning_of_another(void **state)
@@ -254,7 +254,7 @@ static void test_get_returns_one_gpu_with_its_mig_instances(void **state)
 	assert_int_equal(list->gpus[1]->mig_index, 0);
 	gd_gpu_list_free(list);
 	assert_int_equal(gd_gpu_get(3, &list, &err), -ENODEV);
-	check_contains(err.message, "GPU 3 does not exist; there are 0, 1, 2");
+	check_contains(err.message, "GPU 3 does not exist; existing GPUs: 0, 1, 2");
 	assert_int_equal(gd_gpu_get(-1, &list, &err), -EINVAL);
 }
 
@@ -264,7 +264,7 @@ static void test_validate_says_which_is_wrong(void **state)
 	struct gd_error err = {0};
 	assert_int_equal(gd_gpu_validate((int[]){0, 1, 0}, 3, &err), 0); /* duplicates are allowed */
 	assert_int_equal(gd_gpu_validate((int[]){0, 5}, 2, &err), -ENODEV);
-	check_contains(err.message, "GPU 5 does not exist; there are 0, 1");
+	check_contains(err.message, "GPU 5 does not exist; existing GPUs: 0, 1");
 	assert_int_equal(gd_gpu_validate((int[]){-3}, 1, &err), -EINVAL);
 	check_contains(err.message, "GPU -3");
 	assert_int_equal(gd_gpu_validate(NULL, 0, &err), -EINVAL);

@@ -228,7 +228,7 @@ static void test_worker_is_found_by_name_or_by_path_to_a_file(void **state)
 	assert_found("good", "/good.so");
 	assert_found(plugin("batch"), "/batch.so");
 	assert_not_found("god", "unknown worker 'god'; did you mean 'good'?");
-	assert_not_found("something-else", "installed are: ");
+	assert_not_found("something-else", "installed workers: ");
 	assert_not_found("./nowhere.so", "cannot open the worker './nowhere.so': No such file or directory");
 	assert_not_found("nowhere.so", "cannot open the worker");
 	assert_int_equal(chdir(rig->dir), 0);

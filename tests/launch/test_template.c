@@ -100,7 +100,7 @@ static void test_unknown_word_or_unpaired_brace_is_an_error_that_names_it(void *
 	(void)state;
 	assert_wrong("{flie}", NUM_SETTINGS, "unknown {flie} in the command; did you mean {file}?");
 	assert_wrong("{beem}", NUM_SETTINGS, "did you mean {beam}?");
-	assert_wrong("{print $1}", 0, "unknown {print $1} in the command; known are {file} {stem} {name}");
+	assert_wrong("{print $1}", 0, "unknown {print $1} in the command; use {file}, {stem}, {name}");
 	assert_wrong("{}", 0, "unknown {} in the command");
 	assert_wrong("{file", 0, "unmatched brace in '{file'");
 	assert_wrong("{fi{le}}", 0, "unmatched brace");

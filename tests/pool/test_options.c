@@ -161,7 +161,7 @@ static void test_open_without_the_gpus_fails_and_names_those_that_exist(void **s
 	o.gpus = NULL;
 	o.gpu_ids = ids;
 	o.num_gpu_ids = 2;
-	not_opened(&o, -ENODEV, "GPU 7 does not exist; there are 0, 1, 2, 3");
+	not_opened(&o, -ENODEV, "GPU 7 does not exist; existing GPUs: 0, 1, 2, 3");
 	unsetenv("GPUQ_GPUS");
 	setenv("GPUQ_NVML_LIBRARY", "/nonexistent", 1);
 	setenv("GPUQ_SYSFS_ROOT", "/nonexistent", 1);

@@ -383,7 +383,7 @@ static void test_on_exit_comes_once_also_when_no_worker_or_no_pool_starts(void *
 	assert_int_equal(rec->count[CALLBACK_SETUP_FAIL], 2);
 	assert_string_equal(recorder_note(rec, CALLBACK_SETUP_FAIL, 0)->message, "no model");
 	assert_int_equal(recorder_note(rec, CALLBACK_SETUP_FAIL, 0)->event.code, -ENOENT);
-	check_contains(rec->err.message, "no worker is left");
+	check_contains(rec->err.message, "no worker is left: no model; gd_dispatcher_worker_stats()");
 	/* The pool cannot be opened at all. */
 	gd_dispatcher_destroy(rec->dispatcher);
 	rec->dispatcher = NULL;

@@ -284,7 +284,7 @@ static void test_failures_and_worker_states_have_names(void **state)
 {
 	(void)state;
 	assert_string_equal(gd_failure_name(GD_FAILURE_OUT_OF_MEMORY), "out of memory");
-	assert_string_equal(gd_failure_name(GD_FAILURE_NOT_CARRIED), "not carried");
+	assert_string_equal(gd_failure_name(GD_FAILURE_NOT_CARRIED), "not transferred");
 	assert_string_equal(gd_failure_name((enum gd_failure)99), "unknown");
 	assert_string_equal(gd_worker_state_name(GD_WORKER_STATE_STARTING), "starting");
 	assert_string_equal(gd_worker_state_name(GD_WORKER_STATE_LOST), "lost");

@@ -54,7 +54,7 @@ def test_detector_reads_specifications(lab: Lab) -> None:
 def test_detector_describes_a_gpu(lab: Lab) -> None:
     info = GPUDetector().get_gpu_info(1)
     assert info["id"] == 1 and info["name"] and info["total_memory"] > 0
-    with pytest.raises(ValueError, match="no GPU 7"):
+    with pytest.raises(ValueError, match="^GPU 7 does not exist; existing GPUs: 0, 1$"):
         GPUDetector().get_gpu_info(7)
 
 

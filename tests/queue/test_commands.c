@@ -169,7 +169,7 @@ static void test_errors_name_the_line_and_the_next_call_goes_on(void **state)
 	next_fails(c, "c.txt:12: the command contains a NUL byte");
 	next_fails(c, "c.txt:13: after: '7,,8' is not a job");
 	next_fails(c, "c.txt:14: num_gpus: '-1' is out of range");
-	next_fails(c, "c.txt:15: unknown option 'quxx'; there are mem, num_gpus");
+	next_fails(c, "c.txt:15: unknown option 'quxx'; known options: mem, num_gpus");
 	next_fails(c, "c.txt:16: name: empty value");
 	next_fails(c, "c.txt:17: name: expected a space");
 	next_is(c, "g", 18, &command);

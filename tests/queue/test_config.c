@@ -130,7 +130,7 @@ static void test_errors_name_line_and_what_was_expected(void **state)
 	refuse("max_log_size: 100K\n", "c.yaml:1: max_log_size: must be 0 or at least 1 MiB");
 	refuse("log_dir: a\nmin_free_mem: 5\n",
 		"c.yaml:2: unknown setting 'min_free_mem'; did you mean 'min_free_mem_mb'?");
-	refuse("webhook: 5\n", "c.yaml:1: unknown setting 'webhook'; there are gpus, min_free_mem_mb");
+	refuse("webhook: 5\n", "c.yaml:1: unknown setting 'webhook'; known settings: gpus, min_free_mem_mb");
 	refuse("\n\nmin_free_mem_mb: [1]\n", "c.yaml:3: min_free_mem_mb: expected a number of MB");
 	refuse("min_free_mem_mb: lots\n", "c.yaml:1: min_free_mem_mb: 'lots' is not a size");
 	refuse("poll_interval: 0\n", "c.yaml:1: poll_interval: must be greater than 0");

@@ -475,4 +475,4 @@ def test_unknown_job_is_not_retried_while_a_pilot_may_run_it(queue):
     assert queue.job(1)["status"] == "unknown"
     done = subprocess.run([os.environ["GPUQ"], "retry", "1"], cwd=queue.directory, env=queue.environment, capture_output=True,
                           text=True, timeout=LIMIT, check=False)
-    assert done.returncode != 0 and "Slurm job 4711 on node 'node7' may still run it" in done.stderr
+    assert done.returncode != 0 and "Slurm job 4711 on node 'node7' may still be running it" in done.stderr

@@ -105,7 +105,9 @@ def _matching(folder: Path, pattern: str) -> set[Path]:
     """
     parts = PurePath(pattern).parts
     if not parts or PurePath(pattern).is_absolute():
-        raise ValueError(f"'{pattern}' is not a pattern for names below a folder")
+        raise ValueError(
+            f"pattern '{pattern}' must not be empty or absolute: it is relative to the input folder"
+        )
     found: set[Path] = set()
     to_visit = [(folder, 0)]
     while to_visit:

@@ -55,7 +55,11 @@ class GPUDetector:
         for gpu in gpus:
             if gpu["index"] == gpu_id:
                 return _info(gpu)
-        raise ValueError(f"there is no GPU {gpu_id}; there are: {[gpu['index'] for gpu in gpus]}")
+        there = ", ".join(str(gpu["index"]) for gpu in gpus)
+        raise ValueError(
+            f"GPU {gpu_id} does not exist; "
+            + (f"existing GPUs: {there}" if there else "this machine has none")
+        )
 
 
 def _numbers(spec: str) -> list[int]:

@@ -320,7 +320,7 @@ static int set_option(struct commands *c, const char *key, const char *value, st
 		const char *near = suggest(key, names, JOB_OPTIONS);
 		return error_set(err, -EINVAL, "unknown option '%s'; %s%s%s", display_quote(key, quote),
 			near ? "did you mean '"
-			     : "there are mem, num_gpus, gpu, exclusive, host_mem, cpus, timeout, name, priority, "
+			     : "known options: mem, num_gpus, gpu, exclusive, host_mem, cpus, timeout, name, priority, "
 			       "retries, after, after_any, begin, tag, signal, requeue_on, idle_warn",
 			near ? near : "", near ? "'?" : "");
 	}

@@ -187,7 +187,7 @@ static int unknown_key(struct reader *r, const char *name)
 	cleanup_(text_finish) struct text all = {0};
 	for (size_t i = 0; i <= CONFIG_KEYS; i++)
 		text_appendf(&all, "%s%s", i ? ", " : "", names[i]);
-	return complain(r, event_line(r), "unknown setting '%s'; there are %s", quote, text_string(&all));
+	return complain(r, event_line(r), "unknown setting '%s'; known settings: %s", quote, text_string(&all));
 }
 
 static int read_pair(struct reader *r)

@@ -70,7 +70,7 @@ static const struct queue_pilot *find_pilot(const struct jobs *js)
 	return p;
 }
 
-/* A record of an unknown job was lost: the job may still run, and only its keeper or its pilot knows. */
+/* A record of an unknown job was lost: the job may still be running, and only its keeper or its pilot knows. */
 static int check_unknown(const struct journal *j, const struct jobs *js, const struct job *job, struct gd_error *err)
 {
 	bool unknown = job && job->state == JOB_UNKNOWN;
@@ -79,16 +79,18 @@ static int check_unknown(const struct journal *j, const struct jobs *js, const s
 	if (keeper == 0 && pilot)
 		return error_set(err, -EBUSY,
 			"job %" PRIu64
-			": it is unknown, and Slurm job %llu on node '%s' may still run it; try again when that has ended",
+			": its state is unknown, and Slurm job %llu on node '%s' may still be running it; try again when the Slurm job has ended",
 			job->id, (unsigned long long)pilot->slurm_job,
 			*pilot->keeper.machine.host ? pilot->keeper.machine.host : "(unknown)");
 	if (keeper == 0)
 		return 0;
 	if (keeper > 0)
 		return error_set(err, -EBUSY,
-			"job %" PRIu64 ": it is unknown, and process %d may still run it; wait until it has ended",
+			"job %" PRIu64
+			": its state is unknown, and process %d may still be running it; wait until that process has ended",
 			job->id, (int)keeper);
-	return error_set(err, -EBUSY, "job %" PRIu64 ": it is unknown, and may still run on another machine", job->id);
+	return error_set(err, -EBUSY,
+		"job %" PRIu64 ": its state is unknown, and it may still be running on another machine", job->id);
 }
 
 /*

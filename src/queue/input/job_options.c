@@ -333,6 +333,14 @@ static int check_needs(const struct job_options *o, const struct job_spec *s, st
 	return 0;
 }
 
+static int refuse_signal(const struct job_spec *s, struct gd_error *err)
+{
+	char before[UNITS_ROOM], limit[UNITS_ROOM];
+	return error_set(err, -EINVAL, "the signal cannot be sent %s before the time limit, which is only %s",
+		units_format_duration((uint64_t)s->warn_before_ms, before),
+		units_format_duration((uint64_t)s->timeout_ms, limit));
+}
+
 int job_options_apply(const struct job_options *o, struct job_spec *s, struct gd_error *err)
 {
 	apply_needs(o, s);
@@ -357,8 +365,7 @@ int job_options_apply(const struct job_options *o, struct job_spec *s, struct gd
 		s->warn_before_ms = (int64_t)o->warn_before_ms;
 	}
 	if (s->warn_signal && s->timeout_ms > 0 && s->warn_before_ms >= s->timeout_ms)
-		return error_set(err, -EINVAL,
-			"the signal would be sent before the job starts: its lead is longer than the time limit");
+		return refuse_signal(s, err);
 	return check_needs(o, s, err);
 }
 

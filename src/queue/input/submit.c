@@ -58,7 +58,7 @@ int submit_check_size(size_t command_size, struct gd_error *err)
 	if (command_size <= MAX_COMMAND_BYTES)
 		return 0;
 	return error_set(err, -E2BIG,
-		"cannot add the job: its command has %zu MiB, the limit is %zu; put it into a script",
+		"cannot add the job: its command is %zu MiB long, the limit is %zu MiB; put it into a script",
 		command_size >> 20, MAX_COMMAND_BYTES >> 20);
 }
 

@@ -164,7 +164,7 @@ int sweep_parse_array(const char *text, struct id_list *ret, struct gd_error *er
 			return error_set(err, -EINVAL, "'%s': expected indices, like 1-10, 1-10:2 or 1,3,7", text);
 		for (uint64_t n = from; n <= to; n += step) {
 			if (ret->count >= SWEEP_MAX_JOBS || n > INT32_MAX)
-				return error_set(err, -EINVAL, "'%s': at most %zu indices below %d", text,
+				return error_set(err, -EINVAL, "'%s': at most %zu indices, each at most %d", text,
 					SWEEP_MAX_JOBS, INT32_MAX);
 			if (id_list_add(ret, n) < 0)
 				return no_memory(err);

@@ -63,7 +63,7 @@ enum job_state {
 #define REASON_NOT_SYNCED  "not accepted: it could not be synced"
 #define REASON_CHECKPOINT  "checkpointed"
 #define REASON_LOST_RECORD "a record of this job was lost"
-#define REASON_LEASE_LEFT  "'gpuq exec' was gone before it started"
+#define REASON_LEASE_LEFT  "'gpuq exec' ended before the job started"
 #define REASON_LEASE_ENDED "'gpuq exec' was killed"
 
 /* The reason why a GPU takes no jobs: this job on it cannot be killed. */

@@ -211,7 +211,8 @@ static void on_blocked(struct runner_keeper *k, const struct keeper_note *n)
 {
 	struct gd_error room;
 	k->blocked = true;
-	runner_say(k->runner, "gpuq: cannot write the end of job %llu: %s; no new jobs start until it is written\n",
+	runner_say(k->runner,
+		"gpuq: cannot record the end of job %llu in the journal: %s; no new jobs start until it is recorded\n",
 		(unsigned long long)n->id, runner_trouble_words(k->runner, n->code, &room));
 }
 
@@ -219,7 +220,7 @@ static void on_unblocked(struct runner_keeper *k, uint64_t id)
 {
 	k->blocked = false;
 	k->runner->deciding.must_place = true;
-	runner_say(k->runner, "gpuq: the end of job %llu has been written%s\n", (unsigned long long)id,
+	runner_say(k->runner, "gpuq: the end of job %llu has been recorded%s\n", (unsigned long long)id,
 		runner_is_blocked(k->runner) ? "" : "; continuing");
 }
 

@@ -34,7 +34,7 @@ static const char *pause_words(const struct runner *r)
 	if (r->leaving)
 		return "the runner is exiting";
 	if (runner_is_blocked(r))
-		return "the end of a job cannot be written; no new jobs start until it is";
+		return "the end of a job cannot be recorded in the journal; no new jobs start until it is recorded";
 	if (runner_is_full(r))
 		return "the limit of --max-failures is reached; no new jobs start";
 	if (r->following.jobs.paused)

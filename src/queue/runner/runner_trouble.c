@@ -32,7 +32,7 @@ void runner_pause_at(struct runner *r, enum runner_trouble trouble, const char *
 		[RUNNER_TROUBLE_WRITE] = "cannot write the journal",
 		[RUNNER_TROUBLE_START] = "cannot start a job",
 		[RUNNER_TROUBLE_KEEPER] = "cannot start a keeper",
-		[RUNNER_TROUBLE_END] = "cannot write the end of a job",
+		[RUNNER_TROUBLE_END] = "cannot record the end of a job",
 		[RUNNER_TROUBLE_GPUS] = "cannot query the GPUs"};
 	struct gd_error room;
 	if (!(r->troubles & 1u << trouble))

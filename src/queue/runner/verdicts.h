@@ -38,12 +38,12 @@ void verdicts_close(struct verdicts *v); /* NULL is allowed */
 int verdicts_add_jobs(struct scheduler *s, struct jobs *jobs, const char *host);
 
 /*
- * For `gpuq add`: appends why a job with this spec can never start on the GPUs of the active
- * runner, and what would help; nothing if it can, or if that is not known. Reads only the published
- * inputs, not the journal. started: the caller has just started the runner, which exits again if it
- * has no job that it could start.
+ * For `gpuq add`: appends why jobs with this spec can never start on the GPUs of the active
+ * runner, and what would help; nothing if they can, or if that is not known. Reads only the published
+ * inputs, not the journal. num_jobs: how many the message is about. started: the caller has just
+ * started the runner, which exits again if it has no job that it could start.
  */
-int verdicts_warn(int dir_fd, const struct job_spec *spec, bool started, struct text *t);
+int verdicts_warn(int dir_fd, const struct job_spec *spec, size_t num_jobs, bool started, struct text *t);
 
 /* The answer of `gpuq why`: complete lines. */
 int verdicts_explain(struct verdicts *v, const struct job *job, struct text *t, struct gd_error *err);

@@ -1,32 +1,35 @@
 /* SPDX-License-Identifier: MIT */
-/* A job that was just added and can never start on this machine. */
+/* Jobs that were just added and can never start on this machine. */
 #include <errno.h>
 
 #include "base/lock.h"
 #include "queue/runner/published.h"
 #include "queue/runner/verdicts.h"
 
-static void say_help(
-	struct text *t, const struct scheduler_verdict *v, const struct scheduler_settings *has, size_t num_gpus)
+static void say_help(struct text *t, const struct scheduler_verdict *v, const struct scheduler_settings *has,
+	size_t num_gpus, size_t num_jobs)
 {
+	const char *them = num_jobs == 1 ? "it" : "them";
 	bool memory = has->host_bytes && v->need.host_bytes > has->host_bytes, cpus = v->need.cpus > has->cpus;
 	size_t pinned = 0;
 	for (size_t g = 0; g < v->num_gpus; g++)
 		pinned += v->gpus[g].reason != PLACEMENT_PINNED;
 	if (num_gpus == 0)
-		text_append_string(t, "; it waits for a runner that has one; to simulate some: gpuq run --gpus sim:4");
+		text_appendf(t, "; %s for a runner that has one; to simulate some: gpuq run --gpus sim:4",
+			num_jobs == 1 ? "it waits" : "they wait");
 	else if (v->host == PLACEMENT_HOST_TOO_SMALL)
-		text_appendf(t, "; add it again with %s%s%s", memory ? "less --host-mem" : "",
-			memory && cpus ? " and " : "", cpus ? "fewer --cpus" : "");
+		text_appendf(t, "; add %s again with %s%s%s", them, memory ? "a smaller --host-mem" : "",
+			memory && cpus ? " and " : "", cpus ? "a smaller --cpus" : "");
 	else if (v->need.pin)
-		text_appendf(t, "; add it again with %s", pinned < v->need.num_gpus ? "another --gpu" : "less --mem");
+		text_appendf(t, "; add %s again with %s", them,
+			pinned < v->need.num_gpus ? "another --gpu" : "a smaller --mem");
 	else if (v->need.num_gpus > num_gpus)
-		text_append_string(t, "; add it again with fewer --num-gpus");
+		text_appendf(t, "; add %s again with a smaller --num-gpus", them);
 	else
-		text_append_string(t, "; add it again with less --mem, or run the queue where GPUs are larger");
+		text_appendf(t, "; add %s again with a smaller --mem, or run the queue where GPUs are larger", them);
 }
 
-int verdicts_warn(int dir_fd, const struct job_spec *spec, bool started, struct text *t)
+int verdicts_warn(int dir_fd, const struct job_spec *spec, size_t num_jobs, bool started, struct text *t)
 {
 	struct jobs none;
 	struct published p;
@@ -54,7 +57,7 @@ int verdicts_warn(int dir_fd, const struct job_spec *spec, bool started, struct 
 		r = scheduler_judge(s, &need, &v);
 		if (r == 0 && v.answer == SCHEDULER_NEVER) {
 			scheduler_verdict_brief(t, s, &v);
-			say_help(t, &v, scheduler_settings(s), count);
+			say_help(t, &v, scheduler_settings(s), count, num_jobs);
 		}
 	}
 	scheduler_destroy(s);

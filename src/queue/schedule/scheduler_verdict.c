@@ -124,12 +124,12 @@ static bool lacks_pinned(const struct scheduler_verdict *v)
 	return v->need.pin && there < v->need.num_gpus;
 }
 
-/* "needs GPU 7, which does not exist (there are 0 and 1)" */
+/* "needs GPU 7, which does not exist (existing GPUs: 0 and 1)" */
 static void say_pin(struct text *t, const struct scheduler *s, const struct scheduler_verdict *v)
 {
 	bool one = v->need.num_gpus == 1;
-	text_appendf(t, "needs GPU%s %s, which %s (there %s ", one ? "" : "s", v->need.pin,
-		one ? "does not exist" : "do not all exist", s->num_gpus == 1 ? "is" : "are");
+	text_appendf(t, "needs GPU%s %s, which %s (existing GPUs: ", one ? "" : "s", v->need.pin,
+		one ? "does not exist" : "do not all exist");
 	for (size_t g = 0; g < s->num_gpus; g++)
 		text_appendf(t, "%s%d", g == 0 ? "" : g + 1 < s->num_gpus ? ", " : " and ", s->gpus[g].gpu.index);
 	text_append_char(t, ')');

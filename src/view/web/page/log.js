@@ -11,7 +11,7 @@ let log = null; // the log that is shown; null: none
 // Fewer zero bytes in a row were written by the job; more are a hole that max_log_size has left.
 const HOLE = 512;
 
-const zerosAsWords = (count) => count < HOLE ? "\0".repeat(count) : `\n[gpuq: ${bytes(count)} omitted, by max_log_size or by the job]\n`;
+const zerosAsWords = (count) => count < HOLE ? "\0".repeat(count) : `\n[gpuq: ${bytes(count)} missing: removed by max_log_size, or never written by the job]\n`;
 
 // The classes for the text after a sequence such as "\x1b[1;31m".
 function styleAfter(style, codes) {
