@@ -84,7 +84,7 @@ static void completing_step(struct sim_world *w, struct sim_slurm_job *j)
 	const struct sim_node *n = &w->nodes[j->node];
 	struct sim_pilot *p = &w->pilots[j->pilot];
 	if (!is_responding(w, n)) {
-		j->state = SIM_TERMINAL; /* slurmctld has marked the node down: its processes may still run */
+		j->state = SIM_TERMINAL; /* slurmctld has marked the node down: its processes may still be running */
 		return;
 	}
 	if (!has_slurmd(n))

@@ -236,10 +236,10 @@ struct gd_gpu_list {
  * - "sim:4" or "sim:4x16G": simulated GPUs.
  *
  * If $GPUQ_GPUS names simulated GPUs, they are the GPUs of the machine for every function
- * here. An inherited CUDA_VISIBLE_DEVICES (AMD: ROCR_VISIBLE_DEVICES) hides all other GPUs;
- * if no NVIDIA driver can be queried, the GPUs in this variable are assumed to exist, and
- * nothing else is known about them. A machine without GPUs is not an error for "auto" and
- * "all": the list is empty. A GPU that does not exist is -ENODEV, and the error lists the
+ * here. GPUs that an inherited CUDA_VISIBLE_DEVICES (AMD: ROCR_VISIBLE_DEVICES or
+ * HIP_VISIBLE_DEVICES) does not list are hidden; if no NVIDIA driver can be queried, the
+ * GPUs in CUDA_VISIBLE_DEVICES are assumed to exist, and nothing else is known about them. A machine without GPUs is
+ * not an error for "auto" and "all": the list is empty. A GPU that does not exist is -ENODEV, and the error lists the
  * existing ones.
  *
  * The driver is called in a separate process: this process never loads it, and a

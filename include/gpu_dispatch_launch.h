@@ -212,9 +212,9 @@ GD_API void gd_files_workload(const struct gd_found *const *files, size_t count,
 /* ---- Distribution --------------------------------------------------------- */
 
 /**
- * In which order files are processed, and how they are distributed in advance. In a
- * launch, the shares of round-robin and of a strategy decide where a file is processed;
- * otherwise the next file goes to the first free GPU.
+ * In which order files are processed, and how they are divided in advance into shares, one
+ * per GPU. A launch follows the shares only with round-robin or a strategy; otherwise the
+ * next file goes to the first free GPU.
  */
 enum gd_balance {
 	/** Longest first: by seconds, or estimated from the size. Shares: each file goes to the GPU with the smallest
@@ -410,7 +410,7 @@ struct gd_launch_options {
 	 * other GPUs process its files. */
 	gd_strategy *strategy;
 	/** Reads durations, in a separate thread while the first files are processed; or NULL. No file waits for it,
-	 * but at its end the run waits for the call that is reading. */
+	 * but the run does not end before a call in progress has returned. */
 	gd_seconds_reader *seconds;
 
 	void *context; /**< first argument of the callbacks, `seconds` and `strategy` */
@@ -419,7 +419,7 @@ struct gd_launch_options {
 	void (*on_result)(void *context, const struct gd_file_result *result);
 	/** A human-readable line: an unreadable folder, a lost worker, results that cannot be recorded. */
 	void (*on_warning)(void *context, const char *message);
-	/** Where the workers' output goes: inherited, or files in output_dir/launch.logs. */
+	/** Where the workers' output goes: inherited, dropped, or files in output_dir/launch.logs. */
 	enum gd_output output;
 	/** Nonzero: output_dir may belong to another user, or be writable or renamable by others. They can make this
 	 * account overwrite its own files. */

@@ -143,8 +143,8 @@ class Run(ABC):
 
     One thread adds slots and counts them in `added`; another may take them and counts in
     `yielded`; any thread may end them. Before the consumer sleeps, it sets `awaited` to the slot it
-    waits for (in an unordered run: that it sleeps), and then checks again; the thread that ends
-    that slot calls wake().
+    waits for (in an unordered run, to any slot, as a mark that it sleeps), and then checks again;
+    the thread that ends that slot (in an unordered run, any slot) calls wake().
     """
 
     def __init__(self, core: Core, timeout_ms: int, buffersize: int, ordered: bool) -> None:

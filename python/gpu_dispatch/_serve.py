@@ -65,7 +65,7 @@ def serve(
     call it before you print.
 
     Raises TypeError for arguments that cannot be called, and ends the program with exit
-    code 2 if it was not started by ``gpuq launch``.
+    code 2 if standard input is a terminal: the program was not started by ``gpuq launch``.
     """
     _converse("serve", "gpuq launch --input-dir DIR", "task", function, setup, _answer)
 
@@ -94,7 +94,7 @@ def serve_items(
     argument of ``function``, and an object of a class is called as ``object(items)``.
 
     Raises TypeError for arguments that cannot be called, and ends the program with exit
-    code 2 if it was not started by ``gpuq map``.
+    code 2 if standard input is a terminal: the program was not started by ``gpuq map``.
     """
     _converse("serve_items", "gpuq map --input FILE", "items", function, setup, _answer_items)
 

@@ -46,8 +46,9 @@ class _Hooks:
     def load(self, gpu: int, device: int, seed: int) -> None:
         """Runs the program up to its first Pool. There it does not return but continues as a worker.
 
-        The process has inherited the directory that the program was in when it created the pool. Its path may lead
-        elsewhere: in a directory of a group, another user can replace it with a link.
+        The process has inherited the directory that the program was in when it created the pool. The path of
+        that directory may lead elsewhere by now: if a group can write the parent directory, another user can replace
+        the directory with a link.
         """
         global _device
         _device = device

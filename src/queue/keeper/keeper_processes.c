@@ -54,7 +54,7 @@ uint64_t keeper_explained_until_ns(const struct keeper *k)
 	return k->reaped_ns + (took < most ? took : most);
 }
 
-/* Other processes of the job may still run when the first one has ended. */
+/* Other processes of the job may still be running when the first one has ended. */
 static bool is_explained(const struct keeper *k, const char *reason)
 {
 	return strcmp(reason, REASON_INTERRUPTED) == 0 && clock_now_ns() < keeper_explained_until_ns(k);

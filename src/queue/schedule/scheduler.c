@@ -88,7 +88,7 @@ struct job *scheduler_dependency(
 	struct job *open = NULL;
 	for (uint64_t i = 1; job->after && i <= job->after[0]; i++) {
 		struct job *dep = jobs_find(jobs, job->after[i]);
-		/* It is unknown whether the job has ended: it may still run. */
+		/* It is unknown whether the job has ended: it may still be running. */
 		if (!dep && number_set_has(&jobs->lost_ids, job->after[i])) {
 			*ret_failed = job->after[i];
 			*ret_how = "was lost from the journal; see 'gpuq verify'";
