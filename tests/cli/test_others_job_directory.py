@@ -206,6 +206,19 @@ def test_line_of_a_commands_file_is_checked(project, other):
     assert project.is_untouched() and project.is_refused(2)
 
 
+def test_second_job_of_a_keeper_does_not_enter_the_same_directory_through_a_link_of_another_user(project, other):
+    """The keeper knows the directory from the first job."""
+    began, go = project.queue_dir / "began", project.queue_dir / "go"
+    project.add(f"touch '{began}'; {WAIT_FOR.format(go)}")
+    project.add("rm -f state")
+    runner = project.owner.start("gpuq", "run", "--gpus", "sim:1", *project.queue, cwd=project.owner.home)
+    until(began.exists, "the first job")
+    other.sh("mv proj proj.old; ln -s proj.old proj", project.shared)
+    go.touch()
+    assert runner.wait(LIMIT) == 1
+    assert project.is_refused(2) and (project.shared / "proj.old/state").exists()
+
+
 def test_retry_of_a_job_enters_no_other_directory(project, other):
     began, go = project.queue_dir / "began", project.queue_dir / "go"
     project.add("--retries", "1", f"touch '{began}'; {WAIT_FOR.format(go)}; rm -f state; exit 1")

@@ -137,6 +137,16 @@ def test_cpu_job_does_not_wait_for_a_gpu(lab):
     assert lab.job(2)["gpu_ids"] == []
 
 
+def test_add_that_fails_leaves_the_queue_to_a_runner_that_waits_for_the_first_job(lab):
+    runner = lab.start("run", "--keep")
+    lab.until(lab.runner, "the runner")
+    assert lab.result("add", "--freeze", "true").returncode != 0  # not in a git repository
+    assert lab.runner() == runner.pid
+    lab.gpuq("add", "--no-start", "echo it >> ran")
+    lab.until(lambda: lab.ran() == ["it"])
+    assert runner.poll() is None
+
+
 def test_runner_with_keep_waits_for_more_jobs(lab):
     runner = lab.start("run", "--keep")
     lab.until(lambda: lab.journal.exists())

@@ -7,6 +7,7 @@
 #ifndef QUEUE_KEEPER_KNOWN_DIRECTORY_H
 #define QUEUE_KEEPER_KNOWN_DIRECTORY_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct known_directory {
@@ -14,6 +15,7 @@ struct known_directory {
 	int fd;
 	dev_t dev;
 	ino_t ino;
+	bool replaceable; /* other users can make the path lead elsewhere */
 };
 
 /* The descriptor, still owned by d; -1: the path is not known, or leads elsewhere now. */
