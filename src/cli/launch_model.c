@@ -199,9 +199,9 @@ int launch_model_read(const char *path, struct view_model *m, struct report_laun
 	struct gd_error *err)
 {
 	struct launch_attempts attempts = {0};
-	struct history_reader reader = {
-		.take = take_line, .context = &attempts, .skip_unfinished = true, .own_links = true};
-	int r = history_reader_run(&reader, path);
+	struct history_reader reader = {.take = take_line, .context = &attempts, .skip_unfinished = true};
+	cleanup_(closep) int fd = history_reader_open(path);
+	int r = fd < 0 ? fd : history_reader_run(&reader, fd);
 	end_run(&attempts);
 	if (r == 0)
 		r = put_files(&attempts, m, ret);

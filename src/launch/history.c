@@ -2,12 +2,15 @@
 #include "launch/history.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "launch/history_checksum.h"
 #include "launch/history_reader.h"
 
@@ -128,20 +131,32 @@ static int take_line(void *context, const struct history_line *line)
 	return e == -ENOMEM ? error_set(&r->why, e, "out of memory") : e;
 }
 
-int history_load(struct history *h, const char *path, bool checked, struct gd_error *err)
+static int refuse_to_read(const char *path, int code, const char *why, struct gd_error *err)
+{
+	return error_set(err, code, "cannot read '%s': %s", path, why);
+}
+
+int history_read(struct history *h, int fd, const char *path, bool checked, struct gd_error *err)
 {
 	struct history_loading loading = {.history = h};
 	struct history_reader reader = {.take = take_line, .context = &loading, .checked = checked};
-	int r = history_reader_run(&reader, path);
+	int r = history_reader_run(&reader, fd);
 	h->size_read = reader.size_read;
 	h->bad_lines = reader.bad_lines;
 	h->first_bad_line = reader.first_bad_line;
-	if (r == -ENOENT || r == -ENOTDIR)
-		return 0;
 	if (r == -EPERM && reader.objection)
 		return history_refuse(path, reader.objection, err);
 	if (r < 0)
-		return error_set(err, r, "cannot read '%s': %s", path,
-			loading.why.code ? loading.why.message : history_reader_words(r));
+		return refuse_to_read(path, r, loading.why.code ? loading.why.message : history_reader_words(r), err);
 	return 0;
+}
+
+int history_load(struct history *h, int dir_fd, const char *path, bool checked, struct gd_error *err)
+{
+	cleanup_(closep) int fd = file_open_regular(dir_fd, HISTORY_NAME, O_NOFOLLOW);
+	if (fd == -ENOENT)
+		return 0;
+	if (fd < 0)
+		return refuse_to_read(path, fd, fd == -ELOOP ? "it is a symbolic link" : error_words(fd), err);
+	return history_read(h, fd, path, checked, err);
 }

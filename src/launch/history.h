@@ -40,10 +40,13 @@ struct history {
 };
 
 /*
- * Loads the file into an empty (zero) history; a missing file has no lines. `checked`: refuse a file that other users
- * can write, because they could mark any file as done.
+ * Loads the file of the output folder dir_fd into an empty (zero) history; a missing file has no lines. path: its name
+ * in messages. `checked`: refuse a file that other users can write, because they could mark any file as done. The
+ * caller has checked the folder, in which others could put another file of this user.
  */
-int history_load(struct history *h, const char *path, bool checked, struct gd_error *err);
+int history_load(struct history *h, int dir_fd, const char *path, bool checked, struct gd_error *err);
+/* The same for an open file. */
+int history_read(struct history *h, int fd, const char *path, bool checked, struct gd_error *err);
 void history_finish(struct history *h);
 const struct history_entry *history_find(const struct history *h, const char *file);
 

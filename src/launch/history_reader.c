@@ -106,24 +106,20 @@ static int look_at_size(int fd, bool checked, uint64_t *ret_max)
 	return (uint64_t)st.st_size > *ret_max ? -E2BIG : 0;
 }
 
-/* Links of other users are not followed: a report would publish the file that they lead to. */
-static int open_file(const struct history_reader *r, const char *path)
+int history_reader_open(const char *path)
 {
 	cleanup_(freep) char *name = NULL;
 	cleanup_(closep) int dir_fd = -1;
-	if (!r->own_links || trust_is_off())
+	if (trust_is_off())
 		return file_open_regular(AT_FDCWD, path, 0);
 	int e = trust_open_parent(path, false, &dir_fd, &name, NULL);
 	return e < 0 ? e : file_open_regular(dir_fd, name, O_NOFOLLOW);
 }
 
-int history_reader_run(struct history_reader *r, const char *path)
+int history_reader_run(struct history_reader *r, int fd)
 {
 	r->bad_lines = r->first_bad_line = r->size_read = 0;
 	r->checksums = false;
-	cleanup_(closep) int fd = open_file(r, path);
-	if (fd < 0)
-		return fd;
 	r->objection = r->checked ? trust_objection(fd) : NULL;
 	if (r->objection)
 		return -EPERM;

@@ -43,7 +43,6 @@ struct history_reader {
 	void *context;
 	bool skip_unfinished; /* ignore a last line without a newline: it may be incomplete */
 	bool checked;         /* -EPERM for a file that other users can write */
-	bool own_links;       /* -EPERM if a link of another user leads to the file */
 	/* Filled in by history_reader_run(). */
 	bool checksums; /* of the last line: its run writes checksums */
 	uint64_t bad_lines, first_bad_line;
@@ -56,9 +55,14 @@ struct history_reader {
 #define HISTORY_MAX_HOLE_BYTES    ((off_t)64 << 20)
 #define HISTORY_MAX_FOREIGN_BYTES ((uint64_t)256 << 20) /* of a file that others could have written */
 
-/* 0, a negative errno value of opening or reading the file, or what take() returned. -EFBIG: a line is too long. */
-int history_reader_run(struct history_reader *r, const char *path);
-/* The message for a code of history_reader_run(). */
+/*
+ * Opens the file for a report, which would publish any file that a link of another user leads to: such links are not
+ * followed, -EPERM. Returns the descriptor or a negative errno value.
+ */
+int history_reader_open(const char *path);
+/* 0, a negative errno value of reading the file, or what take() returned. -EFBIG: a line is too long. */
+int history_reader_run(struct history_reader *r, int fd);
+/* The message for a code of these functions. */
 const char *history_reader_words(int code);
 
 /* The most bytes that history_bytes_decode() writes. */

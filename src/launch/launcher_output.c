@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/cleanup.h"
 #include "base/error.h"
 #include "launch/find.h"
 #include "launch/launcher_private.h"
@@ -33,29 +34,55 @@ static int make_output(struct gd_launcher *l, struct gd_error *err)
 	return 0;
 }
 
+static int fail_to_open(const struct gd_launcher *l, int code, struct gd_error *err)
+{
+	return error_set(err, code, "cannot open output folder '%s': %s", l->options.output_dir, error_words(code));
+}
+
+int launcher_enter_output(struct gd_launcher *l, struct gd_error *err)
+{
+	cleanup_(closep) int fd = -1;
+	const char *output = l->options.output_dir;
+	bool trust = l->options.trust_output_dir;
+	if (l->writer.fd >= 0)
+		return 0;
+	close_fd(&l->output_fd);
+	free(take_ptr(l->output_root));
+	int r = trust ? 0 : outputs_open_trusted(output, &fd, err);
+	if (r < 0)
+		return r;
+	/* The checked folder keeps its path: no other user can rename a part of it. */
+	cleanup_(freep) char *root = realpath(output, NULL);
+	if (root && trust)
+		fd = open(root, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (!root || fd < 0)
+		return errno == ENOENT ? -ENOENT : fail_to_open(l, -errno, err);
+	l->output_root = take_ptr(root);
+	l->output_fd = take_fd(&fd);
+	return 0;
+}
+
+static bool is_same(int a, int b)
+{
+	struct stat x, y;
+	return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 /* Check it before making it, and again afterwards: another user may have made it in between. */
 int launcher_open_output(struct gd_launcher *l, struct gd_error *err)
 {
-	char root[PATH_MAX];
-	const char *output = l->options.output_dir;
-	bool trust = l->options.trust_output_dir;
-	int r = trust ? -ENOENT : outputs_open_trusted(output, &l->output_fd, err);
+	cleanup_(closep) int planned = take_fd(&l->output_fd);
+	int r = launcher_enter_output(l, err);
 	if (r == -ENOENT) {
 		r = make_output(l, err);
 		if (r < 0)
 			return r;
-		r = trust ? 0 : outputs_open_trusted(output, &l->output_fd, err);
+		r = launcher_enter_output(l, err);
 	}
 	if (r < 0)
-		return r == -ENOENT ? error_set(err, r, "cannot open output folder '%s': %s", output, error_words(r))
-				    : r;
-	/* The checked folder keeps its path: no other user can rename a part of it. */
-	if (realpath(output, root))
-		l->output_root = strdup(root);
-	if (l->output_root && trust)
-		l->output_fd = open(root, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (!l->output_root || l->output_fd < 0)
-		return error_set(err, -errno, "cannot open output folder '%s': %s", output, error_words(-errno));
+		return r == -ENOENT ? fail_to_open(l, r, err) : r;
+	if (planned >= 0 && !is_same(planned, l->output_fd))
+		l->planned = false;
 	launcher_warn_if_open(l);
 	return 0;
 }
@@ -140,7 +167,7 @@ void launcher_warn_if_open(struct gd_launcher *l)
 {
 	if (l->output_fd >= 0)
 		note_writers(l);
-	if (l->warned_of_readers || !l->input_way.replaceable || l->output_fd < 0 || trust_is_off())
+	if (!l->has_run || l->warned_of_readers || !l->input_way.replaceable || l->output_fd < 0 || trust_is_off())
 		return;
 	l->warned_of_readers = true; /* also if there is nothing to say: the permissions are the user's choice */
 	if (trust_is_open_to_others(l->output_fd) && !close_output(l))

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The plan: the files to process, without those done by an earlier run, and their output folders. */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,21 +86,19 @@ static int find_inputs(struct gd_launcher *l, struct gd_error *err)
 
 static int read_history(struct gd_launcher *l, struct gd_error *err)
 {
-	char path[PATH_MAX];
-	int n = snprintf(path, sizeof(path), "%s/" HISTORY_NAME, l->options.output_dir);
-	if (n < 0 || (size_t)n >= sizeof(path))
-		return error_set(err, -ENAMETOOLONG, "output folder '%s': the name is too long", l->options.output_dir);
-	int r = history_load(&l->history, path, !l->options.trust_output_dir, err);
+	char path[PATH_MAX + sizeof(HISTORY_NAME) + 1];
+	snprintf(path, sizeof(path), "%s/" HISTORY_NAME, l->options.output_dir);
+	int r = history_load(&l->history, l->output_fd, path, !l->options.trust_output_dir, err);
 	if (r == 0 && l->history.bad_lines)
 		launcher_warn(l, "'%s': %llu bad lines skipped, the first is line %llu", path,
 			(unsigned long long)l->history.bad_lines, (unsigned long long)l->history.first_bad_line);
 	return r;
 }
 
-bool launcher_is_done(const struct gd_launcher *l, int root, const struct gd_found *f, const struct history_entry *e)
+bool launcher_is_done(const struct gd_launcher *l, const struct gd_found *f, const struct history_entry *e)
 {
 	return e && e->done && e->size_bytes == f->size_bytes && e->mtime_ns == f->mtime_ns &&
-	       strcmp(e->fingerprint, l->fingerprint) == 0 && faccessat(root, e->output, F_OK, 0) == 0;
+	       strcmp(e->fingerprint, l->fingerprint) == 0 && faccessat(l->output_fd, e->output, F_OK, 0) == 0;
 }
 
 static int claim_outputs(struct gd_launcher *l)
@@ -157,11 +154,10 @@ static int sort_out(struct gd_launcher *l, size_t *ret_replaced, const char **re
 	l->output_of = calloc(files->count + 1, sizeof(*l->output_of));
 	l->todo_capacity = l->output_capacity = files->count + 1;
 	int r = l->todo && l->output_of ? claim_outputs(l) : -ENOMEM;
-	cleanup_(closep) int root = open(l->options.output_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	for (size_t i = 0; r == 0 && i < files->count; i++) {
 		struct gd_found *f = (struct gd_found *)files->files[i]; /* ours; const for callers only */
 		const struct history_entry *e = history_find(&l->history, f->path);
-		if (!l->options.force && launcher_is_done(l, root, f, e)) {
+		if (!l->options.force && launcher_is_done(l, f, e)) {
 			l->num_skipped++;
 			continue;
 		}
@@ -195,8 +191,12 @@ void launcher_drop_plan(struct gd_launcher *l)
 int launcher_plan(struct gd_launcher *l, struct gd_error *err)
 {
 	launcher_drop_plan(l);
-	int r = find_inputs(l, err);
-	if (r == 0)
+	/* A folder that appears after this is not read here: it is examined when the run begins. */
+	int r = launcher_enter_output(l, err);
+	if (r < 0 && r != -ENOENT)
+		return r;
+	r = find_inputs(l, err);
+	if (r == 0 && l->output_fd >= 0)
 		r = read_history(l, err);
 	if (r < 0)
 		return r;

@@ -87,8 +87,8 @@ struct gd_launcher {
 	bool begun; /* the balancer's numbers belong to this run */
 	char reason[512];
 	struct history_writer writer;
-	char *output_root;        /* absolute */
-	int input_fd, output_fd;  /* the two folders; -1: not open */
+	char *output_root;        /* absolute, of output_fd */
+	int input_fd, output_fd;  /* the two folders; -1: not open. The plan opens the output folder. */
 	bool input_replaceable;   /* other users can replace the input folder */
 	uint64_t input_looked_ns; /* when this was examined last */
 	bool output_replaceable;  /* the same for the output folder */
@@ -154,12 +154,15 @@ void launcher_drop_options(struct gd_launcher *l);
 
 /* ---- launcher_plan.c ---- */
 
-/* Makes the plan: files, history, files to process and their output folders. Drops any earlier plan. */
+/*
+ * Makes the plan: files, history, files to process and their output folders. Drops any earlier plan. Uses only an
+ * output folder that launcher_enter_output() has checked.
+ */
 int launcher_plan(struct gd_launcher *l, struct gd_error *err);
 void launcher_drop_plan(struct gd_launcher *l);
 void launcher_fingerprint(struct gd_launcher *l);
-/* Same file, same worker and settings, and its output still exists. root: the output folder. */
-bool launcher_is_done(const struct gd_launcher *l, int root, const struct gd_found *f, const struct history_entry *e);
+/* Same file, same worker and settings, and its output still exists. */
+bool launcher_is_done(const struct gd_launcher *l, const struct gd_found *f, const struct history_entry *e);
 /* e: the file's entry in the history, or NULL. */
 int launcher_choose_output(
 	struct gd_launcher *l, const struct gd_found *f, const struct history_entry *e, size_t number);
@@ -167,8 +170,15 @@ int launcher_choose_output(
 /* ---- launcher_output.c ---- */
 
 /*
- * Opens the output folder, and creates it if it is missing: private if other users can choose files of the input
- * folder, so that they cannot read the results of private files.
+ * Opens the output folder, for everything that is read or written in it from then on, unless other users could have
+ * filled it or can replace it. If a run has locked the folder, it stays open instead. -ENOENT: it does not exist; err
+ * is not set.
+ */
+int launcher_enter_output(struct gd_launcher *l, struct gd_error *err);
+/*
+ * For the run: as launcher_enter_output(), but creates a missing folder: private if other users can choose files of the
+ * input folder, so that they cannot read the results of private files. If it is not the folder of the plan, there is no
+ * plan afterwards.
  */
 int launcher_open_output(struct gd_launcher *l, struct gd_error *err);
 /* Notes whether other users could choose files of a search. */

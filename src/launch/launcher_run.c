@@ -168,9 +168,10 @@ static int open_history(struct gd_launcher *l, struct gd_error *err)
 	r = history_writer_open(&l->writer, path, !l->options.trust_output_dir, err);
 	if (r < 0)
 		return r;
-	/* Another launcher wrote between our load and our lock: include its results. */
+	/* Another launcher wrote between our load and our lock, or it is another folder: include its results. */
 	int64_t size = history_writer_size(&l->writer);
-	return size >= 0 && (uint64_t)size != l->history.size_read ? launcher_plan(l, err) : 0;
+	bool current = l->planned && size >= 0 && (uint64_t)size == l->history.size_read;
+	return current ? 0 : launcher_plan(l, err);
 }
 
 static int open_input(struct gd_launcher *l, struct gd_error *err)

@@ -112,7 +112,7 @@ int watch_consider(struct gd_launcher *l, const struct gd_found *f)
 			return add_file(l, f, known);
 		}
 	}
-	bool done = !l->options.force && launcher_is_done(l, l->output_fd, f, history_find(&l->history, f->path));
+	bool done = !l->options.force && launcher_is_done(l, f, history_find(&l->history, f->path));
 	if (done)
 		return known ? 0 : skip_file(l, f->path);
 	return add_file(l, f, known);

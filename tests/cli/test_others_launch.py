@@ -3,12 +3,13 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 import stat
 
 import pytest
 
-from users import GROUP, LIMIT, STICKY, hold_pipe, plant, refused, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
+from users import BUILD, GROUP, LIMIT, STICKY, hold_pipe, plant, refused, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
 
 pytestmark = needs_users
 
@@ -71,6 +72,28 @@ def test_history_of_another_user_does_not_say_that_all_is_done(machine, victim, 
     other.sh("mkdir -m 777 out", shared)
     (shared / "out/launch.jsonl").write_text(history)
     is_refused(launch(victim, shared), "'out': it belongs to another user")
+
+
+@pytest.mark.parametrize("words", [(), ("--dry-run",)])
+def test_output_folder_that_another_user_makes_during_the_search_is_not_believed(machine, victim, other, words):
+    """The record in it is a link to the record of an earlier launch of the victim."""
+    shared = machine.directory(STICKY)
+    library, gate = machine.place / "bin/endless_folder.so", victim.home / "gate"
+    shutil.copy(BUILD / "tests/cli/libendless_folder.so", library)
+    victim.sh("rm -rf first gate*; touch gate", victim.home)
+    command = ("gpuq", "launch", "--input-dir", victim.home / "in", "--pattern", "*", "--gpus", "sim:1", "--output-dir")
+    worker = ("--", "sh", "-c", "echo true > {output}/result")
+    assert victim.run(*command, "first", *worker, cwd=victim.home).returncode == 0
+    other.sh(f"mkdir -p ready/a; echo forged > ready/a/result; ln -s '{victim.home}/first/launch.jsonl' ready", shared)
+    process = victim.start(*command, "out", *words, *worker, cwd=shared, env={"LD_PRELOAD": str(library), "ENDLESS_FOLDER": str(gate)})
+    until(lambda: process.poll() is not None or (victim.home / "gate.reached").exists(), "the search")
+    other.sh("mv ready out", shared)
+    gate.unlink()
+    out, err = process.communicate(timeout=LIMIT)
+    if words:
+        assert process.returncode == 0 and "1 file to do" in out and "done before" not in out, (out, err)
+    else:
+        assert process.returncode == 2 and "'out': it belongs to another user" in err and "skipped" not in out, (out, err)
 
 
 @pytest.mark.parametrize("link", ["out", "data"])

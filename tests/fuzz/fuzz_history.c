@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Any bytes as launch.jsonl: loaded data survives writing and loading unchanged. */
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -14,11 +13,10 @@ static void load(struct history *h, const void *data, size_t size, int *ret_code
 {
 	int fd = memfd_create("history", MFD_CLOEXEC);
 	FUZZ_CHECK(fd >= 0 && file_write_all(fd, data, size) == 0);
-	char path[64];
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	FUZZ_CHECK(lseek(fd, 0, SEEK_SET) == 0);
 	struct gd_error err = {0};
 	*h = (struct history){0};
-	*ret_code = history_load(h, path, false, &err);
+	*ret_code = history_read(h, fd, "launch.jsonl", false, &err);
 	FUZZ_CHECK(*ret_code == 0 || (err.code == *ret_code && err.message[0] && !strchr(err.message, '\n')));
 	close(fd);
 }

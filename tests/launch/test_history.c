@@ -44,7 +44,7 @@ static void read_back(struct history *h)
 {
 	struct gd_error err = {0};
 	*h = (struct history){0};
-	assert_int_equal(history_load(h, "launch.jsonl", false, &err), 0);
+	assert_int_equal(history_load(h, AT_FDCWD, "launch.jsonl", false, &err), 0);
 }
 
 /* A launcher that has done one file. */
@@ -210,7 +210,7 @@ static void test_newer_version_is_refused(void **state)
 	scratch_write_text("launch.jsonl", "{\"event\":\"run\",\"version\":3,\"input\":\"/x\"}\n");
 	struct history h = {0};
 	struct gd_error err = {0};
-	assert_int_equal(history_load(&h, "launch.jsonl", false, &err), -EINVAL);
+	assert_int_equal(history_load(&h, AT_FDCWD, "launch.jsonl", false, &err), -EINVAL);
 	check_contains(err.message, "newer version of gpuq");
 	history_finish(&h);
 }
@@ -312,7 +312,7 @@ static void test_pipe_in_place_of_the_history_is_not_waited_for(void **state)
 	struct history_writer w = HISTORY_WRITER_CLOSED;
 	struct gd_error err = {0};
 	assert_int_equal(mkfifo("launch.jsonl", 0600), 0);
-	assert_int_equal(history_load(&h, "launch.jsonl", false, &err), -EINVAL);
+	assert_int_equal(history_load(&h, AT_FDCWD, "launch.jsonl", false, &err), -EINVAL);
 	assert_int_equal(history_writer_open(&w, "launch.jsonl", false, &err), -EINVAL);
 	history_finish(&h);
 	history_writer_close(&w);

@@ -384,6 +384,58 @@ static void test_without_files_no_output_folder_is_made(void **state)
 	assert_false(scratch_has("out"));
 }
 
+/* The record in it is one of this user, of an earlier run with another folder. */
+static void test_output_folder_that_others_fill_after_the_check_is_not_believed(void **state)
+{
+	(void)state;
+	scratch_put("in/a.wav", 1);
+	struct gd_launch_options o = launch_rig_options();
+	o.output_dir = "mine";
+	launch_rig_run_well(&o);
+	o.output_dir = "out";
+	struct gd_launcher *found = NULL, *unplanned = NULL;
+	struct gd_error err = {0};
+	assert_int_equal(gd_launcher_create(&o, &found, NULL), 0);
+	assert_int_equal(gd_launcher_create(&o, &unplanned, NULL), 0);
+	assert_int_equal(mkdir("out", 0777) | chmod("out", 0777) | mkdir("out/a", 0755), 0);
+	assert_int_equal(symlink("../mine/launch.jsonl", "out/launch.jsonl"), 0);
+	assert_int_equal(gd_launcher_find(found, &err), -EPERM);
+	check_contains(err.message, "can be written by everybody");
+	assert_int_equal(gd_launcher_run(found, NULL), -EPERM);
+	assert_int_equal(gd_launcher_run(unplanned, NULL), -EPERM);
+	assert_int_equal(board->begun, 1);
+	gd_launcher_destroy(found);
+	gd_launcher_destroy(unplanned);
+	/* No other file takes the place of the record, even in a trusted folder. */
+	o.trust_output_dir = 1;
+	struct gd_launch_summary *s = launch_rig_launch(&o, -ELOOP);
+	assert_null(s);
+}
+
+static void test_output_folder_that_is_replaced_after_the_plan_is_planned_again(void **state)
+{
+	(void)state;
+	scratch_put("in/a.wav", 1);
+	struct gd_launch_options o = launch_rig_options();
+	launch_rig_run_well(&o);
+	scratch_put("in/b.wav", 1);
+	struct gd_launcher *l = NULL;
+	size_t count;
+	struct gd_launch_summary s;
+	assert_int_equal(gd_launcher_create(&o, &l, NULL), 0);
+	assert_int_equal(gd_launcher_find(l, NULL), 0);
+	gd_launcher_todo(l, &count);
+	assert_int_equal(count, 1);
+	/* The new folder has a record of the same size. */
+	assert_int_equal(rename("out", "old") | mkdir("out", 0755), 0);
+	assert_int_equal(rename("old/launch.jsonl", "out/launch.jsonl"), 0);
+	assert_int_equal(gd_launcher_run(l, NULL), 0);
+	gd_launcher_summary(l, &s, sizeof(s));
+	launch_rig_assert_counts(&s, (struct launch_counts){.done = 2});
+	assert_true(scratch_has("out/a") && scratch_has("out/b"));
+	gd_launcher_destroy(l);
+}
+
 static void on_result_remove(void *context, const struct gd_file_result *r)
 {
 	(void)r;
@@ -450,6 +502,8 @@ int main(void)
 		launch_rig_test(test_found_files_and_earlier_speed_are_known_before_the_run),
 		launch_rig_test(test_planning_again_under_the_lock_keeps_the_lock),
 		launch_rig_test(test_without_files_no_output_folder_is_made),
+		launch_rig_test(test_output_folder_that_others_fill_after_the_check_is_not_believed),
+		launch_rig_test(test_output_folder_that_is_replaced_after_the_plan_is_planned_again),
 		launch_rig_test(test_files_that_vanish_fail_alone),
 		cmocka_unit_test(test_exit_code_tells_failure_usage_and_interruption_apart),
 	};
