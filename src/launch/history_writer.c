@@ -127,6 +127,8 @@ void history_writer_add_run(struct history_writer *w, const struct history_run *
 	}
 	json_close(t, ']');
 	json_put_string(t, "fingerprint", run->fingerprint);
+	if (run->mark)
+		json_put_bytes(t, "mark", run->mark, strlen(run->mark));
 	end_line(w, from);
 }
 

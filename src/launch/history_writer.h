@@ -40,6 +40,7 @@ struct history_run {
 	const char *fingerprint;
 	const struct gd_setting *settings;
 	size_t num_settings;
+	const char *mark; /* by which the program that started the launch recognizes this line; or NULL */
 };
 
 /* Lines are kept until history_writer_flush(). */

@@ -314,6 +314,8 @@ static int begin(struct gd_launcher *l, struct gd_error *err)
 		.fingerprint = l->fingerprint,
 		.settings = l->options.settings,
 		.num_settings = l->options.num_settings,
+		/* gpu_dispatch.multigpu takes results only from a record with its mark. */
+		.mark = getenv("GPUQ_LAUNCH_MARK"),
 	};
 	history_writer_add_run(&l->writer, &run);
 	return 0;

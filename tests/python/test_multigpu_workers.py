@@ -250,7 +250,8 @@ def test_results_of_another_user_are_not_reported(lab: Lab, monkeypatch: pytest.
     forger = lab.directory / "gpuq"
     forger.write_text(
         f"#!/bin/sh\n: >> {record}; chown 65534 {record}\n"
-        f"""printf '{{"event":"run"}}\\n{{"event":"done","file":"a.wav","output":"forged"}}\\n' >> {record}; exit 2\n"""
+        f"""printf '{{"event":"run","mark":"%s"}}\\n{{"event":"done","file":"a.wav","output":"forged"}}\\n' """
+        f"$GPUQ_LAUNCH_MARK >> {record}; exit 2\n"
     )
     forger.chmod(0o755)
     monkeypatch.setenv("GPUQ", str(forger))
@@ -265,15 +266,31 @@ def test_results_of_another_user_are_not_reported(lab: Lab, monkeypatch: pytest.
     assert [result["status"] for result in results] == ["success"], results
 
 
+def test_record_that_another_user_leads_to_is_not_reported(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While gpuq launch checks the output folder, it is a link to that of an earlier run, which has the same files."""
+    files = lab.put("a.wav", "b.wav")
+    spawner, _ = spawn(lab, files)
+    assert spawner.exit_code == 0
+    lab.output.rename(lab.directory / "earlier")
+    refusing = lab.directory / "gpuq"
+    refusing.write_text(f"#!/bin/sh\nln -s earlier {lab.output}; echo 'gpuq: refusing to use it' >&2; exit 2\n")
+    refusing.chmod(0o755)
+    monkeypatch.setenv("GPUQ", str(refusing))
+    spawner, results = spawn(lab, files)
+    assert [result["status"] for result in results] == ["error"] * 2, results
+    assert [result["error"] for result in results] == ["gpuq: refusing to use it"] * 2
+    assert spawner.exit_code == 2
+
+
 def test_results_of_another_launcher_are_not_reported(tmp_path: Path) -> None:
     path = tmp_path / "launch.jsonl"
     path.write_text('{"event": "run"}\n')
-    record = Record(path)
+    record = Record(path, "ours")
     with path.open("a") as file:
-        file.write('{"event": "done", "file": "theirs"}\n')
+        file.write('{"event": "run", "mark": "theirs"}\n{"event": "done", "file": "theirs", "output": "theirs"}\n')
     assert list(record.read()) == []
     with path.open("a") as file:
-        file.write('{"event": "run"}\n{"event": "done", "file": "ours", "output": "ours"}\n')
+        file.write('{"event": "run", "mark": "ours"}\n{"event": "done", "file": "ours", "output": "ours"}\n')
     assert [event.get("file") for event in record.read()] == [None, "ours"]
 
 
@@ -282,10 +299,10 @@ def test_results_that_a_group_can_add_are_not_reported(tmp_path: Path) -> None:
     path = tmp_path / "launch.jsonl"
     path.touch(0o664)
     path.chmod(0o664)
-    list(Record(path).read())  # root is the only member of its group
+    list(Record(path, "").read())  # root is the only member of its group
     os.chown(path, 0, 65534)
     with pytest.raises(OSError, match="its group can write it"):
-        Record(path)
+        Record(path, "")
 
 
 @pytest.mark.parametrize(
@@ -301,8 +318,8 @@ def test_results_that_a_group_can_add_are_not_reported(tmp_path: Path) -> None:
 )
 def test_results_that_gpuq_does_not_write_are_skipped(tmp_path: Path, line: str) -> None:
     path = tmp_path / "launch.jsonl"
-    record = Record(path)
-    path.write_text(f'{{"event": "run"}}\n{line}\n{{"event": "done", "file": "b", "output": "b"}}\n')
+    record = Record(path, "ours")
+    path.write_text(f'{{"event": "run", "mark": "ours"}}\n{line}\n{{"event": "done", "file": "b", "output": "b"}}\n')
     assert [event.get("file") for event in record.read()] == [None, "b"]
 
 

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import queue
+import secrets
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from typing import IO, Any
 from gpu_dispatch import _tied
 from gpu_dispatch._text import printable
 from gpu_dispatch.multigpu._inputs import Inputs, prepare_inputs
-from gpu_dispatch.multigpu._record import RECORD_NAME, Record, name_of
+from gpu_dispatch.multigpu._record import MARK_VARIABLE, RECORD_NAME, Record, name_of
 from gpu_dispatch.multigpu.result import Queue, Result
 
 __all__ = ["Launch"]
@@ -159,10 +160,11 @@ class Launch:
                 printable(str(self._output_dir)),
             )
         with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as summary:
-            record = Record(self._output_dir / RECORD_NAME)
+            mark = secrets.token_hex(16)
+            record = Record(self._output_dir / RECORD_NAME, mark)
             argv = [*self._argv, *inputs.arguments, "--output-dir", str(self._output_dir)]
             umask = 0o077 if inputs.chosen else -1
-            with self._start(argv, summary, log, umask) as process:
+            with self._start(argv, mark, summary, log, umask) as process:
                 while not _wait(process):
                     self._report(record.read(), inputs, waiting)
             code = process.returncode
@@ -175,7 +177,7 @@ class Launch:
         return code
 
     def _start(
-        self, argv: list[str], summary: IO[bytes], log: IO[bytes], umask: int
+        self, argv: list[str], mark: str, summary: IO[bytes], log: IO[bytes], umask: int
     ) -> subprocess.Popen[bytes]:
         tie = [sys.executable, "-I", "-S", str(_tied.__file__), str(os.getpid())]
         with self._lock:
@@ -185,7 +187,7 @@ class Launch:
                 stdin=subprocess.DEVNULL,
                 stdout=summary,
                 stderr=log,
-                env=self._environment,
+                env={**self._environment, MARK_VARIABLE: mark},
                 start_new_session=True,
                 umask=umask,
             )

@@ -17,20 +17,26 @@ from typing import IO, Any
 
 from gpu_dispatch.multigpu._trust import is_off
 
-__all__ = ["RECORD_NAME", "Record", "name_of"]
+__all__ = ["MARK_VARIABLE", "RECORD_NAME", "Record", "name_of"]
 
 RECORD_NAME = "launch.jsonl"
+MARK_VARIABLE = "GPUQ_LAUNCH_MARK"
 
 
 class Record:
     """Reads launch.jsonl as it grows.
 
+    gpuq launch writes ``mark``, which no other launch knows, into the line with which it begins. It has
+    then checked the output folder. Without this line, another user may have led the path to the record of
+    an earlier launch.
+
     All methods raise OSError if it is not a regular file, or if another user could have written it:
     gpuq launch refuses such a file, but the other user could add results until it has done so.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mark: str) -> None:
         self._path = path
+        self._mark = mark
         try:
             with self._open() as file:
                 self._begin = os.fstat(file.fileno()).st_size
@@ -49,10 +55,7 @@ class Record:
         return file
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """The lines since the last call, without an incomplete last line.
-
-        Lines before the first "run" belong to another running launcher: ours will be refused.
-        """
+        """The lines since the last call, from the line with the mark on, without an incomplete last line."""
         try:
             with self._open() as file:
                 file.seek(self._offset)
@@ -65,12 +68,15 @@ class Record:
             with contextlib.suppress(ValueError):
                 event = json.loads(line)
                 if isinstance(event, dict):
-                    self._began = self._began or event.get("event") == "run"
+                    self._began = self._began or (event.get("event"), event.get("mark")) == ("run", self._mark)
                     if self._began and _is_usable(event):
                         yield event
 
     def earlier(self) -> dict[str, dict[str, Any]]:
-        """The last event of each file before this run."""
+        """The last event of each file before this run.
+
+        Call it only if gpuq launch has used the record: if it has skipped files.
+        """
         events: dict[str, dict[str, Any]] = {}
         with self._open() as file:
             for line in file.read(self._begin).splitlines():
