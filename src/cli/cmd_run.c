@@ -190,7 +190,9 @@ struct order_defaults run_order_defaults(const struct run *run)
 		.max_log_bytes = (int64_t)c->max_log_bytes,
 		.retries = (int)c->retries,
 		.log_access = c->log_access,
-		.log_accepted = run->queue.trust || config_has(c, CONFIG_LOG_DIR)};
+		.log_trust = run->queue.trust                ? LOG_TRUST_ALL
+			     : config_has(c, CONFIG_LOG_DIR) ? LOG_TRUST_NAMED
+							     : LOG_TRUST_OWN};
 }
 
 /* ---- Running, or waiting for another runner ---------------------------------------------- */

@@ -11,9 +11,12 @@
 #include "base/error.h"
 #include "base/trust.h"
 
+/* Without links: keepers follow no link that another user puts there later. */
 static char *make_absolute(const char *path)
 {
-	char *joined;
+	char *joined = realpath(path, NULL);
+	if (joined)
+		return joined;
 	if (path[0] == '/')
 		return strdup(path);
 	cleanup_(freep) char *here = getcwd(NULL, 0);

@@ -12,6 +12,8 @@ from users import GROUP, OPEN, STICKY, WAIT_FOR, copy_journal, plant, refused, u
 
 pytestmark = needs_users
 
+MOVED = "it has no folder for its files, and another user may have moved it here"
+
 # Commands that execute or change a queue with a job.
 CHANGES = [("add", "--no-start", "true"), ("add", "touch stolen"), ("run",), ("run", "--background"), ("cancel", "1"), ("retry", "1"), ("hold", "1"),
            ("release", "1"), ("urgent", "1"), ("prune",), ("verify", "--repair")]
@@ -182,8 +184,25 @@ def test_file_of_the_user_that_another_user_renamed_is_not_used(machine, owner, 
     else:
         owner.sh(f"echo '{content}' > data", group)
     other.sh(f"mv '{group}/data' {name}", sticky)
-    refused(owner.gpuq(*words, cwd=sticky, env={"GPUQ_JOBS_FILE": ""}), f"directory '{sticky}' can be written by everybody")
+    refused(owner.gpuq(*words, cwd=sticky, env={"GPUQ_JOBS_FILE": ""}), MOVED if content is None else f"directory '{sticky}' can be written by everybody")
     assert not (sticky / "stolen").exists()
+
+
+def test_file_of_the_user_that_another_user_moves_to_the_name_of_a_queue_is_not_used(machine, owner, other):
+    """The user has named the queue, removed it, and names it again."""
+    sticky, shared = machine.directory(STICKY), machine.directory(GROUP)
+    queue = ("--jobs-file", sticky / "q.jsonl")
+    assert owner.gpuq("add", *queue, "--no-start", "true", cwd=owner.home).returncode == 0
+    owner.sh("rm -r q.jsonl q.jsonl.d", sticky)
+    copy_journal(owner, shared / "data", "touch stolen")
+    other.sh(f"mv data {sticky}/q.jsonl", shared)
+    for words in (("add", *queue, "true"), ("run", *queue)):
+        result = owner.gpuq(*words, cwd=owner.home)
+        assert result.returncode == 2 and MOVED in result.stderr
+    assert "q.jsonl" not in owner.gpuq("queues", cwd=owner.home).stdout
+    assert not (owner.home / "stolen").exists() and not (sticky / "q.jsonl.d").exists()
+    assert owner.gpuq("run", *queue, "--trust", cwd=owner.home).returncode == 0
+    assert (owner.home / "stolen").exists() or (sticky / "stolen").exists()
 
 
 def test_no_queue_is_created_in_a_sticky_directory_unless_it_is_named(machine, owner):

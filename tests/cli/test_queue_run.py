@@ -137,6 +137,18 @@ def test_cpu_job_does_not_wait_for_a_gpu(lab):
     assert lab.job(2)["gpu_ids"] == []
 
 
+def test_job_and_its_hook_have_the_umask_of_the_command_that_added_them(lab):
+    """Whatever the umask of the runner."""
+    lab.start("run", "--keep")
+    for mask in (0o077, 0o002):
+        before = os.umask(mask)
+        lab.gpuq("add", "--no-start", "--on-finish", f"umask > hook-{mask:o}", f"umask > job-{mask:o}; echo $GPUQ_UMASK >> job-{mask:o}")
+        os.umask(before)
+        lab.until((lab.directory / f"hook-{mask:o}").exists)
+        assert (lab.directory / f"job-{mask:o}").read_text() == f"{mask:04o}\n" * 2
+        lab.until(lambda mask=mask: (lab.directory / f"hook-{mask:o}").read_text() == f"{mask:04o}\n")
+
+
 def test_add_that_fails_leaves_the_queue_to_a_runner_that_waits_for_the_first_job(lab):
     runner = lab.start("run", "--keep")
     lab.until(lab.runner, "the runner")

@@ -62,7 +62,7 @@ static void make_attempt(struct attempt *a, const struct journal *j, struct atte
 		.attempt = 1,
 		.size = (uint64_t)n,
 		.fence = j->fence,
-		.log_accepted = 1};
+		.log_trust = LOG_TRUST_NAMED};
 	char *payload = malloc((size_t)n);
 	assert_non_null(payload);
 	memcpy(payload, strings, (size_t)n);

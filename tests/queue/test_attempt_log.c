@@ -56,14 +56,16 @@ static void make_directory(const char *path, mode_t mode)
 	assert_int_equal(mkdir(path, 0700) | chmod(path, mode), 0);
 }
 
-static int open_log(const char *path, bool accepted, enum log_access access)
+static int open_log(const char *path, bool named, enum log_access access)
 {
 	char directory[SCRATCH_PATH_SIZE + 64];
 	struct known_directory known = {.fd = -1};
 	struct attempt_log log;
 	snprintf(directory, sizeof(directory), "%s/%s", scratch_path(), path);
-	const struct attempt_log_options options = {
-		.directory = directory, .accepted = accepted, .access = access, .known = &known};
+	const struct attempt_log_options options = {.directory = directory,
+		.trust = named ? LOG_TRUST_NAMED : LOG_TRUST_OWN,
+		.access = access,
+		.known = &known};
 	int r = attempt_log_open(&log, &options, 1);
 	if (r == 0) {
 		attempt_log_remove(&log);

@@ -19,10 +19,14 @@
 int environment_save(int dir_fd, char *const *environment, char ret_name[HASH_TEXT], struct gd_error *err)
 {
 	cleanup_(text_finish) struct text t = {0};
+	mode_t mask = umask(077);
+	umask(mask);
 	/* "_" is the last command of a shell: it differs each time, and it is private. */
 	for (char *const *e = environment; *e; e++)
-		if (strncmp(*e, "_=", 2) != 0)
+		if (strncmp(*e, "_=", 2) != 0 && strncmp(*e, ENVIRONMENT_UMASK "=", sizeof(ENVIRONMENT_UMASK)) != 0)
 			text_append(&t, *e, strlen(*e) + 1);
+	text_appendf(&t, ENVIRONMENT_UMASK "=%04o", (unsigned)mask);
+	text_append_char(&t, '\0');
 	if (text_error(&t))
 		return error_set(err, -ENOMEM, "cannot store the environment: out of memory");
 	int r = content_store_save(dir_fd, STORE_ENVIRONMENTS, text_string(&t), t.length, ret_name);

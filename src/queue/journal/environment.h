@@ -12,6 +12,9 @@
 #include "base/hash.h"
 #include "gpu_dispatch.h"
 
+/* A variable of each stored environment: the umask of the process that stored it, in octal. */
+#define ENVIRONMENT_UMASK "GPUQ_UMASK"
+
 /* Stores and syncs an environment and returns its name. dir_fd: the journal's folder. */
 int environment_save(int dir_fd, char *const *environment, char ret_name[HASH_TEXT], struct gd_error *err);
 

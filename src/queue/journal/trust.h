@@ -9,6 +9,8 @@
 #ifndef QUEUE_JOURNAL_TRUST_H
 #define QUEUE_JOURNAL_TRUST_H
 
+#include <stdbool.h>
+
 #include "gpu_dispatch.h"
 
 /* How an input file was chosen. */
@@ -35,6 +37,14 @@ int trust_refuse(const char *path, const char *objection, struct gd_error *err);
  * err names the directory that other users can change, who they are, and what to do.
  */
 int trust_check_journal_directory(int dir_fd, const char *path, struct gd_error *err);
+
+/*
+ * Whether another user may have renamed a different file of this user to NAME, the name of a journal in the directory
+ * dir_fd: others can add files there, as in /tmp, and the journal has no folder NAME.d of this user. Others cannot move
+ * a folder there that they cannot write.
+ */
+bool trust_may_be_moved(int dir_fd, const char *name);
+#define TRUST_MAY_BE_MOVED "has no folder for its files, and another user may have moved it here"
 
 /* Objections to a path whose last part, or a directory before it, is a link of another user, for trust_refuse(). */
 #define TRUST_FOREIGN_LINK "is a symbolic link of another user"

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -197,7 +198,7 @@ static int open_log(struct attempt *a, struct attempt_cache *cache)
 	int r = attempt_log_open(&a->log,
 		&(struct attempt_log_options){.directory = a->log_dir,
 			.name = a->order.slurm_job ? name : NULL,
-			.accepted = a->order.log_accepted,
+			.trust = (enum log_trust)a->order.log_trust,
 			.access = (enum log_access)a->order.log_access,
 			.max_bytes = a->order.max_log_bytes,
 			.known = &cache->logs},
@@ -316,6 +317,16 @@ static void enter_cpus(const struct attempt *a)
 	}
 }
 
+void attempt_enter_umask(char *const *envp)
+{
+	static const char name[] = ENVIRONMENT_UMASK "=";
+	for (; *envp; envp++) {
+		const char *digits = *envp + sizeof(name) - 1;
+		if (strncmp(*envp, name, sizeof(name) - 1) == 0 && strspn(digits, "01234567") == 4 && !digits[4])
+			umask((mode_t)strtoul(digits, NULL, 8));
+	}
+}
+
 /* Standard input is /dev/null already. */
 static int enter_session(const struct attempt *a)
 {
@@ -367,6 +378,8 @@ _Noreturn static void become_job(
 	if (r < 0)
 		leave(page, ATTEMPT_NO_DIRECTORY, r);
 	enter_cpus(a);
+	if (!a->front)
+		attempt_enter_umask(a->envp);
 	raise_stack_limit(a->envp, a->script_fd >= 0 ? 0 : strlen(a->command));
 	/* Unblocks signals only now: one that ends this process inside malloc() would damage the keeper's memory. */
 	execute(a);

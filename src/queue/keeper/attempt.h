@@ -107,6 +107,8 @@ void attempt_write_start(const struct attempt *a, const char *keeper, pid_t pid,
 void attempt_set_variable(struct attempt *a, const char *variable);
 /* In a process that is about to call exec: resets signals to what a new program expects. */
 void attempt_reset_signals(void);
+/* In a process that is about to call exec: the umask of the process that added the job, if it is known. */
+void attempt_enter_umask(char *const *envp);
 
 /*
  * Opens the job's directory if it is certainly the right one, so that the job and later its hook enter this directory,

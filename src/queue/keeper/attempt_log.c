@@ -37,9 +37,9 @@ static mode_t directory_mode(enum log_access access)
 /* Since the last attempt, another user may have replaced it with a link to a directory of this user. */
 static int open_existing(const struct attempt_log_options *o, int dir_fd, const char *path, int *ret)
 {
-	if (!o->accepted) {
+	if (o->trust != LOG_TRUST_ALL) {
 		int r = trust_open_directory_at(dir_fd, path, false, ret, NULL);
-		return r == -EPERM ? -ENOTUNIQ : r;
+		return r == -EPERM && o->trust == LOG_TRUST_OWN ? -ENOTUNIQ : r;
 	}
 	int fd = openat(dir_fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
@@ -111,7 +111,7 @@ static int open_directory(const struct attempt_log_options *o, int *ret)
 {
 	cleanup_(closep) int fd = -1;
 	int known = known_directory_find(o->known, o->directory);
-	if (known >= 0 && (o->accepted || !trust_objection(known))) {
+	if (known >= 0 && (o->trust != LOG_TRUST_OWN || !trust_objection(known))) {
 		*ret = fcntl(known, F_DUPFD_CLOEXEC, 3);
 		return *ret < 0 ? -errno : 0;
 	}
@@ -119,11 +119,11 @@ static int open_directory(const struct attempt_log_options *o, int *ret)
 	if (r == -ENOENT)
 		r = make_directory(o, &fd);
 	bool is_blocked = r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -EACCES || r == -EPERM;
-	if (is_blocked && !o->accepted && is_blocked_by_others(o->directory))
+	if (is_blocked && o->trust == LOG_TRUST_OWN && is_blocked_by_others(o->directory))
 		return -ENOTUNIQ;
 	if (r < 0)
 		return r;
-	if (!o->accepted && trust_objection(fd))
+	if (o->trust == LOG_TRUST_OWN && trust_objection(fd))
 		return -ENOTUNIQ;
 	known_directory_keep(o->known, o->directory, fd);
 	*ret = take_fd(&fd);

@@ -19,11 +19,18 @@ enum log_access {
 	LOG_ACCESS_ALL,
 };
 
+/* What other users may do with the directory of a log. */
+enum log_trust {
+	LOG_TRUST_OWN,   /* nothing */
+	LOG_TRUST_NAMED, /* change it, because the user named it; but links of theirs are not followed */
+	LOG_TRUST_ALL,   /* everything */
+};
+
 struct known_directory;
 
 struct attempt_log_options {
 	const char *directory; /* absolute; created if it is missing */
-	bool accepted;         /* other users may change the directory: the user named it */
+	enum log_trust trust;
 	enum log_access access;
 	int64_t max_bytes;             /* above this, the middle is removed; 0: no limit */
 	struct known_directory *known; /* the directory of the last attempt */

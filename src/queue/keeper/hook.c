@@ -82,6 +82,7 @@ _Noreturn static void execute(struct attempt *a, unsigned try_number, int input_
 	int r = attempt_enter_directory(a);
 	if (r < 0)
 		r = chdir("/");
+	attempt_enter_umask(a->envp);
 	snprintf(try_text, sizeof(try_text), HOOK_TRY "=%u", try_number);
 	attempt_set_variable(a, try_text);
 	attempt_set_variable(a, a->order.hook_idle ? HOOK_EVENT "=idle" : HOOK_EVENT "=finish");

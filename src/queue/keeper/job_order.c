@@ -62,7 +62,7 @@ int job_order_write(const struct job *job, const struct order_defaults *d, const
 		.retries = w->has_retries ? 0 : d->retries,
 		.max_log_bytes = d->max_log_bytes,
 		.log_access = d->log_access,
-		.log_accepted = w->log_dir || d->log_accepted,
+		.log_trust = w->log_dir && d->log_trust == LOG_TRUST_OWN ? LOG_TRUST_NAMED : d->log_trust,
 		.hook_own = w->has_on_finish,
 		.cwd_own = w->cwd_own,
 		.cwd_dev = w->cwd_id.dev,

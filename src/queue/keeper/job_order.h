@@ -31,7 +31,7 @@ struct order_defaults {
 	int64_t max_log_bytes; /* of all jobs; 0: no limit */
 	int retries;
 	enum log_access log_access;
-	bool log_accepted; /* other users may change log_dir */
+	enum log_trust log_trust;
 	/* Set by order_defaults_save(). */
 	char env[HASH_TEXT];
 	char *cwd;

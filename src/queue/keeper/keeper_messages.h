@@ -53,12 +53,12 @@ struct keeper_order {
 	uint32_t num_gpus;
 	uint32_t num_env; /* changes to the environment */
 	uint32_t gpu_full;
-	uint32_t log_access;   /* enum log_access */
-	uint32_t cwd_own;      /* cwd must belong to the user or root */
-	uint32_t log_accepted; /* other users may change log_dir: the user named it */
-	uint32_t hook_own;     /* on_finish is the job's own, not the runner's */
-	uint32_t hook_try;     /* for KEEPER_ORDER_HOOK */
-	uint32_t hook_idle;    /* for KEEPER_ORDER_HOOK: run because a GPU of the job is idle, not for an end */
+	uint32_t log_access; /* enum log_access */
+	uint32_t cwd_own;    /* cwd must belong to the user or root */
+	uint32_t log_trust;  /* enum log_trust */
+	uint32_t hook_own;   /* on_finish is the job's own, not the runner's */
+	uint32_t hook_try;   /* for KEEPER_ORDER_HOOK */
+	uint32_t hook_idle;  /* for KEEPER_ORDER_HOOK: run because a GPU of the job is idle, not for an end */
 	/* The identity of cwd when the job was added, also without cwd_own. cwd_ino 0: not known. */
 	uint64_t cwd_dev;
 	uint64_t cwd_ino;

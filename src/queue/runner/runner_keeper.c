@@ -91,13 +91,21 @@ static bool is_of_the_job(const struct runner *r, const struct job *job, enum at
 	       others_can_change(job_order_log_dir(job, &r->options.order));
 }
 
+static void say_log_refusal(struct text *t, const char *directory, int code)
+{
+	struct gd_error why = {0};
+	cleanup_(closep) int fd = -1;
+	bool is_link = code == -EPERM && trust_open_directory(directory, false, &fd, &why) == -EPERM;
+	text_appendf(t, "could not be started: cannot create its log in '%s': %s", directory,
+		is_link ? why.message : error_words(code));
+}
+
 static void say_refusal(struct text *t, const struct runner *r, const struct job *job, enum attempt_part part, int code)
 {
 	const struct order_defaults *d = &r->options.order;
 	const char *env = job->wish->env ? job->wish->env : d->env;
 	if (part == ATTEMPT_LOG)
-		text_appendf(t, "could not be started: cannot create its log in '%s': %s", job_order_log_dir(job, d),
-			error_words(code));
+		say_log_refusal(t, job_order_log_dir(job, d), code);
 	else if (code == -ENOENT)
 		text_appendf(t, "could not be started: its environment '%s/env/%s' no longer exists",
 			r->following.journal->dir_path, env);
