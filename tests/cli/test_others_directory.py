@@ -200,6 +200,9 @@ def test_file_of_the_user_that_another_user_moves_to_the_name_of_a_queue_is_not_
         result = owner.gpuq(*words, cwd=owner.home)
         assert result.returncode == 2 and MOVED in result.stderr
     assert "q.jsonl" not in owner.gpuq("queues", cwd=owner.home).stdout
+    owner.sh("touch empty", shared)  # others can read what is written to it
+    other.sh(f"mv empty {sticky}/p.jsonl", shared)
+    refused(owner.gpuq("add", "--jobs-file", sticky / "p.jsonl", "true", cwd=owner.home), MOVED)
     assert not (owner.home / "stolen").exists() and not (sticky / "q.jsonl.d").exists()
     assert owner.gpuq("run", *queue, "--trust", cwd=owner.home).returncode == 0
     assert (owner.home / "stolen").exists() or (sticky / "stolen").exists()
