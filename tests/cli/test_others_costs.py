@@ -94,6 +94,13 @@ def test_holders_of_a_schedule_are_limited(owner, queue):
     assert read(owner, queue, "status").stdout.endswith("1 job: 1 pending\n")
 
 
+def test_claims_of_a_schedule_are_not_compared_with_all_gpus(owner, queue):
+    queue.journal(add(1))
+    claim = json.dumps({"id": 7, "user": 1, "pid": 1, "bytes": 10, "alone": False, "declared": True, "gpus": list(range(110)), "queue": "q"})
+    queue.schedule(gpus=",".join([GPU] * 4096), claims=",".join([claim] * 25_000))
+    assert read(owner, queue, "status").stdout.endswith("1 job: 1 pending\n")
+
+
 def test_many_running_jobs_are_not_compared_with_each_other(owner, queue):
     queue.lines(f'{{"event":"add","id":{number},"time":"{TIME}","command":"x"}}\n'
                 f'{{"event":"start","id":{number},"time":"{TIME}","attempt":1,"gpus":[0]}}' for number in range(2, 150_000))
