@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "base/json_put.h"
@@ -32,6 +33,13 @@ void map_batch_destroy(struct map_batch *b)
 	free(b);
 }
 
+/* In a JSON value, carriage returns occur only between tokens. Line readers of some languages end a line there. */
+static void replace_returns(char *json, size_t size)
+{
+	for (char *p = json, *end = json + size; (p = memchr(p, '\r', (size_t)(end - p)));)
+		*p = ' ';
+}
+
 int map_batch_add(struct map_batch *b, const struct map_item *item, const char *text, size_t size, bool quote)
 {
 	if (array_reserve(b->items, &b->capacity, b->count + 1) < 0)
@@ -44,6 +52,7 @@ int map_batch_add(struct map_batch *b, const struct map_item *item, const char *
 		json_put_raw(&b->task, NULL, text, size);
 	if (text_error(&b->task))
 		return -ENOMEM;
+	replace_returns(b->task.data + before, b->task.length - before);
 	struct map_item *added = &b->items[b->count++];
 	*added = *item;
 	added->offset = before + comma;

@@ -61,6 +61,17 @@ def test_items_of_a_stream_are_not_kept_waiting_for_a_full_batch(map):
     assert json.loads(out)["result"] == 44 and process.returncode == 0
 
 
+def test_worker_gets_no_carriage_return(map):
+    """Line readers of some languages end a line there, and the rest of the item would be another message."""
+    (map.directory / "raw.py").write_text(
+        "import json, sys\nsys.stdin.buffer.readline()\nprint(json.dumps({'type': 'ready'}), flush=True)\n"
+        "for line in sys.stdin.buffer:\n    message = json.loads(line)\n"
+        "    print(json.dumps({'id': message['id'], 'ok': True, 'results': [line.count(b'\\r')] * len(message['items'])}), flush=True)\n")
+    map.input.write_bytes(b'[1,\r{"type":"items","id":0,"items":[7]}\r,2]\n"a\\rb"\n\r3\r\n')
+    map.run("--batch", 3, command=("--worker-command", f"{sys.executable} raw.py"))
+    assert map.results() == {1: 0, 2: 0, 3: 0}
+
+
 def test_lines_are_text(map):
     map.input.write_bytes("\ufeff one\r\n\n\"two\"\nthr\0ee é".encode())
     map.run("--lines", "--ordered")

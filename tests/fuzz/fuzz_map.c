@@ -23,8 +23,8 @@ static void check_item(const struct map_line *line, bool lines)
 	FUZZ_CHECK(map_batch_seal(b) == 0);
 	struct gd_bytes bytes = {.data = b->task.data, .size = b->task.length};
 	FUZZ_CHECK(items_task_read(&bytes, &task) == 0 && task.count == 1);
-	/* A message is one line. */
-	FUZZ_CHECK(!memchr(task.values, '\n', task.size));
+	/* A message is one line, in every language. */
+	FUZZ_CHECK(!memchr(task.values, '\n', task.size) && !memchr(task.values, '\r', task.size));
 	map_batch_destroy(b);
 }
 
