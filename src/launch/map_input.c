@@ -32,20 +32,8 @@ static int open_named(const char *path, struct gd_error *err)
 /* Reading terabytes of zeros takes hours, and another user can make such a file without using the disk. */
 static bool has_holes(int fd, off_t from, off_t size)
 {
-	off_t at = lseek(fd, 0, SEEK_CUR);
-	bool many = at >= 0 && file_count_holes(fd, from < at ? at : from, size, MAX_HOLE_BYTES) > MAX_HOLE_BYTES;
-	return many || (at >= 0 && lseek(fd, at, SEEK_SET) < 0);
-}
-
-/* In the part by which a file has grown. */
-static bool has_new_holes(struct map_input *in)
-{
-	struct stat st;
-	if (in->looked_at < 0 || fstat(in->fd, &st) < 0 || st.st_size <= in->looked_at)
-		return false;
-	bool many = has_holes(in->fd, in->looked_at, st.st_size);
-	in->looked_at = st.st_size;
-	return many;
+	bool many = file_count_holes(fd, from, size, MAX_HOLE_BYTES) > MAX_HOLE_BYTES;
+	return many || lseek(fd, from, SEEK_SET) < 0;
 }
 
 int map_input_open(struct map_input *in, const char *path, bool lines, struct gd_error *err)
@@ -61,16 +49,17 @@ int map_input_open(struct map_input *in, const char *path, bool lines, struct gd
 		return error_set(err, -EISDIR,
 			"cannot read input '%s': it is a directory; use 'gpuq launch' to process the files of a directory",
 			path);
-	if (S_ISREG(st.st_mode) && has_holes(fd, 0, st.st_size))
+	off_t at = S_ISREG(st.st_mode) ? lseek(fd, 0, SEEK_CUR) : -1;
+	if (at >= 0 && has_holes(fd, at, st.st_size))
 		return error_set(err, -EFBIG,
 			"cannot read input '%s': it has more than 64 MiB of holes, which contain no items; create the file again",
 			path);
 	*in = (struct map_input){
 		.name = standard ? "standard input" : path,
 		.lines = lines,
-		.regular = S_ISREG(st.st_mode) && lseek(fd, 0, SEEK_CUR) == 0,
+		.regular = at == 0,
 		.size = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0,
-		.looked_at = S_ISREG(st.st_mode) ? st.st_size : -1,
+		.limit = at >= 0 && st.st_size > at ? (uint64_t)(st.st_size - at) : 0,
 	};
 	in->fd = take_fd(&fd);
 	return 0;
@@ -95,6 +84,13 @@ int map_input_rewind(struct map_input *in)
 
 /* ---- Reading ------------------------------------------------------------ */
 
+/* Files of /proc and of some FUSE file systems have contents, but no size. */
+static bool has_size(int fd)
+{
+	struct stat st;
+	return fstat(fd, &st) < 0 || st.st_size > 0;
+}
+
 int map_input_read(struct map_input *in)
 {
 	size_t have = in->end - in->begin;
@@ -104,8 +100,10 @@ int map_input_read(struct map_input *in)
 	in->end = have;
 	if (array_reserve(in->buf, &in->capacity, have + READ_BYTES) < 0)
 		return -ENOMEM;
-	if (has_new_holes(in))
-		return -EFBIG;
+	if (in->limit == 0 && has_size(in->fd)) {
+		in->at_end = true;
+		return 0;
+	}
 	ssize_t n;
 	do {
 		n = read(in->fd, in->buf + have, in->capacity - have);
@@ -198,6 +196,8 @@ enum map_input_event map_input_next(struct map_input *in, enum map_input_want wa
 {
 	for (;;) {
 		bool too_long = false;
+		if (in->limit > 0 && in->taken >= in->limit)
+			return MAP_INPUT_END;
 		if (in->skipping && !skip_rest(in))
 			return in->at_end ? MAP_INPUT_END : MAP_INPUT_MORE;
 		size_t size = next_size(in, &too_long);

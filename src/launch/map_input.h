@@ -5,6 +5,9 @@
  * An item's number is that of its line, from 1. In JSON, lines with nothing but white space have no item. A line that
  * cannot be an item (invalid JSON, not UTF-8, too long) is an item that fails, with the reason: nothing is skipped
  * silently, and the other items continue. The last line needs no newline.
+ *
+ * A file that grows, even faster than it is read, has the lines that begin within its size at the start. Another user
+ * may be appending to it, and holes cost that user nothing.
  */
 #ifndef LAUNCH_MAP_INPUT_H
 #define LAUNCH_MAP_INPUT_H
@@ -21,10 +24,10 @@
 struct map_input {
 	const char *name; /* for messages: the path, or "standard input" */
 	int fd;
-	bool lines;      /* an item is a line of text, not a JSON value */
-	bool regular;    /* a file that can be read again */
-	off_t looked_at; /* up to here, the file has no large holes; -1: not a regular file */
+	bool lines;   /* an item is a line of text, not a JSON value */
+	bool regular; /* a file that can be read again */
 	uint64_t size;
+	uint64_t limit;  /* of `taken`; 0: the input has no size, and is read to its end */
 	uint64_t number; /* of the last line taken */
 	uint64_t taken;  /* bytes of all lines taken */
 	char *buf;

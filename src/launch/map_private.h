@@ -42,7 +42,7 @@ struct map {
 
 	/* Why the run ends before the input does. */
 	atomic_int stops; /* number of requests */
-	int stops_done, pool_stops;
+	int pool_stops;
 	int stop_fd;
 	bool enough, no_worker;
 	int error; /* of input or output */
@@ -65,7 +65,7 @@ void map_fail(struct map *m, const struct gd_error *err);
 /* map_survey.c: reads the whole input once, counts its items and compares them with the record. Regular files only.
  * Large files are not counted if there is nothing to compare. */
 int map_survey(struct map *m, struct gd_error *err);
-/* Counts the items after the last one read, so that the total becomes known. */
+/* Counts the items after the last one read, so that the total becomes known; after a stop, for a second at most. */
 void map_count_rest(struct map *m);
 /* 1: the item is done; 0: it is not; -EBADMSG: the record belongs to another input, or is not in order. */
 int map_is_done(struct map *m, const struct map_line *line, struct gd_error *err);

@@ -25,7 +25,7 @@
 
 bool map_is_ending(const struct map *m)
 {
-	return m->stops_done > 0 || m->enough || m->no_worker || m->error;
+	return atomic_load(&m->stops) > 0 || m->enough || m->no_worker || m->error;
 }
 
 void map_stop_pool(struct map *m, int stops)
@@ -71,8 +71,7 @@ static void apply_stops(struct map *m)
 	uint64_t count;
 	if (!asked)
 		return;
-	m->stops_done = asked < MOST_STOPS ? asked : MOST_STOPS;
-	map_stop_pool(m, m->stops_done);
+	map_stop_pool(m, asked < MOST_STOPS ? asked : MOST_STOPS);
 	(void)!read(m->stop_fd, &count, sizeof(count));
 }
 

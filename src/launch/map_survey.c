@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "launch/map_private.h"
 
 /* A larger input is not read twice for its total: progress is then measured in bytes. */
 #define COUNTED_BYTES ((uint64_t)16 << 20)
+#define COUNT_MS      1000 /* for the total after a stop */
 
 int map_is_done(struct map *m, const struct map_line *line, struct gd_error *err)
 {
@@ -26,8 +28,9 @@ int map_is_done(struct map *m, const struct map_line *line, struct gd_error *err
 	return 1;
 }
 
-/* 1 and the next line, 0 at the end or after a stop, or a negative value. */
-static int next_line(struct map *m, enum map_input_want want, struct map_line *ret, struct gd_error *err)
+/* 1 and the next line, 0 at the end, or a negative value: -ECANCELED after a stop, but not before patience_ns. */
+static int next_line(
+	struct map *m, enum map_input_want want, uint64_t patience_ns, struct map_line *ret, struct gd_error *err)
 {
 	for (;;) {
 		enum map_input_event event = map_input_next(&m->input, want, ret);
@@ -36,8 +39,11 @@ static int next_line(struct map *m, enum map_input_want want, struct map_line *r
 			return error_set(err, r, "cannot read input '%s': %s", m->input.name, error_words(r));
 		if (event == MAP_INPUT_LINE)
 			return 1;
-		if (event == MAP_INPUT_END || atomic_load(&m->stops) > 1)
+		if (event == MAP_INPUT_END)
 			return 0;
+		int stops = atomic_load(&m->stops);
+		if (stops > 1 || (stops > 0 && clock_now_ns() >= patience_ns))
+			return error_set(err, -ECANCELED, "interrupted");
 	}
 }
 
@@ -49,7 +55,7 @@ int map_survey(struct map *m, struct gd_error *err)
 	int r;
 	if (!compare && m->input.size > COUNTED_BYTES)
 		return 0;
-	while ((r = next_line(m, compare ? MAP_INPUT_CHECK : MAP_INPUT_COUNT, &line, err)) > 0) {
+	while ((r = next_line(m, compare ? MAP_INPUT_CHECK : MAP_INPUT_COUNT, 0, &line, err)) > 0) {
 		total++;
 		r = compare ? map_is_done(m, &line, err) : 0;
 		if (r < 0)
@@ -57,7 +63,7 @@ int map_survey(struct map *m, struct gd_error *err)
 	}
 	if (r < 0)
 		return r;
-	if (m->record.highest > m->input.number && !atomic_load(&m->stops))
+	if (m->record.highest > m->input.number)
 		return error_set(err, -EBADMSG,
 			"refusing to continue '%s': it belongs to another input: it has item %llu, '%s' has %llu lines; choose another --output or remove the file",
 			m->record.output.name, (unsigned long long)m->record.highest, m->input.name,
@@ -73,9 +79,11 @@ void map_count_rest(struct map *m)
 {
 	struct map_line line;
 	struct gd_error err;
+	int r;
 	if (m->summary.total_known || !m->input.regular)
 		return;
-	while (next_line(m, MAP_INPUT_COUNT, &line, &err) > 0)
+	uint64_t patience_ns = clock_now_ns() + COUNT_MS * NS_PER_MS;
+	while ((r = next_line(m, MAP_INPUT_COUNT, patience_ns, &line, &err)) > 0)
 		m->summary.total++;
-	m->summary.total_known = true;
+	m->summary.total_known = r == 0;
 }

@@ -396,3 +396,19 @@ def test_input_of_holes_is_refused(map):
         file.truncate(1 << 40)
     _, err = map.run("--input", items, code=2)
     assert "more than 64 MiB of holes" in err
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_file_that_grows_while_it_is_read_has_the_items_of_the_start(map, end):
+    """Faster than it is read: holes cost a writer nothing."""
+    library = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/libgrowing_file.so"
+    map.input.write_text("1\n2\n3" + end)
+    map.run("--batch", 10, code=0 if end else 1,
+            env={"LD_PRELOAD": str(library), "GROWING_FILE": str(map.input), "ASAN_OPTIONS": "verify_asan_link_order=0"})
+    assert map.results() == doubled([1, 2, 3] if end else [1, 2])
+    assert map.errors() == ({} if end else {3: "in.jsonl:3: the line is longer than 8 MiB"})
+
+
+def test_file_without_a_size_is_read_to_its_end(map):
+    map.run("--lines", "--input", "/proc/self/limits")
+    assert len(map.results()) > 10

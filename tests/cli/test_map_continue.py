@@ -285,6 +285,32 @@ def test_interrupt_finishes_what_runs(map):
     assert len(map.results()) == 1001
 
 
+def interrupt(map, at, *words):
+    """Ctrl-C during this read of the input; the program may read it only a few times more."""
+    library = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/libinterrupted_file.so"
+    _, err = map.run(*words, code=130, env={"LD_PRELOAD": str(library), "INTERRUPTED_FILE": str(map.input), "INTERRUPTED_AT": str(at),
+                                            "ASAN_OPTIONS": "verify_asan_link_order=0"})
+    assert "interrupted; run the same command again to continue" in err
+
+
+def test_interrupt_ends_the_search_for_the_next_item(map):
+    map.input.write_bytes(b"1\n" + b"\n" * (17 << 20) + b"2\n")
+    interrupt(map, 3, "--batch", 10)
+    map.run()
+    assert map.results() == {1: 2, (17 << 20) + 2: 4}
+
+
+def test_interrupt_ends_the_comparison_with_the_output(map):
+    map.input.write_bytes(b"1\n" + b"\n" * (4 << 20))
+    map.run()
+    with map.input.open("ab") as file:
+        file.write(b"2\n")
+    interrupt(map, 3)
+    assert map.results() == {1: 2}
+    map.run()
+    assert map.results() == {1: 2, (4 << 20) + 2: 4}
+
+
 def test_items_of_a_large_input_are_all_counted(map):
     map.put("wait", *["x" * (1 << 20)] * 17, 1, 2, 3)
     process = map.start("--gpus", "sim:1", "--in-flight", 1, "--json", "summary.json")

@@ -30,7 +30,7 @@ static void check_item(const struct map_line *line, bool lines)
 
 static void check_input(int fd, size_t size, bool lines)
 {
-	struct map_input in = {.fd = fd, .lines = lines, .regular = true};
+	struct map_input in = {.fd = fd, .lines = lines, .regular = true, .limit = size};
 	struct map_line line;
 	uint64_t last = 0;
 	FUZZ_CHECK(map_input_rewind(&in) == 0);
