@@ -44,8 +44,9 @@ struct finder {
 	struct find_patterns patterns;
 	const struct find_again *again; /* or NULL */
 	struct find_result *found;
-	struct trust_way way; /* of all entries together */
-	size_t unsaid;        /* warnings beyond the limit */
+	struct trust_way way; /* of all entries together; its chooser: of the last one examined */
+	uid_t user;
+	size_t unsaid; /* warnings beyond the limit */
 	int root;
 	size_t root_length; /* of the searched folder's path */
 	bool has_excluded;
@@ -88,6 +89,7 @@ static int examine(struct finder *f, int fd, const struct dirent *d, const char 
 {
 	cleanup_(closep) int entry = -1;
 	const char *objection;
+	f->way.chooser = 0;
 	/* Most entries: a file without a link needs no more checks, because its folder was checked (note_writers()). */
 	if (d->d_type == DT_REG && fstatat(fd, d->d_name, ret, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(ret->st_mode))
 		return 0;
@@ -131,13 +133,13 @@ static int take_name(struct finder *f, int fd, const struct dirent *d, const cha
 	int r = examine(f, fd, d, prefix, wanted, &st);
 	if (r != 0)
 		return r < 0 ? r : 0;
-	if (S_ISDIR(st.st_mode)) {
-		if (!f->options->recursive)
-			f->found->files.other_folders++;
-		return f->options->recursive && name[0] != '.' ? find_listing_add(to, &f->found->arena, prefix, d, &st)
-							       : 0;
-	}
-	return wanted && S_ISREG(st.st_mode) ? find_listing_add(to, &f->found->arena, prefix, d, &st) : 0;
+	bool is_folder = S_ISDIR(st.st_mode);
+	if (is_folder && !f->options->recursive)
+		f->found->files.other_folders++;
+	if (is_folder ? !f->options->recursive || name[0] == '.' : !wanted || !S_ISREG(st.st_mode))
+		return 0;
+	bool is_foreign = f->way.chooser || (st.st_uid != f->user && st.st_uid != 0);
+	return find_listing_add(to, &f->found->arena, prefix, d, &st, is_foreign);
 }
 
 static int read_folder(struct finder *f, DIR *dir, const char *prefix, struct find_listing *to)
@@ -340,7 +342,7 @@ static int find(struct finder *f, const char *folder, struct gd_error *err)
 int find_files(const char *folder, const struct gd_find_options *options, const struct find_again *again,
 	struct gd_files **ret, struct gd_error *err)
 {
-	struct finder f = {.options = options, .again = again, .way = TRUST_WAY_INIT};
+	struct finder f = {.options = options, .again = again, .way = TRUST_WAY_INIT, .user = geteuid()};
 	f.found = calloc(1, sizeof(*f.found));
 	if (!f.found)
 		return error_set(err, -ENOMEM, "cannot search folder '%s': out of memory", folder);

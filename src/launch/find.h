@@ -31,6 +31,9 @@ int find_files(const char *folder, const struct gd_find_options *options, const 
  */
 bool find_is_open_to_others(const struct gd_files *files);
 
+/* Whether file i belongs to a user other than this one and root, or a link of such a user leads to it. */
+bool find_is_foreign(const struct gd_files *files, size_t i);
+
 /*
  * Opens the input folder with O_PATH, by the path of a gd_files. -EPERM: the path now contains a link of another user,
  * who would choose the folder.

@@ -14,7 +14,7 @@ void find_listing_finish(struct find_listing *listing)
 }
 
 int find_listing_add(struct find_listing *listing, struct arena *arena, const char *prefix, const struct dirent *d,
-	const struct stat *st)
+	const struct stat *st, bool is_foreign)
 {
 	const char *name = d->d_name;
 	if (array_reserve(listing->list, &listing->capacity, listing->count + 1) < 0)
@@ -32,6 +32,7 @@ int find_listing_add(struct find_listing *listing, struct arena *arena, const ch
 		.mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
 		.is_folder = S_ISDIR(st->st_mode),
 		.is_link = d->d_type != DT_DIR, /* or the file system does not report it */
+		.is_foreign = is_foreign,
 	};
 	return 0;
 }

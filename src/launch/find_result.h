@@ -16,7 +16,8 @@ struct find_result {
 	struct gd_files files;
 	struct arena arena;
 	struct gd_found *list;
-	size_t capacity;
+	bool *foreign; /* by file */
+	size_t capacity, foreign_capacity;
 	const struct gd_found **pointers; /* to the list */
 	const char **warnings;
 	size_t warnings_capacity;

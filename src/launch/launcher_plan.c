@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "launch/find.h"
 #include "launch/launcher_private.h"
 
 static const char *const kinds[] = {
@@ -166,10 +167,15 @@ static int sort_out(struct gd_launcher *l, size_t *ret_replaced, const char **re
 			*ret_input = e->input;
 		}
 		l->todo[l->num_todo] = f;
-		r = launcher_choose_output(l, f, e, l->num_todo);
+		/* Not yet: another user who adds b.mp3 must not get the folder "b" of this user's b.wav. */
+		if (!find_is_foreign(files, i))
+			r = launcher_choose_output(l, f, e, l->num_todo);
 		if (r == 0)
 			l->num_todo++;
 	}
+	for (size_t k = 0; r == 0 && k < l->num_todo; k++)
+		if (!l->output_of[k])
+			r = launcher_choose_output(l, l->todo[k], history_find(&l->history, l->todo[k]->path), k);
 	return r;
 }
 

@@ -66,6 +66,19 @@ static void leave_reserved(const char *path, char ret[PATH_MAX + 8])
 	snprintf(ret, PATH_MAX + 8, "%.*s%s%s", (int)first, path, reserved_folder ? "~" : "", path + first);
 }
 
+/*
+ * A folder "b" of another user next to a b.wav must not add files to the results of b.wav, which are in "b": the
+ * results of "b/c.wav" are then in "b~c".
+ */
+static void leave_owned(const struct outputs *o, char *path)
+{
+	for (char *slash = path; (slash = strchr(slash, '/')); slash++) {
+		*slash = '\0';
+		bool owned = path_map_get(&o->owners, path);
+		*slash = owned ? '~' : '/';
+	}
+}
+
 /* Gives the folder to the file. Returns a copy of the path, or NULL: no memory. */
 static const char *own(struct outputs *o, const char *output, size_t file)
 {
@@ -110,6 +123,7 @@ int outputs_choose(struct outputs *o, const char *wanted, size_t file, const cha
 	if (strlen(wanted) >= PATH_MAX)
 		return -ENAMETOOLONG;
 	leave_reserved(wanted, path);
+	leave_owned(o, path);
 	size_t stem;
 	const char *name = outputs_stem(path, &stem);
 	size_t before = (size_t)(name - path);

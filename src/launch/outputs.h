@@ -4,7 +4,8 @@
  *
  * "a/b.wav" gets "a/b", or "a/b.wav" if "a/b" belongs to another file (b.mp3 came first) or contains folders of other
  * files (of "a/b/c.wav"). A file keeps its folder of an earlier run; new files get theirs in the order of calls, which
- * is the order of their names. No two files share a folder.
+ * is the order of their names, files of other users last. No two files share a folder, and no new one is in the folder
+ * of another file.
  */
 #ifndef LAUNCH_OUTPUTS_H
 #define LAUNCH_OUTPUTS_H

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Other users choose the input files of a launch: they write or rename its input folder. Results must not disclose private files."""
 import os
+import pathlib
 import signal
 import stat
 
@@ -359,3 +360,45 @@ def test_link_of_another_user_with_many_components_is_still_followed(machine, ow
     result = owner.gpuq("launch", "--input-dir", shared, "--output-dir", "out", "--pattern", "?", "--gpus", "sim:1", *COPY, cwd=place)
     assert result.returncode == 0, result
     assert (place / "out/b/r").read_text() == "deep\n"
+
+
+# ---- Names of result folders ----------------------------------------------------------------
+
+
+def texts(place):
+    return {str(path.parent.relative_to(place / "out")): path.read_text().strip() for path in (place / "out").rglob("r") if path.is_file()}
+
+
+FORGED = "echo forged > report.md; mkdir report; echo forged > report/r.txt"
+
+
+def test_files_of_another_user_do_not_get_the_result_folder_of_a_file(machine, owner, other, place):
+    shared = machine.directory(STICKY)
+    other.sh(f"{FORGED}; ln -s /etc/passwd report.log; echo forged > root.md", shared)
+    owner.sh("echo genuine > report.txt; echo second > report.xml", shared)
+    (shared / "root.txt").write_text("of root\n")
+    expected = {"report": "genuine", "report.xml": "second", "report.md": "forged", "report~r": "forged", "root": "of root", "root.md": "forged",
+                "report.log": pathlib.Path("/etc/passwd").read_text().strip()}
+    launch(owner, place, shared)
+    assert texts(place) == expected
+    launch(owner, place, shared, "--force")
+    assert texts(place) == expected
+    owner.sh("echo third > report.aac", shared)
+    launch(owner, place, shared)
+    assert texts(place) == {**expected, "report.aac": "third"}
+
+
+def test_files_that_another_user_adds_later_stay_out_of_the_result_folder_of_a_file(machine, owner, other, place):
+    shared = machine.directory(STICKY)
+    owner.sh("echo genuine > report.txt", shared)
+    launch(owner, place, shared)
+    other.sh(FORGED, shared)
+    launch(owner, place, shared)
+    assert texts(place) == {"report": "genuine", "report.md": "forged", "report~r": "forged"}
+
+
+def test_files_of_one_other_user_get_folders_in_the_order_of_their_names(machine, owner, other, place):
+    shared = machine.directory(STICKY)
+    other.sh("echo 1 > a.md; echo 2 > a.txt; mkdir b; echo 3 > b/c.txt; echo 4 > b.txt", shared)
+    launch(owner, place, shared)
+    assert texts(place) == {"a": "1", "a.txt": "2", "b/c": "3", "b.txt": "4"}

@@ -63,6 +63,20 @@ static void test_no_file_gets_a_folder_that_contains_those_of_others(void **stat
 	outputs_finish(&o);
 }
 
+static void test_no_file_gets_a_folder_in_that_of_another(void **state)
+{
+	(void)state;
+	struct outputs o = {0};
+	assert_string_equal(choose(&o, "b.wav", 0), "b");
+	assert_string_equal(choose(&o, "b/c.wav", 1), "b~c");
+	assert_string_equal(choose(&o, "b/c.mp3", 2), "b~c.mp3");
+	assert_string_equal(choose(&o, "b/c/d.wav", 3), "b~c~d");
+	assert_string_equal(choose(&o, "b/e/f.wav", 4), "b~e/f");
+	assert_string_equal(choose(&o, "b~c.flac", 5), "b~c.flac");
+	assert_string_equal(choose(&o, "a/b/c.wav", 6), "a/b/c");
+	outputs_finish(&o);
+}
+
 static void test_no_file_gets_a_folder_named_like_the_launchers_own_files(void **state)
 {
 	(void)state;
@@ -147,6 +161,7 @@ int main(void)
 		cmocka_unit_test(test_stem_is_the_name_without_its_last_extension),
 		cmocka_unit_test(test_no_two_files_share_a_folder),
 		cmocka_unit_test(test_no_file_gets_a_folder_that_contains_those_of_others),
+		cmocka_unit_test(test_no_file_gets_a_folder_in_that_of_another),
 		cmocka_unit_test(test_no_file_gets_a_folder_named_like_the_launchers_own_files),
 		cmocka_unit_test(test_claimed_folder_stays_with_its_file),
 		cmocka_unit_test(test_path_outside_the_output_folder_cannot_be_claimed),
