@@ -128,7 +128,7 @@ static void on_closed(void *context, struct link *l, int reason)
 		say(a, "lost the connection to the coordinator: %s",
 			reason == -EKEYREJECTED ? "it does not know the secret of the queue"
 			: reason == -EPERM
-				? "not accepted; it has another secret or another version of gpuq, or is too busy"
+				? "not accepted; it was just restarted, is too busy, or has another secret or another version of gpuq"
 				: error_words(reason));
 	a->refused = reason;
 	link_destroy(a->link);
@@ -140,8 +140,8 @@ static void on_closed(void *context, struct link *l, int reason)
 static int open_link(struct agent *a)
 {
 	static const struct link_ops ops = {.opened = on_opened, .frame = on_frame, .closed = on_closed};
-	int fd, r = link_connect_to(a->dir_fd, AGENT_ADDRESS_FILE, &fd);
-	return r < 0 ? r : link_create(a->loop, fd, TUNNEL_PILOT, a->secret, a->options->slurm_job, &ops, a, &a->link);
+	return link_connect_to(
+		a->loop, a->dir_fd, AGENT_ADDRESS_FILE, a->secret, a->options->slurm_job, &ops, a, &a->link);
 }
 
 static void connect_now(struct agent *a, uint64_t connection)
@@ -154,7 +154,8 @@ static void connect_now(struct agent *a, uint64_t connection)
 	if (r == 0)
 		return;
 	if (r != a->refused)
-		say(a, "cannot connect to the coordinator: %s", error_words(r));
+		say(a, "cannot connect to the coordinator: %s",
+			r == -EPROTONOSUPPORT ? "it has another version of gpuq" : error_words(r));
 	a->refused = r;
 	handle(a, &(struct pilot_event){.kind = PILOT_DISCONNECTED, .connection = connection});
 }

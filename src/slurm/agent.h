@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-/* Where the coordinator listens: "ADDRESS PORT", in the directory of the queue, replaced by rename. */
+/* Where the coordinator listens (address_file.h). */
 #define AGENT_ADDRESS_FILE "slurm.address"
 
 struct agent_options {

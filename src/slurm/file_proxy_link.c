@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "launch/worker_note.h"
+#include "slurm/address_file.h"
 #include "slurm/agent.h"
 #include "slurm/file_proxy_private.h"
 #include "slurm/file_worker.h"
@@ -214,12 +214,9 @@ static void *serve(void *context)
 /* ---- Start ------------------------------------------------------------------------------------- */
 
 /* The proxy listens at the same address as the coordinator, which is routed towards the nodes. */
-static int find_host(const struct file_proxy *p, char host[256], struct gd_error *err)
+static int find_host(const struct file_proxy *p, struct address_file *ret, struct gd_error *err)
 {
-	char text[300];
-	int r = file_read_small(p->dir_fd, FILE_JOURNAL_NAME ".d/" AGENT_ADDRESS_FILE, text, sizeof(text));
-	if (r >= 0 && sscanf(text, "%255s", host) != 1)
-		r = -EBADMSG;
+	int r = address_file_read(p->dir_fd, FILE_JOURNAL_NAME ".d/" AGENT_ADDRESS_FILE, ret);
 	return r < 0 ? error_set(err, r, "cannot find the address of the coordinator: %s", error_words(r)) : 0;
 }
 
@@ -237,10 +234,11 @@ static int start_thread(struct file_proxy *p)
 int file_proxy_link_start(struct file_proxy *p, struct gd_error *err)
 {
 	static const struct link_ops ops = {.opened = on_opened, .bytes = on_bytes, .closed = on_closed};
-	char host[256], name[FILE_ADDRESS_ROOM];
+	struct address_file coordinator;
+	char name[FILE_ADDRESS_ROOM];
 	struct loop_source *source;
 	file_address_name(p->worker, name);
-	int r = find_host(p, host, err);
+	int r = find_host(p, &coordinator, err);
 	if (r < 0)
 		return r;
 	p->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -256,7 +254,7 @@ int file_proxy_link_start(struct file_proxy *p, struct gd_error *err)
 	const struct listener_options options = {.loop = p->loop,
 		.dir_fd = p->dir_fd,
 		.file = name,
-		.towards = host,
+		.towards = coordinator.host,
 		.secret = p->secret,
 		.epoch = p->number,
 		.ops = &ops,

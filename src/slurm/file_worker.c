@@ -298,11 +298,9 @@ static void connect_now(struct file_worker *w)
 {
 	static const struct link_ops ops = {.opened = on_opened, .bytes = on_bytes, .closed = on_closed};
 	char name[FILE_ADDRESS_ROOM];
-	int fd;
 	file_address_name(w->number, name);
-	if (link_connect_to(w->dir_fd, name, &fd) == 0 &&
-		link_create(w->loop, fd, TUNNEL_PILOT, w->secret, w->job, &ops, w, &w->link) < 0)
-		w->link = NULL;
+	/* If this fails, the next timer tries again. */
+	(void)link_connect_to(w->loop, w->dir_fd, name, w->secret, w->job, &ops, w, &w->link);
 }
 
 static uint64_t ms_to_ns(int64_t ms)

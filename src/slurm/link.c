@@ -14,8 +14,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/loop.h"
+#include "slurm/address_file.h"
 #include "slurm/frame_codec.h"
 
 struct link {
@@ -119,8 +119,10 @@ static int receive(struct link *l)
 		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 	if (n == 0)
 		return 1;
-	bool opening = l->tunnel.stage != TUNNEL_OPEN;
+	bool opening = l->tunnel.stage != TUNNEL_OPEN, had_opening = link_has_opening(l);
 	int r = tunnel_receive(&l->tunnel, buf, (size_t)n);
+	if (r == 0 && !had_opening && link_has_opening(l) && l->ops->opening)
+		r = l->ops->opening(l->context, l, l->tunnel.pilot_nonce);
 	if (r == 0)
 		r = take_frames(l);
 	if (r >= 0 && !l->destroyed && opening)
@@ -248,14 +250,18 @@ int link_connect(const char *host, uint16_t port, int *ret_fd)
 	return r;
 }
 
-int link_connect_to(int dir_fd, const char *file, int *ret_fd)
+int link_connect_to(struct loop *loop, int dir_fd, const char *file, const uint8_t secret[MAC_KEY_SIZE],
+	uint64_t slurm_job, const struct link_ops *ops, void *context, struct link **ret)
 {
-	char text[300], host[256];
-	unsigned port;
-	int r = file_read_small(dir_fd, file, text, sizeof(text));
+	struct address_file a;
+	uint8_t key[MAC_KEY_SIZE];
+	int fd, r = address_file_read(dir_fd, file, &a);
+	if (r == 0)
+		r = link_connect(a.host, a.port, &fd);
 	if (r < 0)
 		return r;
-	if (sscanf(text, "%255s %u", host, &port) != 2 || port == 0 || port > 65535)
-		return -EBADMSG;
-	return link_connect(host, (uint16_t)port, ret_fd);
+	address_file_key(&a, secret, key);
+	r = link_create(loop, fd, TUNNEL_PILOT, key, slurm_job, ops, context, ret);
+	explicit_bzero(key, sizeof(key));
+	return r;
 }

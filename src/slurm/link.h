@@ -24,6 +24,11 @@ struct link;
 struct loop;
 
 struct link_ops {
+	/*
+	 * Coordinator, optional: the peer has sent an opening with this nonce that was made with the secret, but
+	 * perhaps not by this peer. Negative: close without an answer.
+	 */
+	int (*opening)(void *context, struct link *l, const uint8_t nonce[TUNNEL_NONCE_SIZE]);
 	void (*opened)(void *context, struct link *l);                       /* the peer has proven the secret */
 	void (*frame)(void *context, struct link *l, const struct frame *f); /* valid during the call */
 	/* Instead of `frame`, for an owner with other messages: the bytes, valid during the call. Negative: close. */
@@ -54,7 +59,11 @@ uint64_t link_slurm_job(const struct link *l);
 
 /* Starts to connect; pass the socket to link_create() at once. host: an address or a name. */
 int link_connect(const char *host, uint16_t port, int *ret_fd);
-/* The same for the address in a file of listener.h. -EBADMSG: the file has no valid address. */
-int link_connect_to(int dir_fd, const char *file, int *ret_fd);
+/*
+ * For pilots: starts to connect to the listener that has written this file. secret: that of the queue. Errors also as
+ * for address_file_read().
+ */
+int link_connect_to(struct loop *loop, int dir_fd, const char *file, const uint8_t secret[MAC_KEY_SIZE],
+	uint64_t slurm_job, const struct link_ops *ops, void *context, struct link **ret);
 
 #endif

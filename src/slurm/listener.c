@@ -2,19 +2,19 @@
 #include "slurm/listener.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/loop.h"
+#include "slurm/address_file.h"
 #include "slurm/agent.h"
 
 /* Connections accepted in one round. */
@@ -22,12 +22,14 @@
 
 struct listener {
 	struct listener_options options;
-	uint8_t secret[MAC_KEY_SIZE];
+	uint8_t key[MAC_KEY_SIZE]; /* of its tunnels */
 	int fd;
 	uint16_t port;
 	struct loop_source *source;
 	struct link *strangers[LISTENER_STRANGERS]; /* the oldest first */
 	size_t num_strangers;
+	uint64_t openings[LISTENER_OPENINGS]; /* the first bytes of nonces: a ring */
+	size_t num_openings;                  /* ever added */
 };
 
 /* ---- Strangers ------------------------------------------------------------------------ */
@@ -54,6 +56,20 @@ static void close_one(struct listener *l)
 	link_destroy(link);
 }
 
+/* A crowd that repeats a recorded opening would displace pilots. */
+static int on_opening(void *context, struct link *link, const uint8_t nonce[TUNNEL_NONCE_SIZE])
+{
+	struct listener *l = context;
+	uint64_t opening;
+	(void)link;
+	memcpy(&opening, nonce, sizeof(opening));
+	for (size_t i = 0; i < l->num_openings && i < LISTENER_OPENINGS; i++)
+		if (l->openings[i] == opening)
+			return -EKEYREJECTED;
+	l->openings[l->num_openings++ % LISTENER_OPENINGS] = opening;
+	return 0;
+}
+
 static void on_opened(void *context, struct link *link)
 {
 	struct listener *l = context;
@@ -72,7 +88,7 @@ static void on_closed(void *context, struct link *link, int reason)
 static void on_connection(void *context, uint32_t events)
 {
 	/* No frame arrives before the link is open, and an open link is handed over. */
-	static const struct link_ops ops = {.opened = on_opened, .closed = on_closed};
+	static const struct link_ops ops = {.opening = on_opening, .opened = on_opened, .closed = on_closed};
 	struct listener *l = context;
 	(void)events;
 	for (int i = 0; i < ACCEPTS; i++) {
@@ -82,8 +98,7 @@ static void on_connection(void *context, uint32_t events)
 			return; /* also for too many open files: the next round tries again */
 		if (l->num_strangers == LISTENER_STRANGERS)
 			close_one(l);
-		if (link_create(l->options.loop, fd, TUNNEL_COORDINATOR, l->secret, l->options.epoch, &ops, l, &link) ==
-			0)
+		if (link_create(l->options.loop, fd, TUNNEL_COORDINATOR, l->key, l->options.epoch, &ops, l, &link) == 0)
 			l->strangers[l->num_strangers++] = link;
 	}
 }
@@ -128,10 +143,8 @@ static uint16_t get_port(const struct sockaddr_storage *a)
 /* The port of the previous coordinator; 0: any. */
 static uint16_t last_port(int dir_fd, const char *file)
 {
-	char text[300], host[256];
-	unsigned port;
-	int r = file_read_small(dir_fd, file, text, sizeof(text));
-	return r > 0 && sscanf(text, "%255s %u", host, &port) == 2 && port < 65536 ? (uint16_t)port : 0;
+	struct address_file a;
+	return address_file_read(dir_fd, file, &a) == 0 ? a.port : 0;
 }
 
 static int bind_to(struct sockaddr_storage *a, socklen_t size, uint16_t port, int *ret_fd)
@@ -167,17 +180,15 @@ int listener_bind(const char *towards, uint16_t port, struct listener_address *r
 	return error_set(err, -EIO, "cannot listen for pilots: the address cannot be printed");
 }
 
-/* Writes the file completely before renaming it. */
-static int write_address(const struct listener *l, const char *host)
+/* Publishes the address with a new challenge, and derives the key from it. */
+static int publish(struct listener *l, const char *host)
 {
-	char text[160], new[80];
-	int n = snprintf(text, sizeof(text), "%s %u\n", host, l->port), dir = l->options.dir_fd;
-	snprintf(new, sizeof(new), "%s.new", l->options.file);
-	cleanup_(closep) int fd = openat(dir, new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-	int r = fd < 0 ? -errno : file_write_all(fd, text, (size_t)n);
-	if (r == 0 && (fsync(fd) < 0 || renameat(dir, new, dir, l->options.file) < 0))
-		r = -errno;
-	return r;
+	struct address_file a = {.port = l->port};
+	snprintf(a.host, sizeof(a.host), "%s", host);
+	if (getrandom(a.challenge, sizeof(a.challenge), 0) != sizeof(a.challenge))
+		return -EIO;
+	address_file_key(&a, l->options.secret, l->key);
+	return address_file_write(l->options.dir_fd, l->options.file, &a);
 }
 
 int listener_open(const struct listener_options *options, struct listener **ret, struct gd_error *err)
@@ -189,12 +200,12 @@ int listener_open(const struct listener_options *options, struct listener **ret,
 	l->options = *options;
 	if (!l->options.file)
 		l->options.file = AGENT_ADDRESS_FILE;
-	memcpy(l->secret, options->secret, sizeof(l->secret));
 	int r = listener_bind(options->towards, last_port(options->dir_fd, l->options.file), &a, err);
 	l->fd = a.fd;
 	l->port = a.port;
-	if (r == 0 && (r = write_address(l, a.host)) < 0)
+	if (r == 0 && (r = publish(l, a.host)) < 0)
 		error_set(err, r, "cannot write '%s': %s", l->options.file, error_words(r));
+	l->options.secret = NULL; /* the caller's */
 	if (r == 0 && (r = loop_add(options->loop, l->fd, EPOLLIN, on_connection, l, &l->source)) < 0)
 		error_set(err, r, "cannot listen for pilots: %s", error_words(r));
 	if (r < 0) {
@@ -213,7 +224,7 @@ void listener_close(struct listener *l)
 		link_destroy(l->strangers[--l->num_strangers]);
 	loop_remove(l->source);
 	closep(&l->fd);
-	explicit_bzero(l->secret, sizeof(l->secret));
+	explicit_bzero(l->key, sizeof(l->key));
 	free(l);
 }
 

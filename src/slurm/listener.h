@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Where the coordinator listens for its pilots: one TCP address of this host, the one that is routed towards the nodes,
- * never all of them. Address and port are in `slurm.address` in the directory of the queue, where pilots read them
- * before each connection. A coordinator that is restarted takes the same port if it is free.
+ * never all of them. Address, port and challenge are in `slurm.address` in the directory of the queue (address_file.h),
+ * where pilots read them before each connection. A coordinator that is restarted takes the same port if it is free.
  *
  * Connections that have not proven the secret are limited in number and in time, and cost a few hundred bytes
  * each. Beyond the limit the oldest one without an opening of a pilot is closed (tunnel.h): other users can make pilots
- * wait, but can neither exhaust the coordinator nor keep pilots out.
+ * wait, but can neither exhaust the coordinator nor keep pilots out. An opening is valid for one listener, which takes
+ * it once. It remembers the last LISTENER_OPENINGS of them; only processes that know the secret can add to these.
  */
 #ifndef SLURM_LISTENER_H
 #define SLURM_LISTENER_H
@@ -18,6 +19,8 @@
 
 /* Limit of connections that have not proven the secret. */
 #define LISTENER_STRANGERS 64
+/* Openings that are remembered. Pilots send one per connection. */
+#define LISTENER_OPENINGS 4096
 
 struct listener;
 
@@ -27,7 +30,7 @@ struct listener_options {
 	const char *file; /* name of the file with the address; NULL: that of the coordinator */
 	const char
 		*towards; /* a host that is reached through the same network as the nodes: the controller, or a node */
-	const uint8_t *secret;
+	const uint8_t *secret; /* of the queue */
 	uint64_t epoch;
 	/* For links that have proven the secret: `opened` hands them over, and the owner destroys them. */
 	const struct link_ops *ops;

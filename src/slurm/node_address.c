@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "slurm/address_file.h"
 #include "slurm/agent.h"
 #include "slurm/slurm_ask.h"
 
@@ -38,12 +38,10 @@ static bool find_resolved(const char *lines, char *ret, size_t size)
 
 static bool find_last(int dir_fd, char *ret, size_t size)
 {
-	char text[300], host[256];
-	unsigned port;
-	int r = file_read_small(dir_fd, AGENT_ADDRESS_FILE, text, sizeof(text));
-	if (r <= 0 || sscanf(text, "%255s %u", host, &port) != 2 || strlen(host) >= size)
+	struct address_file a;
+	if (address_file_read(dir_fd, AGENT_ADDRESS_FILE, &a) < 0 || strlen(a.host) >= size)
 		return false;
-	strcpy(ret, host);
+	strcpy(ret, a.host);
 	return true;
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-static const char magic[8] = {'g', 'p', 'u', 'q', '-', 's', '2', '\n'};
+static const char magic[8] = {'g', 'p', 'u', 'q', '-', 's', '3', '\n'};
 
 #define OPENING_SIZE (sizeof(magic) + sizeof(uint64_t) + TUNNEL_NONCE_SIZE + MAC_SIZE)
 #define ANSWER_SIZE  (sizeof(magic) + sizeof(uint64_t) + TUNNEL_NONCE_SIZE + MAC_SIZE)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """A coordinator for tests of pilots: a second implementation of the protocol, from its description
-(src/slurm/tunnel.h, frame_codec.h)."""
+(src/slurm/address_file.h, tunnel.h, frame_codec.h)."""
 import hmac
 import os
 import secrets
@@ -8,7 +8,7 @@ import socket
 import struct
 import zlib
 
-MAGIC = b"gpuq-s2\n"
+MAGIC = b"gpuq-s3\n"
 (HELLO, WELCOME, REFUSE, GRANT, BEGUN, REJECT, FREED, END, END_ACK, HEARTBEAT, RENEW, CANCEL, RELEASE, ENDING, BYE) = range(1, 16)
 OUTCOMES = {1: "completed", 2: "failed", 3: "cancelled", 4: "interrupted"}
 CANCEL_ASK, CANCEL_KILL, CANCEL_INTERRUPT, CANCEL_DISCARD = range(1, 5)
@@ -28,9 +28,14 @@ def read_exactly(connection, size):
     return data
 
 
-def opening_bytes(job, nonce, secret):
+def key_of(secret, challenge):
+    """The key of tunnels to the coordinator that has this challenge."""
+    return hmac.digest(secret, b"gpuq-s3 listener" + challenge, "sha256")
+
+
+def opening_bytes(job, nonce, key):
     """The first bytes that a pilot sends."""
-    return MAGIC + job + nonce + hmac.digest(secret, MAGIC + b"opening".ljust(16) + nonce + job, "sha256")
+    return MAGIC + job + nonce + hmac.digest(key, MAGIC + b"opening".ljust(16) + nonce + job, "sha256")
 
 
 class Reader:
@@ -99,7 +104,7 @@ class Connection:
         self.slurm_job, nonce = struct.unpack("<Q", opening[8:16])[0], opening[16:48]
         own = secrets.token_bytes(32)
         parts = nonce + own + struct.pack("<QQ", coordinator.epoch, self.slurm_job)
-        self.proof = lambda label: hmac.digest(coordinator.secret, MAGIC + label.ljust(16) + parts, "sha256")
+        self.proof = lambda label: hmac.digest(coordinator.key, MAGIC + label.ljust(16) + parts, "sha256")
         connection.sendall(MAGIC + struct.pack("<Q", coordinator.epoch) + own + self.proof(b"coordinator"))
         try:
             theirs = read_exactly(connection, 32)
@@ -188,7 +193,9 @@ class Coordinator:
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.socket.settimeout(30)
         new = self.queue_dir / "slurm.address.new"
-        new.write_text(f"127.0.0.1 {self.socket.getsockname()[1]}\n", encoding="ascii")
+        challenge = secrets.token_bytes(32)
+        self.key = key_of(self.secret, challenge)
+        new.write_text(f"127.0.0.1 {self.socket.getsockname()[1]} {challenge.hex()}\n", encoding="ascii")
         new.rename(self.queue_dir / "slurm.address")
 
     def accept(self):

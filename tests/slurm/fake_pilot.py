@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 """A pilot for attacks on coordinators: the other side of coordinator.py, from the description in
-src/slurm/tunnel.h and frame_codec.h."""
+src/slurm/address_file.h, tunnel.h and frame_codec.h."""
 import hmac
 import secrets
 import socket
 import struct
 
-from coordinator import HELLO, MAGIC, Reader, opening_bytes, read_exactly
+from coordinator import HELLO, MAGIC, Reader, key_of, opening_bytes, read_exactly
 
 VERSION = 2
 
@@ -16,18 +16,23 @@ class FakePilot:
     in the queue's directory. `address`: the file with the address."""
 
     def __init__(self, queue_dir, slurm_job=4711, secret=None, address="slurm.address"):
-        host, port = (queue_dir / address).read_text(encoding="ascii").split()
-        self.secret = secret or bytes.fromhex((queue_dir / "slurm.secret").read_text(encoding="ascii"))
+        self.host, self.port, challenge = (queue_dir / address).read_text(encoding="ascii").split()
+        key = key_of(secret or bytes.fromhex((queue_dir / "slurm.secret").read_text(encoding="ascii")), bytes.fromhex(challenge))
         self.slurm_job, self.sent, self.session = slurm_job, 0, 1
-        self.connection = socket.create_connection((host, int(port)), timeout=30)
+        self.connection = self.connect()
         nonce = secrets.token_bytes(32)
-        self.connection.sendall(opening_bytes(struct.pack("<Q", slurm_job), nonce, self.secret))
+        self.opening = opening_bytes(struct.pack("<Q", slurm_job), nonce, key)
+        self.connection.sendall(self.opening)
         answer = read_exactly(self.connection, 80)
         self.epoch, theirs = struct.unpack("<Q", answer[8:16])[0], answer[16:48]
         parts = nonce + theirs + struct.pack("<QQ", self.epoch, slurm_job)
-        self.proof = lambda label: hmac.digest(self.secret, MAGIC + label.ljust(16) + parts, "sha256")
+        self.proof = lambda label: hmac.digest(key, MAGIC + label.ljust(16) + parts, "sha256")
         self.is_genuine = hmac.compare_digest(answer[48:], self.proof(b"coordinator"))
         self.connection.sendall(self.proof(b"pilot"))
+
+    def connect(self):
+        """Another connection to the same coordinator."""
+        return socket.create_connection((self.host, int(self.port)), timeout=30)
 
     def sealed(self, data, counter=None):
         """A frame with counter and MAC."""

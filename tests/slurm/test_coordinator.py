@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: MIT
 """The coordinator with pilots that were not started by Slurm: placement of jobs, and the state
 after one of them dies."""
+import contextlib
 import json
 import os
 import pathlib
 import pwd
 import signal
+import socket
 import subprocess
 
 import processes
 import pytest
-from coordinator import GRANT, WELCOME
+from coordinator import GRANT, WELCOME, read_exactly
 from fake_pilot import FakePilot
 from pilot_process import BUILD, LIMIT, Pilot
 
@@ -300,6 +302,62 @@ def test_pilot_that_speaks_for_another_slurm_job_gets_nothing(waiting):
     pilot.send(pilot.sealed(pilot.hello("p6-x", slurm_job=6)))
     assert pilot.receive() is None and waiting.events("pilot") == []
     check_honest_pilot_runs_the_job(waiting)
+
+
+def thief_of_the_port(queue, boss):
+    """Kills the coordinator, and listens on its port before a pilot that waits for the next one connects."""
+    host, port = read(queue.directory / "jobs.jsonl.d/slurm.address").split()[:2]
+    boss.kill()
+    boss.wait()
+    thief = socket.create_server((host, int(port)))
+    thief.settimeout(LIMIT)
+    return thief
+
+
+def next_coordinator(queue):
+    """Starts one; returns it and a function that connects to it."""
+    before = read(queue.directory / "jobs.jsonl.d/slurm.address")
+    boss = queue.coordinator()
+    queue.until(lambda: read(queue.directory / "jobs.jsonl.d/slurm.address") != before, "the new address")
+    host, port = read(queue.directory / "jobs.jsonl.d/slurm.address").split()[:2]
+    return boss, lambda: socket.create_connection((host, int(port)), timeout=LIMIT)
+
+
+def answer_to(connection, opening):
+    """The bytes that the coordinator sends before it closes the connection."""
+    with connection, contextlib.suppress(ConnectionResetError):
+        connection.sendall(opening)
+        return connection.recv(1000)
+    return b""
+
+
+def test_pilot_that_opened_to_a_thief_of_the_port_is_not_relayed(queue):
+    """Otherwise the thief could read all commands. The pilot connects to the next coordinator itself."""
+    queue.add(WAITING)
+    boss, pilot = queue.coordinator(), queue.pilot()
+    queue.until(queue.ran, "the job")
+    with thief_of_the_port(queue, boss) as thief:
+        stolen = thief.accept()[0]
+        opening = read_exactly(stolen, 80)
+        boss, connect = next_coordinator(queue)
+        assert answer_to(connect(), opening) == b""
+        stolen.close()
+        queue.go()
+        assert boss.wait(LIMIT) == 0
+    assert pilot.wait() == 0
+    assert queue.ran() == ["1:1:node7"] and queue.job(1)["status"] == "completed"
+
+
+def test_opening_is_accepted_once(waiting):
+    """Otherwise a crowd that repeats it would displace pilots."""
+    directory = waiting.directory / "jobs.jsonl.d"
+    pilot = FakePilot(directory)
+    assert pilot.is_genuine
+    assert [answer_to(pilot.connect(), pilot.opening) for _ in range(3)] == [b""] * 3
+    # The pilot itself is not disturbed.
+    pilot.send(pilot.sealed(pilot.hello("p4711-x")))
+    assert pilot.receive() == WELCOME
+    pilot.close()
 
 
 @pytest.mark.parametrize("how", ["replayed", "changed", "skipped", "of another connection"])

@@ -315,7 +315,7 @@ def test_stranger_without_the_secret_gets_nothing(launch):
     launch.until_begun("00.wav")
     with pytest.raises(ConnectionError):
         launch.fake(secret=bytes(32))
-    host, port = launch.place("out/launch.slurm/worker-0.address").read_text(encoding="utf-8").split()
+    host, port = launch.place("out/launch.slurm/worker-0.address").read_text(encoding="utf-8").split()[:2]
     with socket.create_connection((host, int(port))) as stranger:
         stranger.settimeout(LIMIT)
         with contextlib.suppress(ConnectionError):

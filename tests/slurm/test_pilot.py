@@ -383,6 +383,17 @@ def test_pilot_that_waits_for_the_secret_can_be_ended(place):
     assert "slurm.secret" in agent.text()
 
 
+def test_pilot_waits_while_the_address_is_that_of_another_version(place):
+    boss = place.coordinator()
+    address = boss.queue_dir / "slurm.address"
+    address.write_text("127.0.0.1 4711\n", encoding="ascii")  # without a challenge
+    agent = place.pilot()
+    until(lambda: "cannot connect to the coordinator: it has another version of gpuq" in agent.text(), "its message")
+    boss.close()
+    boss.listen()
+    assert boss.accept().welcome()["session"] == 1
+
+
 def test_pilot_tries_again_while_nobody_listens(place):
     boss = place.coordinator()
     boss.close()

@@ -111,7 +111,7 @@ static void test_fake_coordinator_is_refused_before_the_pilot_proves_anything(vo
 {
 	(void)state;
 	struct pair p;
-	char answer[80] = "gpuq-s2\n"; /* without the secret, the opening reveals nothing */
+	char answer[80] = "gpuq-s3\n"; /* without the secret, the opening reveals nothing */
 	make(&p, theirs, ours);
 	text_clear(&p.pilot.out);
 	assert_int_equal(tunnel_receive(&p.pilot, answer, sizeof(answer)), -EKEYREJECTED);
@@ -281,7 +281,7 @@ static void test_stranger_costs_no_memory(void **state)
 	assert_true(t.in.room <= 1024);
 	tunnel_finish(&t);
 	assert_int_equal(tunnel_init(&t, TUNNEL_COORDINATOR, ours, 7), 0);
-	assert_int_equal(tunnel_receive(&t, "gpuq-s2\n", 8), 0);
+	assert_int_equal(tunnel_receive(&t, "gpuq-s3\n", 8), 0);
 	assert_true(tunnel_receive(&t, junk, sizeof(junk)) < 0);
 	tunnel_finish(&t);
 }
