@@ -8,7 +8,7 @@ function __gpuq_ask
     command gpuq complete -- $words[2..-1] "$current" 2>/dev/null
 end
 
-# fish cannot complete only directories without a script.
+# `complete` has no option for directories only, so fish offers files, too.
 function __gpuq_wants_files
     __gpuq_ask | string match -qr '^\t(files|directories|arguments [0-9]+)$'
 end

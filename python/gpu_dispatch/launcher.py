@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Processes a folder of recordings on all GPUs.
+"""Process a folder of recordings on all GPUs.
 
     gpu-dispatch-launcher --input-dir data/audio --gpus auto
     gpu-dispatch-launcher --input-dir data/audio --gpus 0,1,2 --model-size large-v3
 
-pip installs this command. Without it, use python3 -P -m gpu_dispatch.launcher. Without -P, which
-needs Python 3.11 or newer, python3 -m executes modules that others have put into the current
-directory.
+pip installs this command. If it is not installed, run python3 -P -m gpu_dispatch.launcher. Use -P
+(Python 3.11 or newer): otherwise Python also executes modules that other users have put into the
+current directory.
 
 Exit codes: 0 all done or nothing to do, 1 some files failed, 2 wrong usage, 130 interrupted.
 """

@@ -32,7 +32,7 @@ static const struct argp_option options[] = {
 	{"no-start", OPTION_NO_START, 0, 0, "Do not start a runner in the background", 1},
 	{"log-dir", OPTION_LOG_DIR, "DIR", 0, "Folder for its log", 1},
 	{"on-finish", OPTION_ON_FINISH, "COMMAND", 0,
-		"Run this command when the job has ended; it reads the result as JSON on standard input", 1},
+		"Run this command after each attempt of the job; it reads the result as JSON on standard input", 1},
 	{"on-idle", OPTION_ON_IDLE, "COMMAND", 0,
 		"Run this command when --idle-warn marks the job; it reads the job as JSON on standard input", 1},
 	{"param", OPTION_PARAM, "NAME=VALUE[,VALUE...]", 0,

@@ -34,7 +34,7 @@ struct wait {
 	bool single;        /* waiting for one job: exit with its code */
 	bool unknown;       /* one of those is unknown, or jobs were lost */
 	bool told;          /* the user was told that no runner is active */
-	bool any;           /* wait for the first job only */
+	bool any;           /* wait for one job only */
 	bool json;
 	bool timed_out;
 	uint64_t limit_ms; /* 0: none */
@@ -46,7 +46,7 @@ enum { OPTION_TIMEOUT = 0x200, OPTION_ANY, OPTION_JSON };
 
 static const struct argp_option options[] = {
 	{"timeout", OPTION_TIMEOUT, "TIME", 0, "Give up after this time, with exit code 124: 90s, 2h", 1},
-	{"any", OPTION_ANY, 0, 0, "Wait until the first job has ended, print its id, and exit with its exit code", 1},
+	{"any", OPTION_ANY, 0, 0, "Wait until one job has ended, print its id, and exit with its exit code", 1},
 	{"json", OPTION_JSON, 0, 0, "At the end, print a JSON object with the exit code of each job", 1},
 	{0},
 };

@@ -3,6 +3,7 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <stdint.h>
 
 #include "cli/arguments.h"
 #include "cli/debug.h"
@@ -40,9 +41,29 @@ void command_parse_in_order(const struct argp *argp, int argc, char **argv, void
 
 enum { OPTION_VERBOSE = 0x1100 };
 
+/* Omits argp's note about arguments of short options. */
+static char *filter_help(int key, const char *words, void *input)
+{
+	(void)input;
+	return key == ARGP_KEY_HELP_DUP_ARGS_NOTE ? NULL : (char *)(uintptr_t)words;
+}
+
+/* For that note, argp calls only the filter of the root, which it creates itself, without one. */
+static void set_help_filter(struct argp_state *state)
+{
+	static struct argp root;
+	root = *state->root_argp;
+	root.help_filter = filter_help;
+	state->root_argp = &root;
+}
+
 static error_t parse_help(int key, char *arg, struct argp_state *state)
 {
 	(void)arg;
+	if (key == ARGP_KEY_INIT) {
+		set_help_filter(state);
+		return 0;
+	}
 	if (key == OPTION_VERBOSE) {
 		debug_turn_on();
 		return 0;

@@ -178,7 +178,7 @@ static const struct argp argp = {
 	       "(its name without the extension), {dir} (its folder), {output} (the folder for its results), {gpu}, "
 	       "{seed}, {model_size}, {language} and {KEY} for each KEY given with --set, as in\n"
 	       "\n"
-	       "  gpuq launch --input-dir audio -- whisper-cli -m {model_size} -f {file} -of {output}/{stem}\n"
+	       "  gpuq launch --input-dir audio -- flac -o {output}/{stem}.flac {file}\n"
 	       "\n"
 	       "Files that an earlier run has finished (same size, time, worker and settings) are skipped, so the same command "
 	       "continues an interrupted run. In the output folder, launch.jsonl records finished files, and launch.logs "

@@ -86,7 +86,7 @@ static const struct argp argp = {
 	       "{\"n\":LINE,\"item\":CHECK,\"error\":REASON}. The same command continues an interrupted run: items "
 	       "that have a result in the output are skipped, and failed items are retried.\n"
 	       "\n"
-	       "  gpuq map --input prompts.jsonl --output results.jsonl --batch 32 --worker-command 'python3 infer.py'\n"
+	       "  gpuq map --input in.jsonl --output out.jsonl --worker-command ./infer.py\n"
 	       "\n"
 	       "gpuq-map(1) describes the files, docs/worker-protocol.md the messages of the program.\n"
 	       "\n"

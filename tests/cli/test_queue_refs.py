@@ -109,6 +109,17 @@ def test_help_fits_on_a_screen_and_everything_is_in_help_all(lab):
     assert lab.gpuq("help") == text == lab.gpuq("-h")
 
 
+def test_help_has_no_note_about_short_options_and_no_wrapped_examples(lab):
+    commands = re.findall(r"^  ([a-z]+) {2,}", lab.gpuq("help", "--all"), re.M)
+    examples = {}
+    for command in [*commands, "slurm check"]:
+        text = lab.gpuq(*command.split(), "--help")
+        assert "Mandatory or optional arguments" not in text, command
+        examples.update(re.findall(r"^(  gpuq \S.*)\n(.*)$", text, re.M))
+    assert len(examples) >= 2
+    assert set(examples.values()) == {""}, "an example continues on the next line"
+
+
 def test_an_option_before_the_command_is_explained(lab):
     assert lab.result("--mem", "1G", "add", "true").stderr == (
         "gpuq: unknown option '--mem'; options of a command go after its name, as in 'gpuq add --mem'\n")
