@@ -146,7 +146,7 @@ struct gd_found {
 	size_t size;      /**< sizeof(struct gd_found) */
 	const char *path; /**< relative to the folder: "a/b.wav" */
 	uint64_t size_bytes;
-	int64_t mtime_ns; /**< last change, since 1970 */
+	int64_t mtime_ns; /**< last change, since 1970; wraps around for years after 2262 */
 	uint64_t known;   /**< GD_KNOWN_SECONDS */
 	double seconds;   /**< duration of the audio */
 };

@@ -5,14 +5,13 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 static int check_regular(int fd)
 {
@@ -109,6 +108,20 @@ off_t file_count_holes(int fd, off_t from, off_t to, off_t most)
 		holes += at - hole;
 	}
 	return holes;
+}
+
+int64_t file_mtime_ns(const struct stat *st)
+{
+	return (int64_t)((uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec);
+}
+
+int64_t file_mtime_ms(const struct stat *st)
+{
+	const int64_t most_s = INT64_MAX / 2000;
+	int64_t s = st->st_mtim.tv_sec;
+	if (s > most_s || s < -most_s)
+		return s > 0 ? most_s * 1000 : -most_s * 1000;
+	return s * 1000 + st->st_mtim.tv_nsec / 1000000;
 }
 
 int file_above_stdio(int fd)

@@ -4,6 +4,8 @@
 #define BASE_FILE_H
 
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 /*
@@ -34,6 +36,14 @@ int file_read_small(int dirfd, const char *path, char *buf, size_t size);
  * (ZFS, while the file is being written).
  */
 off_t file_count_holes(int fd, off_t from, off_t to, off_t most);
+
+/*
+ * The modification time since 1970. The owner of a file can set any time, also one that does not fit: the number of
+ * nanoseconds then wraps around, so that a changed time is still another number. Milliseconds are limited to a range
+ * in which differences fit.
+ */
+int64_t file_mtime_ns(const struct stat *st);
+int64_t file_mtime_ms(const struct stat *st);
 
 /*
  * Returns a descriptor that is not 0, 1 or 2. If `fd` is one of them, duplicates and closes it: a program with closed

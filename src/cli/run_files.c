@@ -54,7 +54,7 @@ static int read_run(int dir_fd, pid_t pid, struct run_text *ret, int64_t *ret_ms
 	if (r == 0)
 		ret->run.pid = pid;
 	if (r == 0 && ret_ms)
-		*ret_ms = (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
+		*ret_ms = file_mtime_ms(&st);
 	return r;
 }
 

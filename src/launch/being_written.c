@@ -5,19 +5,18 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/date.h"
+#include "base/file.h"
 
-#define QUIET_SECONDS 2
+#define QUIET_MS 2000
 
 static bool has_changed_just_now(const struct stat *st)
 {
-	struct timespec now;
-	clock_gettime(CLOCK_REALTIME, &now);
-	time_t age = now.tv_sec - st->st_mtim.tv_sec;
-	return age >= 0 && age < QUIET_SECONDS; /* ignore a time in the future */
+	int64_t age_ms = date_now_ms() - file_mtime_ms(st);
+	return age_ms >= 0 && age_ms < QUIET_MS; /* ignore a time in the future */
 }
 
 /*

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/file.h"
 
 void find_listing_finish(struct find_listing *listing)
 {
@@ -29,7 +30,7 @@ int find_listing_add(struct find_listing *listing, struct arena *arena, const ch
 	listing->list[listing->count++] = (struct find_entry){
 		.path = path,
 		.size_bytes = (uint64_t)st->st_size,
-		.mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+		.mtime_ns = file_mtime_ns(st),
 		.is_folder = S_ISDIR(st->st_mode),
 		.is_link = d->d_type != DT_DIR, /* or the file system does not report it */
 		.is_foreign = is_foreign,

@@ -12,6 +12,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "launch/being_written.h"
 #include "launch/file_task.h"
 #include "launch/find.h"
@@ -77,7 +78,7 @@ static int look_at_file(struct gd_launcher *l, size_t i, const char **ret_object
 		f->size_bytes = (uint64_t)st.st_size;
 		launch_amount_add(&l->total, f);
 	}
-	f->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+	f->mtime_ns = file_mtime_ns(&st);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "launch/find.h"
 #include "launch/launcher_watch.h"
 
@@ -133,10 +134,8 @@ int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret)
 		folder_watch_set_stale(l->watch->folders); /* a link to a folder */
 	if (r < 0 || !S_ISREG(st.st_mode))
 		return 0;
-	*ret = (struct gd_found){.size = sizeof(*ret),
-		.path = path,
-		.size_bytes = (uint64_t)st.st_size,
-		.mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec};
+	*ret = (struct gd_found){
+		.size = sizeof(*ret), .path = path, .size_bytes = (uint64_t)st.st_size, .mtime_ns = file_mtime_ns(&st)};
 	return 1;
 }
 

@@ -64,11 +64,32 @@ static void test_a_kernel_without_close_range_closes_the_same(void **state)
 	host_run(check_without_close_range);
 }
 
+static void test_any_time_of_a_file_is_a_number(void **state)
+{
+	(void)state;
+	static const int64_t seconds[] = {
+		INT64_MIN, INT64_MIN / 1000, -1, 0, 1, INT64_C(15020726400), INT64_MAX / 1000, INT64_MAX};
+	struct stat st = {.st_mtim = {.tv_sec = 1700000000, .tv_nsec = 123456789}};
+	const int64_t now_ms = 1700000000123;
+	assert_int_equal(file_mtime_ns(&st), 1700000000123456789);
+	assert_int_equal(file_mtime_ms(&st), now_ms);
+	for (size_t i = 0; i < sizeof(seconds) / sizeof(seconds[0]); i++) {
+		struct stat later = st;
+		st.st_mtim.tv_sec = later.st_mtim.tv_sec = seconds[i];
+		later.st_mtim.tv_nsec++;
+		assert_true(file_mtime_ns(&st) != file_mtime_ns(&later));
+		int64_t age_ms;
+		assert_false(__builtin_sub_overflow(now_ms, file_mtime_ms(&st), &age_ms));
+		assert_true((age_ms > 0) == (seconds[i] < 1700000000));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_descriptors_of_a_range_are_closed_and_no_others),
 		cmocka_unit_test(test_a_kernel_without_close_range_closes_the_same),
+		cmocka_unit_test(test_any_time_of_a_file_is_a_number),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,7 +121,7 @@ int published_read(int dir_fd, struct published *ret, struct scheduler *s)
 	ssize_t n = file_read_full(fd, data, (size_t)st.st_size);
 	int r = n < 0 ? (int)n : published_parse(data, (size_t)n, ret, s);
 	if (r == 0)
-		ret->written_ms = (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
+		ret->written_ms = file_mtime_ms(&st);
 	return r;
 }
 

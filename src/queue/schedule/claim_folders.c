@@ -15,6 +15,8 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/date.h"
+#include "base/file.h"
 #include "base/units.h"
 
 #define MAX_ENTRIES 65536
@@ -144,11 +146,9 @@ static int add_by_name(struct claim_folders *f, size_t *capacity, int dir_fd)
 }
 
 /* File timestamps have a resolution of some milliseconds: two changes in quick succession may have the same time. */
-static bool is_older(const struct timespec *mtime, int64_t ms)
+static bool is_older(const struct stat *st, int64_t ms)
 {
-	struct timespec now;
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (now.tv_sec - mtime->tv_sec) * 1000 + (now.tv_nsec - mtime->tv_nsec) / 1000000 >= ms;
+	return date_now_ms() - file_mtime_ms(st) >= ms;
 }
 
 int claim_folders_update(int dir_fd, struct claim_folders *f)
@@ -161,7 +161,7 @@ int claim_folders_update(int dir_fd, struct claim_folders *f)
 	if (f->is_current && memcmp(&f->mtime, &st.st_mtim, sizeof(f->mtime)) == 0)
 		return 0;
 	fresh.mtime = st.st_mtim;
-	fresh.is_current = is_older(&st.st_mtim, SETTLE_MS);
+	fresh.is_current = is_older(&st, SETTLE_MS);
 	int r = add_by_name(&fresh, &capacity, dir_fd);
 	if (r > 0) {
 		/* Users may start processes without a change of the directory. */
