@@ -117,14 +117,16 @@ static bool is_code_option(const char *word, bool attached)
 }
 
 /*
- * Programs that pass their arguments to a shell, perhaps on another machine, or execute them themselves. Perl's <>
- * executes a name that ends in '|', Ruby's open() executes one that begins with it, and sox passes "http:…" to a shell.
+ * Programs that pass their arguments to a shell, perhaps on another machine, or execute them themselves. Perl's <>,
+ * and exiftool before 12.38, execute a name that ends in '|', Ruby's open() executes one that begins with it, and sox
+ * passes "http:…" to a shell.
  */
 static bool executes_arguments(const char *program)
 {
-	static const char *const names[] = {"ssh", "scp", "rsync", "rsh", "pdsh", "clush", "su", "bsub", "make",
-		"gmake", "watch", "parallel", "tmux", "screen", "eval", "perl", "sed", "awk", "gawk", "mawk", "m4",
-		"ruby", "sox", "soxi", "play", "rec"};
+	static const char *const names[] = {"ssh", "autossh", "mosh", "scp", "rsync", "rsh", "pssh", "parallel-ssh",
+		"pdsh", "dsh", "clush", "su", "bsub", "qsub", "pueue", "make", "gmake", "watch", "parallel", "tmux",
+		"screen", "eval", "perl", "exiftool", "sed", "awk", "gawk", "mawk", "m4", "ruby", "sox", "soxi", "play",
+		"rec"};
 	const char *slash = strrchr(program, '/');
 	const char *name = slash ? slash + 1 : program;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
