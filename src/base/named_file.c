@@ -28,7 +28,11 @@ static int open_real(const char *path, int *ret_fd, struct gd_error *err)
 	int r = trust_open_directory(folder, false, &dir_fd, err);
 	if (r < 0)
 		return r;
-	int fd = openat(dir_fd, slash ? slash + 1 : path, FLAGS | O_CREAT | O_NOFOLLOW, 0666);
+	const char *name = slash ? slash + 1 : path;
+	/* First without O_CREAT: with it, the kernel may refuse files of other users without a clear error. */
+	int fd = openat(dir_fd, name, FLAGS | O_NOFOLLOW);
+	if (fd < 0 && errno == ENOENT)
+		fd = openat(dir_fd, name, FLAGS | O_CREAT | O_NOFOLLOW, 0666);
 	if (fd < 0)
 		return error_set(err, -errno, "%s", error_words(-errno));
 	*ret_fd = fd;
@@ -56,12 +60,16 @@ static int make_blocking(int fd)
 	return flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0 ? -errno : 0;
 }
 
+static bool is_of_others(const struct stat *st)
+{
+	return st->st_uid != 0 && st->st_uid != geteuid();
+}
+
 /* A pipe without a name, such as the one behind /dev/stdout, was passed to this process. */
-static bool is_pipe_of_others(int fd, const struct stat *st)
+bool named_file_is_pipe_of_others(int fd, const struct stat *st)
 {
 	struct statfs fs;
-	return S_ISFIFO(st->st_mode) && st->st_uid != 0 && st->st_uid != geteuid() &&
-	       !(fstatfs(fd, &fs) == 0 && fs.f_type == PIPEFS_MAGIC);
+	return S_ISFIFO(st->st_mode) && is_of_others(st) && !(fstatfs(fd, &fs) == 0 && fs.f_type == PIPEFS_MAGIC);
 }
 
 /* Opened by its path, because the target of a link in /proc, such as /dev/stdout, may have no other path. */
@@ -78,7 +86,7 @@ int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err)
 		return error_set(err, -errno, "%s", error_words(-errno));
 	if (S_ISREG(st.st_mode))
 		return error_set(err, -EPERM, "it has just been replaced");
-	if (is_pipe_of_others(fd, &st))
+	if (named_file_is_pipe_of_others(fd, &st))
 		return error_set(err, -EPERM, "it is a pipe of another user");
 	r = make_blocking(fd);
 	if (r < 0)
@@ -105,6 +113,8 @@ int named_file_open(const char *path, int *ret_fd, struct gd_error *err)
 		return error_set(err, -errno, "%s", error_words(-errno));
 	if (!S_ISREG(st.st_mode))
 		return error_set(err, -EPERM, "it has just been replaced");
+	if (is_of_others(&st))
+		return error_set(err, -EPERM, "it belongs to another user");
 	r = make_blocking(fd);
 	if (r < 0)
 		return error_set(err, r, "%s", error_words(r));

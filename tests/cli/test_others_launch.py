@@ -114,7 +114,7 @@ def test_group_that_can_write_the_output_folder_must_be_accepted(machine, victim
     assert (shared / "a/result").exists()
 
 
-def test_summary_does_not_follow_a_link_or_wait_for_a_pipe_of_another_user(machine, victim, other):
+def test_summary_does_not_use_a_link_a_pipe_or_a_file_of_another_user(machine, victim, other):
     shared = machine.directory(GROUP)
     words = ("launch", "--input-dir", victim.home / "in", "--pattern", "*", "--gpus", "sim:1", "--output-dir", victim.home / "out",
              "--force", "--json")
@@ -127,6 +127,10 @@ def test_summary_does_not_follow_a_link_or_wait_for_a_pipe_of_another_user(machi
     hold_pipe(other, shared / "held")
     result = victim.gpuq(*words, "held", "--", "true", cwd=shared)
     assert result.returncode == 2 and "--json 'held': it is a pipe of another user" in result.stderr, result
+    other.sh("echo theirs > theirs; chmod 666 theirs", shared)
+    result = victim.gpuq(*words, "theirs", "--", "true", cwd=shared)
+    assert result.returncode == 2 and "--json 'theirs': it belongs to another user" in result.stderr, result
+    assert (shared / "theirs").read_text() == "theirs\n"
     victim.sh(f"ln -s '{victim.home}/own.json' own.json", shared)
     assert victim.gpuq(*words, "own.json", "--", "true", cwd=shared).returncode == 0
     assert json.loads((victim.home / "own.json").read_text())["files_done"] == 1
