@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -14,19 +15,34 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_read.h"
+#include "base/named_file.h"
 #include "base/utf8.h"
 
 #define READ_BYTES     ((size_t)256 << 10)
 #define MAX_HOLE_BYTES ((off_t)64 << 20)
+#define LEASE_MS       2000
+#define LEASE_PAUSE_MS 10
 
 /* ---- Opening ------------------------------------------------------------ */
 
+/*
+ * Does not wait for the writer of a pipe: the run polls it, and can be stopped. If another process has a lease on the
+ * file (F_SETLEASE), it is asked to release it: a file server does so at once.
+ */
 static int open_named(const char *path, struct gd_error *err)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (fd < 0)
-		return error_set(err, -errno, "cannot read input '%s': %s", path, error_words(-errno));
-	return fd;
+	const struct timespec pause = {.tv_nsec = LEASE_PAUSE_MS * 1000000};
+	for (int ms = 0;; ms += LEASE_PAUSE_MS) {
+		int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+		if (fd >= 0)
+			return fd;
+		if (errno != EAGAIN)
+			return error_set(err, -errno, "cannot read input '%s': %s", path, error_words(-errno));
+		if (ms >= LEASE_MS)
+			return error_set(err, -EAGAIN,
+				"cannot read input '%s': another process has a lease on it; try again later", path);
+		(void)nanosleep(&pause, NULL);
+	}
 }
 
 /* Reading terabytes of zeros takes hours, and another user can make such a file without using the disk. */
@@ -48,6 +64,10 @@ int map_input_open(struct map_input *in, const char *path, bool lines, struct gd
 	if (S_ISDIR(st.st_mode))
 		return error_set(err, -EISDIR,
 			"cannot read input '%s': it is a directory; use 'gpuq launch' to process the files of a directory",
+			path);
+	if (!standard && named_file_is_pipe_of_others(fd, &st))
+		return error_set(err, -EPERM,
+			"cannot read input '%s': it is a pipe of another user; to read it anyway, pass it as standard input, with --input -",
 			path);
 	off_t at = S_ISREG(st.st_mode) ? lseek(fd, 0, SEEK_CUR) : -1;
 	if (at >= 0 && has_holes(fd, at, st.st_size))

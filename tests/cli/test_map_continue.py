@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """gpuq map is interrupted, killed, started twice, and given wrong files: the output is the record."""
+import fcntl
 import json
 import os
 import pathlib
@@ -322,6 +323,43 @@ def test_items_of_a_large_input_are_all_counted(map):
     summary = json.loads((map.directory / "summary.json").read_text())
     assert process.returncode == 130 and summary["items_total"] == 21
     assert summary["items_done"] + summary["items_left"] == 21 and f"{summary['items_done']} of 21 items done" in out
+
+
+def test_interrupt_ends_the_wait_for_the_writer_of_a_pipe(map):
+    os.mkfifo(map.input)
+    process = map.start()
+    map.until(lambda: map.notes("setup"), "the worker")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 130 and "interrupted" in err, err
+
+
+def test_items_come_from_a_pipe_whose_writer_is_late(map):
+    os.mkfifo(map.input)
+    process = map.start()
+    map.until(lambda: map.notes("setup"), "the worker")
+    with open(map.input, "w", encoding="ascii") as pipe:
+        pipe.write("1\n")
+        pipe.flush()
+        map.until(lambda: map.output.read_text().count("\n") == 1, "the first result")
+        pipe.write("2\n")
+    process.communicate(timeout=LIMIT)
+    assert process.returncode == 0 and map.results() == {1: 2, 2: 4}
+
+
+def test_input_with_a_lease_is_not_waited_for_long(map):
+    """The holder of the lease ignores the kernel's signal."""
+    map.put(1)
+    fd = os.open(map.input, os.O_RDWR)
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    try:
+        _, err = map.run(code=2)
+    finally:
+        os.close(fd)
+        signal.signal(signal.SIGIO, signal.SIG_DFL)
+    assert "cannot read input 'in.jsonl': another process has a lease on it" in err
+    map.run()
 
 
 def test_second_interrupt_cancels_what_runs(map):

@@ -465,6 +465,14 @@ def test_results_of_a_map_do_not_go_into_a_pipe_of_another_user(machine, victim,
         assert result.returncode != 0 and f"cannot write output '{name}': {why}" in result.stderr, result
 
 
+def test_map_does_not_wait_for_a_pipe_of_another_user_in_the_place_of_its_input(machine, victim, other):
+    shared = machine.directory(GROUP)
+    victim.sh("echo 1 > items", shared)
+    other.sh("rm -f items; mkfifo -m 666 items", shared)
+    result = victim.gpuq("map", "--input", "items", "--output", victim.home / "results.jsonl", "--gpus", "sim:1", "--worker-command", "true", cwd=shared)
+    assert result.returncode == 2 and "cannot read input 'items': it is a pipe of another user" in result.stderr, result
+
+
 # A worker that prints to its log.
 MAPPER = """import json, sys
 print("said", file=sys.stderr)
