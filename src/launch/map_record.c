@@ -17,6 +17,7 @@
 #include "base/json_put.h"
 #include "base/named_file.h"
 #include "base/trust.h"
+#include "launch/map_origin.h"
 #include "launch/outputs.h"
 
 /* ---- Opening ------------------------------------------------------------ */
@@ -48,14 +49,14 @@ static int lock(struct map_file *f, struct gd_error *err)
 	return r;
 }
 
-static int open_file(struct map_file *f, bool trust, struct gd_error *err)
+static int open_file(const struct map_record *r, struct map_file *f, bool trust, struct gd_error *err)
 {
 	const int flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 	struct stat st;
 	/* First without O_CREAT: with it, the kernel may refuse files of other users without a clear error. */
 	cleanup_(closep) int fd = openat(f->dir_fd, f->entry, flags);
 	if (fd < 0 && errno == ENOENT)
-		fd = openat(f->dir_fd, f->entry, flags | O_CREAT, 0644);
+		fd = openat(f->dir_fd, f->entry, flags | O_CREAT, MAP_RECORD_MODE);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return error_set(err, -errno, "cannot write output '%s': %s", f->name, error_words(-errno));
 	if (!S_ISREG(st.st_mode))
@@ -65,11 +66,15 @@ static int open_file(struct map_file *f, bool trust, struct gd_error *err)
 		return refuse(f->name, "it ", objection, err);
 	if (!trust && st.st_nlink > 1)
 		return refuse(f->name, "it ", "has more than one name (hard links)", err);
+	if (!trust && map_origin_is_doubtful(r, f->dir_fd, fd))
+		return error_set(err, -EPERM,
+			"refusing to continue '%s': it is in a directory in which others can create files, and another user may have moved it there; remove it, choose another file, or use --trust if you know that it is yours",
+			f->name);
 	f->fd = take_fd(&fd);
 	return 0;
 }
 
-static int open_regular(struct map_file *f, bool trust, struct gd_error *err)
+static int open_regular(const struct map_record *record, struct map_file *f, bool trust, struct gd_error *err)
 {
 	struct gd_error why = {0};
 	/* No other user may be able to replace a directory above the file: its logs are opened by path. */
@@ -78,7 +83,7 @@ static int open_regular(struct map_file *f, bool trust, struct gd_error *err)
 		return r == -EPERM ? refuse(f->name, "", why.message, err)
 				   : error_set(err, r, "cannot write output '%s': %s", f->name, error_words(r));
 	r = lock(f, err);
-	return r < 0 ? r : open_file(f, trust, err);
+	return r < 0 ? r : open_file(record, f, trust, err);
 }
 
 /* Pipes, terminals, /dev/null, and standard output as opened by the shell. */
@@ -94,7 +99,7 @@ static int open_stream(struct map_file *f, const char *path, struct gd_error *er
 	return f->fd < 0 ? error_set(err, -errno, "cannot write output '%s': %s", f->name, error_words(-errno)) : 0;
 }
 
-static int open_one(struct map_file *f, const char *path, bool trust, struct gd_error *err)
+static int open_one(const struct map_record *r, struct map_file *f, const char *path, bool trust, struct gd_error *err)
 {
 	struct stat st;
 	bool standard = strcmp(path, "-") == 0;
@@ -102,7 +107,7 @@ static int open_one(struct map_file *f, const char *path, bool trust, struct gd_
 	if (standard || (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
 		return open_stream(f, path, err);
 	f->regular = true;
-	return open_regular(f, trust, err);
+	return open_regular(r, f, trust, err);
 }
 
 static int load(struct map_record *r, struct map_file *f, struct gd_error *err)
@@ -118,9 +123,9 @@ static int load(struct map_record *r, struct map_file *f, struct gd_error *err)
 
 int map_record_open(struct map_record *r, const char *output, const char *errors, bool trust, struct gd_error *err)
 {
-	int e = open_one(&r->output, output, trust, err);
+	int e = open_one(r, &r->output, output, trust, err);
 	if (e == 0 && errors)
-		e = open_one(&r->errors, errors, trust, err);
+		e = open_one(r, &r->errors, errors, trust, err);
 	if (e == 0 && r->output.regular)
 		e = load(r, &r->output, err);
 	if (e == 0 && r->errors.regular)
@@ -180,6 +185,8 @@ int map_record_make_logs(const struct map_record *r, bool trust, struct text *re
 			"refusing to write logs to '%s.logs': %s%s; remove it, or use --trust if you accept that",
 			f->name, objection ? "it " : "", objection ? objection : why.message);
 	e = e < 0 ? e : append_path(ret, fd);
+	if (e == 0)
+		map_origin_note(r, fd);
 	return e < 0 ? error_set(err, e, "cannot open folder '%s.logs': %s", f->name, error_words(e)) : 0;
 }
 

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/line_reader.h"
+#include "launch/map_origin.h"
 #include "launch/map_record.h"
 
 #define WRITE_BYTES ((size_t)256 << 10)
@@ -110,6 +111,7 @@ static int replace(struct map_record *r, struct map_file *f)
 	const char *name = text_string(&draft);
 	int e = copy_results(f, fd, &size, &failed);
 	if (e == 0 && failed > 0) {
+		map_origin_add(r, fd);
 		/* Sync it to the disk before it replaces the old file. */
 		if (fchmod(fd, st.st_mode & 0777) < 0 || fdatasync(fd) < 0)
 			e = -errno;

@@ -512,6 +512,64 @@ def test_draft_of_another_user_does_not_keep_failed_items_from_their_retry(machi
     assert [path.name for path in shared.iterdir() if "draft" in path.name] == [".results.jsonl.gpuq-draft"]
 
 
+MOVED = "another user may have moved it there; remove it, choose another file, or use --trust"
+
+
+def forge(machine, user, other, target, text):
+    """A file of the user, with content of the other user, who moves it from a directory of the group."""
+    shared = machine.directory(GROUP)
+    plant(user, shared / "copied", text)
+    other.sh(f"mv -n copied '{target}'", shared)
+    assert target.read_text() == text
+
+
+@pytest.mark.parametrize("before", ["nothing", "an output that was removed"])
+def test_file_that_another_user_moves_to_the_name_of_the_output_of_a_map_is_not_continued(machine, victim, other, before):
+    shared = machine.directory(STICKY)
+    output = shared / "results.jsonl"
+    genuine = victim.home / "genuine.jsonl"
+    victim.sh("rm -rf genuine*", victim.home)
+    assert run_map(victim, genuine).returncode == 0
+    if before != "nothing":
+        assert run_map(victim, output).returncode == 0
+        output.unlink()
+    forged = genuine.read_text().replace('"result":1', '"result":666')
+    forge(machine, victim, other, output, forged)
+    refused(run_map(victim, output), MOVED)
+    refused(run_map(victim, victim.home / "genuine.jsonl", "--errors", output), MOVED)
+    assert output.read_text() == forged
+    assert run_map(victim, output, "--trust").returncode == 0
+    output.unlink()
+    assert run_map(victim, output).returncode == 0
+    assert output.read_text() == genuine.read_text()
+
+
+def test_output_of_a_map_in_a_sticky_directory_is_continued(machine, victim):
+    """Also after its failed items were removed from it, which replaces the file, and if it was empty before."""
+    shared = machine.directory(STICKY)
+    plant(victim, victim.home / "failing.py", FAILING)
+    victim.sh("echo 1 > items; rm -f good", victim.home)
+    victim.sh("touch results.jsonl; (umask 077; touch errors.jsonl)", shared)
+    for errors in ((), ("--errors", "errors.jsonl")):
+        words = ("map", "--input", victim.home / "items", "--output", "results.jsonl", *errors, "--gpus", "sim:1", "--worker-command",
+                 f"python3 {victim.home}/failing.py {victim.home}/good")
+        assert [victim.gpuq(*words, cwd=shared).returncode for _ in range(3)] == [1, 1, 1]
+    assert "error" not in (shared / "results.jsonl").read_text() and "bad" in (shared / "errors.jsonl").read_text()
+    victim.sh("touch good", victim.home)
+    assert victim.gpuq(*words, cwd=shared).returncode == 0
+    result = victim.gpuq(*words, cwd=shared)
+    assert result.returncode == 0 and "all 1 items are in the output already" in result.stdout, result
+
+
+def test_empty_file_that_more_users_can_read_than_a_new_one_is_no_output_of_a_map(machine, victim, other):
+    shared = machine.directory(STICKY)
+    forge(machine, victim, other, shared / "results.jsonl", "")
+    assert stat.S_IMODE((shared / "results.jsonl").stat().st_mode) == 0o644
+    victim.sh("echo 1 > items", victim.home)
+    words = ("map", "--input", victim.home / "items", "--output", shared / "results.jsonl", "--gpus", "sim:1", "--worker-command", "true")
+    refused(victim.run("gpuq", *words, cwd=shared, umask=0o077), MOVED)
+
+
 def test_group_that_can_rename_a_directory_above_the_output_of_a_map_must_be_accepted(machine, victim):
     """A member could replace it by a link and so redirect the log of the next worker."""
     shared = machine.directory(GROUP)

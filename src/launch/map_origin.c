@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+#include "launch/map_origin.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/trust.h"
+
+#define NAME "files"
+#define ROOM 4096
+
+static int open_logs(const struct map_record *r)
+{
+	cleanup_(text_finish) struct text name = {0};
+	if (!r->output.regular)
+		return -1;
+	text_appendf(&name, "%s.logs", r->output.entry);
+	/* No link: others could move one, too. */
+	return openat(r->output.dir_fd, text_string(&name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* A line. The inode number of a removed file is given to a new one, which has another time of birth. */
+static void append_file(struct text *t, int fd)
+{
+	struct statx st;
+	if (fd < 0 || statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) < 0)
+		return;
+	bool born = st.stx_mask & STATX_BTIME;
+	text_appendf(t, "%" PRIu64 " %" PRId64 ".%09u\n", (uint64_t)st.stx_ino, born ? (int64_t)st.stx_btime.tv_sec : 0,
+		born ? st.stx_btime.tv_nsec : 0);
+}
+
+static bool is_noted(const struct map_record *r, int fd)
+{
+	char noted[ROOM];
+	cleanup_(text_finish) struct text file = {0};
+	cleanup_(closep) int logs = open_logs(r);
+	if (logs < 0 || trust_objection(logs) || file_read_small(logs, NAME, noted, sizeof(noted)) <= 0)
+		return false;
+	append_file(&file, fd);
+	if (text_error(&file) || file.length == 0)
+		return false;
+	size_t length = file.length - 1; /* without the newline */
+	for (const char *line = noted; *line; line += strcspn(line, "\n"), line += *line == '\n')
+		if (strcspn(line, "\n") == length && memcmp(line, file.data, length) == 0)
+			return true;
+	return false;
+}
+
+/* Then it contains nothing, and will not let more users read the results than a new file. */
+static bool is_like_new(const struct stat *st)
+{
+	mode_t mask = umask(077);
+	umask(mask);
+	return st->st_size == 0 && !(st->st_mode & 0777 & ~(MAP_RECORD_MODE & ~mask));
+}
+
+bool map_origin_is_doubtful(const struct map_record *r, int dir_fd, int fd)
+{
+	struct stat st;
+	if (trust_check_place(dir_fd, NULL) == 0)
+		return false;
+	return fstat(fd, &st) < 0 || !(is_like_new(&st) || is_noted(r, fd));
+}
+
+static void write_note(int logs_fd, int flags, const struct text *t)
+{
+	cleanup_(closep) int fd =
+		openat(logs_fd, NAME, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | flags, 0600);
+	if (fd >= 0 && text_error(t) == 0)
+		(void)file_write_all(fd, t->data, t->length);
+}
+
+void map_origin_note(const struct map_record *r, int logs_fd)
+{
+	char before[ROOM];
+	cleanup_(text_finish) struct text now = {0};
+	append_file(&now, r->output.fd);
+	append_file(&now, r->errors.fd);
+	int n = file_read_small(logs_fd, NAME, before, sizeof(before));
+	/* The newline at the end is not part of `before`. */
+	if (n > 0 && (size_t)n + 1 == now.length && memcmp(before, now.data, (size_t)n) == 0)
+		return;
+	write_note(logs_fd, O_CREAT | O_TRUNC, &now);
+}
+
+void map_origin_add(const struct map_record *r, int fd)
+{
+	cleanup_(text_finish) struct text t = {0};
+	cleanup_(closep) int logs = open_logs(r);
+	append_file(&t, fd);
+	if (logs >= 0)
+		write_note(logs, O_APPEND, &t);
+}
