@@ -229,6 +229,7 @@ static int launch(struct launch_arguments *a, struct pool_view *view)
 			launch_words_say(err.message);
 		return EXIT_USAGE;
 	}
+	unsetenv("GPUQ_LAUNCH_INPUT"); /* not for a launch that a worker starts */
 	if (require_worker(a) < 0) {
 		gd_launcher_destroy(l);
 		return EXIT_USAGE;

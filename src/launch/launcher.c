@@ -52,6 +52,11 @@ int gd_launcher_create(const struct gd_launch_options *options, struct gd_launch
 		gd_launcher_destroy(l);
 		return error_set(err, r, "cannot create a launcher: %s", error_words(r));
 	}
+	const char *input = getenv("GPUQ_LAUNCH_INPUT");
+	if (input && input[0] == '/' && !(l->input_name = strdup(input))) {
+		gd_launcher_destroy(l);
+		return error_set(err, -ENOMEM, "cannot create a launcher: %s", error_words(-ENOMEM));
+	}
 	launcher_fingerprint(l);
 	*ret = l;
 	return 0;
@@ -80,6 +85,7 @@ void gd_launcher_destroy(struct gd_launcher *l)
 	free(l->worker_states);
 	free(l->worker_list);
 	free(l->output_root);
+	free(l->input_name);
 	closep(&l->stop_fd);
 	closep(&l->input_fd);
 	closep(&l->output_fd);

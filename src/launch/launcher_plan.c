@@ -96,6 +96,11 @@ static int read_history(struct gd_launcher *l, struct gd_error *err)
 	return r;
 }
 
+const char *launcher_input_name(const struct gd_launcher *l)
+{
+	return l->input_name ? l->input_name : l->files->folder;
+}
+
 bool launcher_is_done(const struct gd_launcher *l, const struct gd_found *f, const struct history_entry *e)
 {
 	return e && e->done && e->size_bytes == f->size_bytes && e->mtime_ns == f->mtime_ns &&
@@ -162,7 +167,7 @@ static int sort_out(struct gd_launcher *l, size_t *ret_replaced, const char **re
 			l->num_skipped++;
 			continue;
 		}
-		if (e && e->input && strcmp(e->input, files->folder) != 0 && e->done) {
+		if (e && e->input && strcmp(e->input, launcher_input_name(l)) != 0 && e->done) {
 			(*ret_replaced)++;
 			*ret_input = e->input;
 		}

@@ -68,6 +68,7 @@ struct gd_launcher {
 	struct launch_worker worker;
 	char fingerprint[HASH_TEXT];
 	struct text worker_words;
+	char *input_name; /* see launcher_input_name(), or NULL */
 
 	/* The plan. */
 	bool planned;
@@ -161,6 +162,11 @@ void launcher_drop_options(struct gd_launcher *l);
 int launcher_plan(struct gd_launcher *l, struct gd_error *err);
 void launcher_drop_plan(struct gd_launcher *l);
 void launcher_fingerprint(struct gd_launcher *l);
+/*
+ * The input folder for the record, and for the comparison with it. GPUQ_LAUNCH_INPUT names it if the files are links in
+ * a temporary folder, which has another path in each run.
+ */
+const char *launcher_input_name(const struct gd_launcher *l);
 /* Same file, same worker and settings, and its output still exists. */
 bool launcher_is_done(const struct gd_launcher *l, const struct gd_found *f, const struct history_entry *e);
 /* e: the file's entry in the history, or NULL. */

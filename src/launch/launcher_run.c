@@ -309,7 +309,7 @@ static int begin(struct gd_launcher *l, struct gd_error *err)
 	if (l->options.watch && (r = launcher_watch_open(l)) < 0)
 		return error_set(err, r, "cannot watch '%s': %s", l->options.input_dir, error_words(r));
 	const struct history_run run = {
-		.input = l->files->folder,
+		.input = launcher_input_name(l),
 		.worker = text_string(&l->worker_words),
 		.fingerprint = l->fingerprint,
 		.settings = l->options.settings,

@@ -64,7 +64,7 @@ static int add_file(struct gd_launcher *l, const struct gd_found *given, const s
 	l->num_todo++;
 	w->total++;
 	launch_amount_add(&l->total, f);
-	if (!l->options.force && e && e->done && e->input && strcmp(e->input, l->files->folder) != 0) {
+	if (!l->options.force && e && e->done && e->input && strcmp(e->input, launcher_input_name(l)) != 0) {
 		cleanup_(text_finish) struct text words = {0};
 		text_appendf(&words,
 			"the output folder has results of a file with the same name from '%s'; choose another output_dir to keep them, or set force to replace them",
