@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import multiprocessing
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -141,6 +143,78 @@ def test_a_later_run_with_links_knows_what_is_done(lab: Lab) -> None:
     files = lab.put("a.wav", "deep/c.wav")
     assert not any(result["skipped"] for result in spawn(lab, files)[1])
     assert all(result["skipped"] for result in spawn(lab, files)[1])
+
+
+def test_changed_file_behind_a_link_is_processed_again_alone(lab: Lab) -> None:
+    """gpuq launch compares the named folder with that of the earlier run, not the temporary one."""
+    files = lab.put("day/a.wav", "day/b.wav", "c.wav")
+    spawn(lab, files, input_dir=lab.input)
+    files[1].write_bytes(b"changed")
+    spawner, results = spawn(lab, [*files, *lab.put("new.wav")], input_dir=lab.input)
+    assert {Path(result["file"]).name: result["skipped"] for result in results} == {
+        "a.wav": True, "b.wav": False, "c.wav": True, "new.wav": False,
+    }  # fmt: skip
+    assert spawner.exit_code == 0
+    runs = [json.loads(line) for line in (lab.output / "launch.jsonl").read_text().splitlines()]
+    assert {run["input"] for run in runs if run["event"] == "run"} == {str(lab.input)}
+
+
+def test_names_do_not_depend_on_which_files_there_are(lab: Lab) -> None:
+    """Another user could add a file in another folder, so that everything is processed again."""
+    files = lab.put("day/a.wav", "day/b.wav")
+    _, results = spawn(lab, files, input_dir=lab.input)
+    assert {result["output_dir"] for result in results} == {str(lab.output / "day" / name) for name in "ab"}
+    _, results = spawn(lab, [*files, *lab.put("zz/y.wav")], input_dir=lab.input)
+    assert [result["skipped"] for result in results if "day" in result["file"]] == [True, True], results
+
+
+def test_files_of_another_folder_do_not_replace_results(lab: Lab) -> None:
+    spawn(lab, lab.put("day1/a.wav", "day1/sub/b.wav"))
+    spawner, results = spawn(lab, lab.put("day2/a.wav", "day2/sub/b.wav", size=11))
+    assert spawner.exit_code == 2 and f"from '{lab.input / 'day1'}'" in (results[0]["error"] or ""), results
+
+
+def test_worker_does_not_inherit_the_name_of_the_input_folder(lab: Lab) -> None:
+    worker = lab.directory / "worker.py"
+    worker.write_text(worker.read_text().replace('"CUDA_VISIBLE_DEVICES", ""', '"GPUQ_LAUNCH_INPUT", "none"'))
+    spawn(lab, lab.put("a.wav", "sub/b.wav"), input_dir=lab.input)
+    assert (lab.output / "sub/b/result.txt").read_text() == "none"
+
+
+def interrupt(lab: Lab, files: list[Path], waits_for: str, **options: Any) -> dict[str, Result]:
+    """The results of a run that is interrupted while it works on a file."""
+    spawner = ProcessSpawner(worker_command=lab.command, **options)
+    results: Any = multiprocessing.Queue()
+    spawner.spawn_workers([0], ResourceAllocator().create_task_queue(files, 1), results, output_dir=lab.output)
+    lab.until(lambda: lab.began(waits_for))
+    spawner.terminate_all()
+    taken = {Path(result["file"]).name: result for result in take_all(results)}
+    assert spawner.wait_for_completion(LIMIT) and spawner.exit_code == 130
+    return taken
+
+
+def test_interrupted_run_reports_no_results_of_other_settings_or_older_files(lab: Lab) -> None:
+    files = lab.put("a.wav", "b.wav", "c.wav", "d.wav")
+    spawn(lab, files, settings={"tag": "old"})
+    spawn(lab, files[1:], settings={"tag": "new"})
+    files[2].write_bytes(b"changed")
+    shutil.rmtree(lab.output / "d")
+    waiting = lab.put("wait.wav", size=1000)  # the largest file is first
+    results = interrupt(lab, [*files, *waiting], "wait.wav", settings={"tag": "new"})
+    assert {name: result["skipped"] for name, result in results.items()} == {
+        "a.wav": False, "b.wav": True, "c.wav": False, "d.wav": False, "wait.wav": False,
+    }  # fmt: skip
+    assert results["b.wav"]["status"] == "success"
+    assert all(results[name]["error"] == "interrupted" for name in ("a.wav", "c.wav", "d.wav", "wait.wav")), results
+
+
+def test_done_file_with_a_time_after_2262_is_reported(lab: Lab) -> None:
+    files = lab.put("a.wav")
+    os.utime(files[0], (0, 15_020_726_400))
+    if files[0].stat().st_mtime < 9_223_372_036:
+        pytest.skip("the file system does not store such a time")
+    spawn(lab, files)
+    assert [result["skipped"] for result in spawn(lab, files)[1]] == [True]
 
 
 def test_strings_duplicates_and_missing_files(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,8 @@
 If the files are all files of the caller's input folder with certain extensions, that folder is used
 as it is. Otherwise a temporary folder of symbolic links is used. ``gpuq launch`` records names
 relative to its input folder, so a later run, with another temporary folder, recognizes the files
-that are done.
+that are done. They are relative to the caller's input folder if it contains all files, whichever files
+there are, and gpuq launch records that folder, not the temporary one.
 
 Only the folder named by the caller may be reached through links of other users. ``gpuq launch``
 checks every other link on the path to a file, so links are not resolved here. It also finds out
@@ -29,6 +30,7 @@ _MOST_SUFFIXES = 64
 class Inputs:
     """Arguments for gpuq launch, and the mapping of its names to files.
 
+    ``folder``: the input folder that gpuq launch records; None: the one in the arguments.
     ``chosen``: another user chose the named folder, by a link that gpuq launch does not see.
     ``failed``: files that gpuq launch cannot get, as given in the queue, and the reasons.
     """
@@ -36,11 +38,13 @@ class Inputs:
     def __init__(
         self,
         arguments: list[str],
+        folder: str | None,
         files: dict[str, list[str]],
         chosen: bool = False,
         failed: Mapping[str, str] | None = None,
     ) -> None:
         self.arguments = arguments
+        self.folder = folder
         self.chosen = chosen
         self.failed = failed or {}
         self._files = files
@@ -60,21 +64,25 @@ def prepare_inputs(files: Sequence[str], input_dir: str | None = None) -> Iterat
     for file in files:
         paths.setdefault(os.path.abspath(file), []).append(file)
     folder = os.path.commonpath([os.path.dirname(path) for path in paths])
-    names = {os.path.relpath(path, folder): each for path, each in paths.items()}
     named = os.path.abspath(input_dir) if input_dir is not None else None
+    if named is not None and os.path.commonpath([folder, named]) == named:
+        folder = named
+    names = {os.path.relpath(path, folder): each for path, each in paths.items()}
+    real = os.path.realpath(folder)
     suffixes = _whole_suffixes(folder, set(names)) if folder == named else None
     if suffixes is not None:
         patterns = [word for suffix in suffixes for word in ("--pattern", f"*{_escape(suffix)}")]
-        yield Inputs(["--input-dir", folder, *patterns], names)
+        yield Inputs(["--input-dir", folder, *patterns], None, names)
         return
-    chosen, targets = False, folder
-    if named is not None and os.path.commonpath([folder, named]) == named and is_chosen(named):
-        chosen, targets = True, _below_real_folder(folder, named)
+    # Links up to the folder named by the caller are resolved, and no others.
+    chosen = folder == named and is_chosen(folder)
+    targets = real if chosen else folder
     links = LinkFolder()
     try:
         failed = _add_links(links, names, targets)
         yield Inputs(
             ["--input-dir", links.path, "--recursive", "--pattern", "*", "--pattern", ".*"],
+            real,
             names,
             chosen,
             failed,
@@ -92,11 +100,6 @@ def _add_links(links: LinkFolder, names: dict[str, list[str]], targets: str) -> 
         except OSError as failure:
             failed.update(dict.fromkeys(files, failure.strerror or str(failure)))
     return failed
-
-
-def _below_real_folder(folder: str, named: str) -> str:
-    """The folder, with links resolved up to the folder named by the caller, and no further."""
-    return os.path.normpath(os.path.join(os.path.realpath(named), os.path.relpath(folder, named)))
 
 
 def _whole_suffixes(folder: str, names: set[str]) -> list[str] | None:

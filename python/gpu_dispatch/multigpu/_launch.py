@@ -27,7 +27,7 @@ from typing import IO, Any
 from gpu_dispatch import _tied
 from gpu_dispatch._text import printable
 from gpu_dispatch.multigpu._inputs import Inputs, prepare_inputs
-from gpu_dispatch.multigpu._record import MARK_VARIABLE, RECORD_NAME, Record, name_of
+from gpu_dispatch.multigpu._record import INPUT_VARIABLE, MARK_VARIABLE, RECORD_NAME, Record, name_of
 from gpu_dispatch.multigpu.result import Queue, Result
 
 __all__ = ["Launch"]
@@ -163,21 +163,27 @@ class Launch:
             mark = secrets.token_hex(16)
             record = Record(self._output_dir / RECORD_NAME, mark)
             argv = [*self._argv, *inputs.arguments, "--output-dir", str(self._output_dir)]
+            variables = {MARK_VARIABLE: mark}
+            if inputs.folder is not None:
+                variables[INPUT_VARIABLE] = inputs.folder
             umask = 0o077 if inputs.chosen else -1
-            with self._start(argv, mark, summary, log, umask) as process:
+            with self._start(argv, variables, summary, log, umask) as process:
                 while not _wait(process):
                     self._report(record.read(), inputs, waiting)
             code = process.returncode
             self._report(record.read(), inputs, waiting)
             if code in (0, 1, 130):
-                self._report_skipped(_read_summary(summary), record, inputs, waiting)
+                skipped = _read_summary(summary).get("files_skipped")
+                # If it has not begun, there was nothing to do: all files are done with these settings.
+                if skipped and (code == 0 or record.fingerprint is not None):
+                    self._report_skipped(record, inputs, waiting)
             _pass_on_warnings(log)
             if waiting and code != 130:
                 self.error = _last_line(log) or f"gpuq launch ended with code {code}"
         return code
 
     def _start(
-        self, argv: list[str], mark: str, summary: IO[bytes], log: IO[bytes], umask: int
+        self, argv: list[str], variables: Mapping[str, str], summary: IO[bytes], log: IO[bytes], umask: int
     ) -> subprocess.Popen[bytes]:
         tie = [sys.executable, "-I", "-S", str(_tied.__file__), str(os.getpid())]
         with self._lock:
@@ -187,7 +193,7 @@ class Launch:
                 stdin=subprocess.DEVNULL,
                 stdout=summary,
                 stderr=log,
-                env={**self._environment, MARK_VARIABLE: mark},
+                env={**self._environment, **variables},
                 start_new_session=True,
                 umask=umask,
             )
@@ -214,23 +220,31 @@ class Launch:
                     self._results.put(self._result(file, event))
 
     def _report_skipped(
-        self,
-        summary: dict[str, Any],
-        record: Record,
-        inputs: Inputs,
-        waiting: collections.Counter[str],
+        self, record: Record, inputs: Inputs, waiting: collections.Counter[str]
     ) -> None:
-        """Report files without a result that an earlier run has finished."""
-        if not waiting or not summary.get("files_skipped"):
-            return
-        for name, event in record.earlier().items():
-            if event.get("event") == "done":
-                for file in inputs.files_of(name):
-                    if _take(waiting, file):
-                        result = self._result(file, event)
-                        result["skipped"], result["gpu_id"] = True, -1
-                        result["duration"] = result["processing_time"] = 0.0
-                        self._results.put(result)
+        """Report files without a result that an earlier run has finished, by the rules of gpuq launch.
+
+        Others may have waited for a worker until the end, and have a result of other settings or of an older file.
+        """
+        for name, event in record.earlier().items() if waiting else ():
+            for file in inputs.files_of(name):
+                if waiting[file] and self._is_done(file, event, record.fingerprint) and _take(waiting, file):
+                    result = self._result(file, event)
+                    result["skipped"], result["gpu_id"] = True, -1
+                    result["duration"] = result["processing_time"] = 0.0
+                    self._results.put(result)
+
+    def _is_done(self, file: str, event: dict[str, Any], fingerprint: str | None) -> bool:
+        try:
+            status = os.stat(file)
+        except OSError:
+            return False
+        return (
+            event["event"] == "done"
+            and fingerprint in (None, event.get("fingerprint"))
+            and (event.get("size"), event.get("mtime")) == (status.st_size, _wrap(status.st_mtime_ns))
+            and os.path.exists(self._output_dir / name_of(event, "output"))
+        )
 
     def _result(self, file: str, event: dict[str, Any]) -> Result:
         done = event["event"] == "done"
@@ -244,6 +258,11 @@ class Launch:
             "output_dir": str(self._output_dir / name_of(event, "output")),
             "skipped": False,
         }
+
+
+def _wrap(nanoseconds: int) -> int:
+    """As 64 bits with a sign, like gpuq: times after 2262 do not fit."""
+    return (nanoseconds + 2**63) % 2**64 - 2**63
 
 
 def _take(waiting: collections.Counter[str], file: str) -> bool:

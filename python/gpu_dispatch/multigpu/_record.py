@@ -17,10 +17,11 @@ from typing import IO, Any
 
 from gpu_dispatch.multigpu._trust import is_off
 
-__all__ = ["MARK_VARIABLE", "RECORD_NAME", "Record", "name_of"]
+__all__ = ["INPUT_VARIABLE", "MARK_VARIABLE", "RECORD_NAME", "Record", "name_of"]
 
 RECORD_NAME = "launch.jsonl"
 MARK_VARIABLE = "GPUQ_LAUNCH_MARK"
+INPUT_VARIABLE = "GPUQ_LAUNCH_INPUT"
 
 
 class Record:
@@ -44,6 +45,7 @@ class Record:
             self._begin = 0
         self._offset = self._begin
         self._began = False
+        self.fingerprint: str | None = None  # of worker and settings; None: this launch has not begun
 
     def _open(self) -> IO[bytes]:
         # Other users may be able to write to the folder: opening a FIFO must not block.
@@ -68,7 +70,8 @@ class Record:
             with contextlib.suppress(ValueError):
                 event = json.loads(line)
                 if isinstance(event, dict):
-                    self._began = self._began or (event.get("event"), event.get("mark")) == ("run", self._mark)
+                    if (event.get("event"), event.get("mark")) == ("run", self._mark):
+                        self._began, self.fingerprint = True, str(event.get("fingerprint"))
                     if self._began and _is_usable(event):
                         yield event
 
@@ -82,7 +85,7 @@ class Record:
             for line in file.read(self._begin).splitlines():
                 with contextlib.suppress(ValueError):
                     event = json.loads(line)
-                    if isinstance(event, dict) and "file" in event:
+                    if isinstance(event, dict) and event.get("event") in ("done", "failed") and _is_usable(event):
                         events[name_of(event, "file")] = event
         return events
 

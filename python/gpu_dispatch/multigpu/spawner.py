@@ -82,7 +82,8 @@ class ProcessSpawner:
     is installed, otherwise the plug-in that gpuq launch chooses. ``settings`` are passed on as
     ``--set``. ``force``: also process files that an earlier run has finished. ``input_dir``: the folder
     in which the files were found; it may be reached through links of other users, while files below
-    it or elsewhere may not.
+    it or elsewhere may not. Names of results are relative to it if it contains all files, otherwise to
+    the folder that all files have in common.
     """
 
     def __init__(
