@@ -83,8 +83,9 @@ int trust_follow_links(const char *path, char **ret, bool *ret_foreign);
 
 /*
  * Opens a directory with O_PATH, component by component, and follows only symbolic links of the effective user and
- * root. check_above: each directory above it must be trusted, or be a sticky directory of the user or root. Then no
- * other user can replace the directory, and the path can be used afterwards. The directory itself is not checked, see
+ * root. check_above: each directory above it must be trusted, or be a sticky directory of the user or root, and no link
+ * may be in a sticky directory: another user may have renamed a link of this user. Then no other user can replace the
+ * directory, and the path can be used afterwards. The directory itself is not checked, see
  * trust_objection().
  *
  * -EPERM, with a message such as "'/a/b' is a symbolic link of another user". -ENOENT: it does not exist, and the

@@ -147,6 +147,10 @@ static int walk_follow(struct walk *w, int link_fd, const struct stat *st)
 	/* Another user may have renamed this link of the user, too. */
 	if (w->way && w->in_sticky)
 		w->way->replaceable = true;
+	w->objection =
+		w->check_above && w->in_sticky ? "is a symbolic link that another user may have moved there" : NULL;
+	if (w->objection)
+		return -EPERM;
 	ssize_t n = readlinkat(link_fd, "", target, sizeof(target));
 	if (n < 0 || (size_t)n >= sizeof(target))
 		return n < 0 ? -errno : -ENAMETOOLONG;

@@ -11,10 +11,16 @@
 #include "base/error.h"
 #include "base/trust.h"
 
-/* Without links: keepers follow no link that another user puts there later. */
+/* Without links of the user and root: keepers follow no link that another user puts there later. */
+static char *resolve(const char *path)
+{
+	cleanup_(closep) int fd = -1;
+	return trust_open_directory(path, false, &fd, NULL) == 0 ? realpath(path, NULL) : NULL;
+}
+
 static char *make_absolute(const char *path)
 {
-	char *joined = realpath(path, NULL);
+	char *joined = resolve(path);
 	if (joined)
 		return joined;
 	if (path[0] == '/')

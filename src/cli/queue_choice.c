@@ -297,22 +297,6 @@ static int convert(struct journal *j, struct gd_error *err)
 	return 0;
 }
 
-/* A journal that was found by its name could be another file of the user, renamed by someone else. A new one would be
- * refused the next time. */
-static int check_place(const struct queue_choice *q, struct journal *j, struct gd_error *err)
-{
-	struct gd_error why = {0};
-	bool named =
-		q->source != QUEUE_SOURCE_HERE && q->source != QUEUE_SOURCE_ABOVE && q->source != QUEUE_SOURCE_CREATED;
-	if (q->trust || named || trust_check_place(j->parent_fd, &why) == 0)
-		return 0;
-	if (q->source == QUEUE_SOURCE_CREATED)
-		journal_remove_empty(j);
-	return error_set(err, -EPERM,
-		"refusing to use '%s': %s, so other users could run commands as you; name the queue with --jobs-file, use a directory of your own, or use --trust if you trust these users",
-		q->given_path, why.message);
-}
-
 /* A copy must neither repeat jobs of the original nor end them. Without unfinished jobs, it is an ordinary queue. */
 static int check_copy(const struct queue_choice *q, struct journal *j, struct gd_error *err)
 {
@@ -348,8 +332,6 @@ int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct
 		journal_remove_empty(j);
 		return trust_refuse(q->journal_path, TRUST_JUST_REPLACED, err);
 	}
-	if (r == 0)
-		r = check_place(q, j, err);
 	if (r == 0)
 		r = check_copy(q, j, err);
 	if (r == 0 && j->original)

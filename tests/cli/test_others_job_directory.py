@@ -106,6 +106,20 @@ def test_job_of_a_removed_group_directory_does_not_start_in_a_new_one(machine, o
     assert "EVIL" not in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
 
 
+def test_job_of_a_removed_directory_does_not_start_where_a_moved_link_of_its_owner_leads(machine, owner, other):
+    """Other users can rename a link of the owner, as any file in a directory that they can write to."""
+    sticky, group = machine.directory(STICKY), machine.directory(GROUP)
+    queue = ("--jobs-file", owner.home / f"moved-{sticky.name}.jsonl")
+    owner.sh("rm -rf thesis; mkdir thesis; touch thesis/text", owner.home)
+    owner.sh("mkdir run", sticky)
+    assert owner.gpuq("add", *queue, "--no-start", "rm -f text", cwd=sticky / "run").returncode == 0
+    owner.sh("rm -r run", sticky)
+    owner.sh(f"ln -s '{owner.home}/thesis' thesis", group)
+    other.sh(f"mv '{group}/thesis' run", sticky)
+    assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 1
+    assert (owner.home / "thesis/text").exists()
+
+
 def test_new_directory_with_the_number_of_a_removed_one_is_another_directory(machine, owner, other):
     shared = machine.directory(STICKY)
     path = owner.home / f"reused-{shared.name}.jsonl"

@@ -19,7 +19,7 @@ pytestmark = needs_users
 
 def test_log_is_readable_by_its_owner_alone(machine, owner, other):
     """Even if the umask and the directory allow everyone."""
-    shared = machine.directory(STICKY)
+    shared = machine.project(owner)
     result = owner.run("gpuq", "add", "echo secret", cwd=shared, umask=0)
     assert result.returncode == 0
     assert owner.gpuq("wait", 1, cwd=shared).returncode == 0
@@ -30,8 +30,11 @@ def test_log_is_readable_by_its_owner_alone(machine, owner, other):
 
 
 def test_folder_for_logs_of_another_user_is_not_used(machine, owner, other):
-    shared = machine.directory(STICKY)
+    """It was created while everybody could write to the directory."""
+    shared = machine.project(owner)
+    shared.chmod(STICKY)
     other.sh("mkdir -m 777 logs", shared)
+    shared.chmod(0o755)
     assert owner.gpuq("add", "--no-start", "echo secret", cwd=shared).returncode == 0
     result = owner.gpuq("run", cwd=shared)
     assert result.returncode == 2
@@ -44,31 +47,39 @@ def test_folder_for_logs_of_another_user_is_not_used(machine, owner, other):
 def test_link_in_the_place_of_the_folder_for_logs_is_not_followed(machine, owner, other):
     """The link is created while the runner waits, and leads to a folder of the victim: neither logs
     nor the link `latest` go there."""
-    shared = machine.directory(STICKY)
+    shared = machine.project(owner)
     owner.sh("rm -rf ckpt; mkdir ckpt; echo precious > ckpt/latest", owner.home)
     runner = owner.start("gpuq", "run", "--keep", cwd=shared)
     until((shared / "jobs.jsonl.d/runner.lock").exists, "the runner")
+    assert owner.gpuq("add", "--no-start", "true", cwd=shared).returncode == 0
+    assert owner.gpuq("wait", "1", cwd=shared).returncode == 0
+    owner.sh("rm -r logs", shared)
+    shared.chmod(STICKY)
     other.sh(f"ln -s '{owner.home}/ckpt' logs", shared)
+    shared.chmod(0o755)
     assert owner.gpuq("add", "--no-start", "touch ran", cwd=shared).returncode == 0
-    words = next(line for line in runner.stdout if line.startswith(("gpuq:", "[→] 1")))
+    words = next(line for line in runner.stdout if line.startswith(("gpuq:", "[→] 2")))
     assert "other users can change the directory for logs" in words
     assert not (shared / "ran").exists()
     assert [entry.name for entry in (owner.home / "ckpt").iterdir()] == ["latest"]
     assert (owner.home / "ckpt/latest").read_text() == "precious\n"
-    other.sh("rm logs", shared)
+    owner.sh("rm logs", shared)
     until((shared / "ran").exists, "the job")
 
 
 def test_named_folder_for_logs_is_not_followed_through_a_link_that_another_user_puts_there(machine, owner, other):
     project, shared = machine.project(owner), machine.directory(GROUP)
     owner.sh("rm -rf private; mkdir -m 700 private", owner.home)
-    other.sh("mkdir -m 2777 logs; mkdir -m 2777 kept; ln -s kept link", shared)
+    other.sh("mkdir -m 2777 logs; mkdir -m 2777 kept", shared)
+    owner.sh("ln -s kept link", shared)
     assert owner.gpuq("add", "--no-start", "--log-dir", shared / "logs", "true", cwd=project).returncode == 0
-    assert owner.gpuq("add", "--no-start", "--log-dir", shared / "link", "true", cwd=project).returncode == 0  # a link of a colleague, when it is named
+    assert owner.gpuq("add", "--no-start", "--log-dir", shared / "link", "true", cwd=project).returncode == 0  # an own link
     other.sh(f"mv logs old; ln -s '{owner.home}/private' logs", shared)
+    assert owner.gpuq("add", "--no-start", "--log-dir", shared / "logs", "true", cwd=project).returncode == 0
     assert owner.gpuq("run", cwd=project).returncode == 1
     assert list((owner.home / "private").iterdir()) == []
-    assert f"cannot create its log in '{shared}/logs': '{shared}/logs' is a symbolic link of another user" in owner.gpuq("info", 1, cwd=project).stdout
+    for number in (1, 3):
+        assert f"cannot create its log in '{shared}/logs': '{shared}/logs' is a symbolic link of another user" in owner.gpuq("info", number, cwd=project).stdout
     assert any(path.suffix == ".log" for path in (shared / "kept").iterdir())
 
 
@@ -137,8 +148,10 @@ def test_file_named_latest_is_not_replaced(machine, owner):
 
 @pytest.mark.parametrize("plan", ["touch logs", "mkfifo logs", "ln -s /nonexistent/x logs"])
 def test_jobs_wait_while_the_folder_for_logs_cannot_be_made(machine, owner, other, plan):
-    shared = machine.directory(STICKY)
+    shared = machine.project(owner)
+    shared.chmod(STICKY)
     other.sh(plan, shared)
+    shared.chmod(0o755)
     runner = owner.start("sh", "-c", f"exec gpuq run --keep > '{owner.home}/words' 2>&1", cwd=shared)
     if "ln" in plan:
         assert runner.wait(LIMIT) == 2  # a link of another user is seen before the first job
@@ -148,13 +161,13 @@ def test_jobs_wait_while_the_folder_for_logs_cannot_be_made(machine, owner, othe
     until(lambda: runner.poll() is not None or "retrying" in words.read_text() or "[✗]" in words.read_text(), "the runner")
     assert f"other users can change the directory for logs, '{shared}/logs'" in words.read_text()
     assert json.loads(owner.gpuq("status", "--json", cwd=shared).stdout)[0]["status"] == "pending"
-    other.sh("rm logs", shared)
+    owner.sh("rm -f logs", shared)
     until((shared / "ran").exists, "the job")
 
 
 def test_log_that_is_one_hole_is_not_printed(machine, owner, other):
     """A sparse file of any size costs the other user nothing."""
-    shared = machine.directory(STICKY)
+    shared = machine.project(other)
     assert other.gpuq("add", "--no-start", "echo hello", cwd=shared).returncode == 0
     assert other.gpuq("run", "--log-access", "all", cwd=shared).returncode == 0
     other.sh("chmod 644 jobs.jsonl", shared)

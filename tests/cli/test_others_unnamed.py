@@ -21,7 +21,7 @@ def test_commands_file_of_another_user_is_not_executed(machine, owner, other):
 def test_commands_file_that_is_named_is_the_users_choice(machine, owner, other):
     shared = machine.directory(STICKY)
     plant(other, shared / "commands.txt", "touch ran\n")
-    assert owner.gpuq("run", "--commands-file", "commands.txt", cwd=shared).returncode == 0
+    assert owner.gpuq("run", "--commands-file", "commands.txt", "--jobs-file", owner.home / "named.jsonl", cwd=shared).returncode == 0
     assert (shared / "ran").exists()
 
 
@@ -31,7 +31,7 @@ def test_configuration_that_is_named_is_the_users_choice(machine, owner, other):
     plant(owner, shared / "commands.txt", "true\n")
     refused(owner.gpuq("run", cwd=shared), "'./gpuq.yaml': it belongs to another user")
     assert not (shared / "stolen").exists()
-    assert owner.gpuq("run", "--config", "gpuq.yaml", "--commands-file", "commands.txt", cwd=shared).returncode == 0
+    assert owner.gpuq("run", "--config", "gpuq.yaml", "--commands-file", "commands.txt", "--jobs-file", owner.home / "configured.jsonl", cwd=shared).returncode == 0
     assert (shared / "stolen").exists()
 
 

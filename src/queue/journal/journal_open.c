@@ -154,10 +154,6 @@ int journal_open_file(struct journal *j, struct gd_error *err)
 	if (!S_ISREG(st.st_mode))
 		return error_set(err, -EINVAL, "cannot open journal '%s': it is not a regular file", j->path);
 	r = j->accepted ? 0 : trust_check(fd, j->path, err);
-	/* Another process may have created the file, empty and private, and not its folder yet. */
-	bool may_be_new = created || (st.st_size == 0 && !(st.st_mode & (S_IRWXG | S_IRWXO)));
-	if (r == 0 && !j->accepted && !may_be_new && trust_may_be_moved(j->parent_fd, j->name))
-		r = trust_refuse(j->path, TRUST_MAY_BE_MOVED, err);
 	if (r < 0)
 		return r;
 	j->fresh = created;

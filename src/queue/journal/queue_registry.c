@@ -15,7 +15,6 @@
 #include "base/hash.h"
 #include "base/state_dir.h"
 #include "base/trust.h"
-#include "queue/journal/trust.h"
 
 #define DIRECTORY "queues"
 
@@ -72,19 +71,13 @@ static int compare(const void *a, const void *b)
 }
 
 /*
- * After a queue was removed from a directory of all users, another user may have put a journal there, or moved a file
- * of this user there. The path has no links, see queue_registry_add().
+ * After a queue was removed from a directory of all users, another user may have put a journal there. The path has no
+ * links, see queue_registry_add().
  */
 static bool is_foreign(const char *path)
 {
 	struct stat st;
-	cleanup_(closep) int dir_fd = -1;
-	cleanup_(freep) char *name = NULL;
-	if (trust_is_off() || lstat(path, &st) < 0)
-		return false;
-	if (st.st_uid != 0 && !trust_is_user(st.st_uid))
-		return true;
-	return trust_open_parent(path, false, &dir_fd, &name, NULL) == 0 && trust_may_be_moved(dir_fd, name);
+	return !trust_is_off() && lstat(path, &st) == 0 && st.st_uid != 0 && !trust_is_user(st.st_uid);
 }
 
 /* A journal that cannot be examined may still exist: only a missing one is removed. */

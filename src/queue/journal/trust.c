@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,7 +22,7 @@ int trust_refuse(const char *path, const char *objection, struct gd_error *err)
 int trust_check_journal_directory(int dir_fd, const char *path, struct gd_error *err)
 {
 	struct gd_error why = {0};
-	int r = trust_check_way(dir_fd, &why);
+	int r = trust_check_place(dir_fd, &why);
 	if (r == 0)
 		return 0;
 	return error_set(err, r,
@@ -35,18 +34,6 @@ int trust_check(int fd, const char *path, struct gd_error *err)
 {
 	const char *objection = trust_objection(fd);
 	return objection ? trust_refuse(path, objection, err) : 0;
-}
-
-bool trust_may_be_moved(int dir_fd, const char *name)
-{
-	struct stat st;
-	cleanup_(freep) char *folder = NULL;
-	if (trust_check_place(dir_fd, NULL) == 0)
-		return false;
-	if (asprintf(&folder, "%s.d", name) < 0)
-		return true;
-	return fstatat(dir_fd, folder, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode) ||
-	       (st.st_uid != 0 && !trust_is_user(st.st_uid));
 }
 
 static int open_named(const char *path, int *ret_fd)

@@ -9,8 +9,6 @@
 #ifndef QUEUE_JOURNAL_TRUST_H
 #define QUEUE_JOURNAL_TRUST_H
 
-#include <stdbool.h>
-
 #include "gpu_dispatch.h"
 
 /* How an input file was chosen. */
@@ -33,18 +31,12 @@ int trust_check(int fd, const char *path, struct gd_error *err);
 int trust_refuse(const char *path, const char *objection, struct gd_error *err);
 
 /*
- * 0 if no other user can replace files in the directory dir_fd, which is that of the journal `path`. Otherwise -EPERM:
- * err names the directory that other users can change, who they are, and what to do.
+ * 0 if no other user can add or replace files in the directory dir_fd, which is that of the journal `path`. A sticky
+ * directory such as /tmp is refused, too: another user can rename a file of this user to the name of a journal, of its
+ * archive or of its folder. Otherwise -EPERM: err names the directory that other users can change, who they are, and
+ * what to do.
  */
 int trust_check_journal_directory(int dir_fd, const char *path, struct gd_error *err);
-
-/*
- * Whether another user may have renamed a different file of this user to NAME, the name of a journal in the directory
- * dir_fd: others can add files there, as in /tmp, and the journal has no folder NAME.d of this user. Others cannot move
- * a folder there that they cannot write.
- */
-bool trust_may_be_moved(int dir_fd, const char *name);
-#define TRUST_MAY_BE_MOVED "has no folder for its files, and another user may have moved it here"
 
 /* Objections to a path whose last part, or a directory before it, is a link of another user, for trust_refuse(). */
 #define TRUST_FOREIGN_LINK "is a symbolic link of another user"

@@ -69,7 +69,7 @@ static int enter(const struct attempt_log_options *o, int dir_fd, const char *na
 	if (is_last)
 		r = make_last(dir_fd, name, directory_mode(o->access));
 	else
-		r = mkdirat(dir_fd, name, 0777) < 0 ? -errno : 0;
+		r = mkdirat(dir_fd, name, 0755) < 0 ? -errno : 0; /* whatever the umask of the runner */
 	return r < 0 && r != -EEXIST ? r : open_existing(o, dir_fd, name, ret);
 }
 

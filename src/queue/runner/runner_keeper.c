@@ -121,7 +121,7 @@ static void wait_for_part(struct runner *r, const struct job *job, enum attempt_
 	const struct journal *j = r->following.journal;
 	struct gd_error why = {0};
 	where[0] = '\0';
-	if (part == ATTEMPT_KEEPER && code == -EPERM && !j->accepted && trust_check_way(j->parent_fd, &why) < 0)
+	if (part == ATTEMPT_KEEPER && code == -EPERM && !j->accepted && trust_check_place(j->parent_fd, &why) < 0)
 		snprintf(where, sizeof(where), ": %.400s", why.message);
 	else if (part == ATTEMPT_KEEPER)
 		snprintf(where, sizeof(where), ", in '%s/keepers'", j->dir_path);
