@@ -17,6 +17,7 @@
 struct launch_attempt {
 	const char *file;
 	const char *error; /* or NULL */
+	int64_t owner;     /* 0: this user; files of different owners with the same name are different files */
 	int64_t end_ms;
 	double audio, processing; /* seconds; audio -1: unknown */
 	uint64_t line;            /* line number: attempts at a file are in the order of their lines */
@@ -72,7 +73,8 @@ static const char *keep_place(struct launch_attempts *a, const struct json_value
 
 static int add_attempt(struct launch_attempts *a, const struct history_line *line, int64_t time_ms)
 {
-	int64_t gpu;
+	int64_t gpu, owner = 0;
+	(void)json_to_int64(&line->owner, &owner); /* missing: this user */
 	if (json_to_int64(&line->gpu, &gpu) < 0 || gpu < 0 || gpu >= REPORT_NODE_GPUS)
 		gpu = -1;
 	if (array_reserve(a->list, &a->capacity, a->count + 1) < 0)
@@ -82,6 +84,7 @@ static int add_attempt(struct launch_attempts *a, const struct history_line *lin
 		return -EBADMSG;
 	a->list[a->count++] = (struct launch_attempt){.file = file,
 		.error = keep(a, &(struct history_bytes){.plain = line->error}),
+		.owner = owner,
 		.end_ms = time_ms,
 		.audio = number_of(&line->audio, -1),
 		.processing = number_of(&line->processing, 0),
@@ -99,6 +102,8 @@ static int take_line(void *context, const struct history_line *line)
 	int64_t time_ms;
 	if (line->time.type != JSON_STRING || date_parse(line->time.data, line->time.size, &time_ms) < 0)
 		return -EBADMSG;
+	if (line->event == HISTORY_STARTED)
+		return 0;
 	if (line->event != HISTORY_RUN)
 		return add_attempt(a, line, time_ms);
 	end_run(a);
@@ -112,7 +117,14 @@ static int by_file(const void *a, const void *b)
 {
 	const struct launch_attempt *x = a, *y = b;
 	int c = strcmp(x->file, y->file);
+	if (c == 0)
+		c = (x->owner > y->owner) - (x->owner < y->owner);
 	return c ? c : (x->line > y->line) - (x->line < y->line);
+}
+
+static bool is_same_file(const struct launch_attempt *x, const struct launch_attempt *y)
+{
+	return x->owner == y->owner && strcmp(x->file, y->file) == 0;
 }
 
 /* The attempts at one file, oldest first. */
@@ -182,7 +194,7 @@ static int put_files(struct launch_attempts *a, struct view_model *m, struct rep
 	if (a->count)
 		qsort(a->list, a->count, sizeof(*a->list), by_file);
 	for (size_t i = 0, next; r == 0 && i < a->count; i = next) {
-		for (next = i + 1; next < a->count && strcmp(a->list[next].file, a->list[i].file) == 0;)
+		for (next = i + 1; next < a->count && is_same_file(&a->list[next], &a->list[i]);)
 			next++;
 		audio[files++] = a->list[next - 1].audio;
 		r = put_file(m, a->list + i, next - i, files);

@@ -138,8 +138,7 @@ static int take_name(struct finder *f, int fd, const struct dirent *d, const cha
 		f->found->files.other_folders++;
 	if (is_folder ? !f->options->recursive || name[0] == '.' : !wanted || !S_ISREG(st.st_mode))
 		return 0;
-	bool is_foreign = f->way.chooser || (st.st_uid != f->user && st.st_uid != 0);
-	return find_listing_add(to, &f->found->arena, prefix, d, &st, is_foreign);
+	return find_listing_add(to, &f->found->arena, prefix, d, &st, find_owner_of(&st, &f->way, f->user));
 }
 
 static int read_folder(struct finder *f, DIR *dir, const char *prefix, struct find_listing *to)

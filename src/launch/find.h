@@ -31,8 +31,13 @@ int find_files(const char *folder, const struct gd_find_options *options, const 
  */
 bool find_is_open_to_others(const struct gd_files *files);
 
-/* Whether file i belongs to a user other than this one and root, or a link of such a user leads to it. */
-bool find_is_foreign(const struct gd_files *files, size_t i);
+/*
+ * The other user whom file i of a search belongs to, or whose link leads to it; 0: this user or root.
+ * TRUST_SEVERAL_USERS is possible.
+ */
+uid_t find_owner(const struct gd_files *files, size_t i);
+/* The same for a file that find_open_entry() has opened; user: this user. */
+uid_t find_owner_of(const struct stat *st, const struct trust_way *way, uid_t user);
 
 /*
  * Opens the input folder with O_PATH, by the path of a gd_files. -EPERM: the path now contains a link of another user,

@@ -46,6 +46,13 @@ int find_open_entry(int folder_fd, const char *path, struct trust_way *way, int 
 	return 0;
 }
 
+uid_t find_owner_of(const struct stat *st, const struct trust_way *way, uid_t user)
+{
+	if (way->chooser)
+		return way->chooser;
+	return st->st_uid == user ? 0 : st->st_uid;
+}
+
 int find_open_folder(const char *path, int *ret_fd)
 {
 	cleanup_(closep) int fd = -1;

@@ -15,7 +15,7 @@ void find_listing_finish(struct find_listing *listing)
 }
 
 int find_listing_add(struct find_listing *listing, struct arena *arena, const char *prefix, const struct dirent *d,
-	const struct stat *st, bool is_foreign)
+	const struct stat *st, uid_t owner)
 {
 	const char *name = d->d_name;
 	if (array_reserve(listing->list, &listing->capacity, listing->count + 1) < 0)
@@ -33,7 +33,7 @@ int find_listing_add(struct find_listing *listing, struct arena *arena, const ch
 		.mtime_ns = file_mtime_ns(st),
 		.is_folder = S_ISDIR(st->st_mode),
 		.is_link = d->d_type != DT_DIR, /* or the file system does not report it */
-		.is_foreign = is_foreign,
+		.owner = owner,
 	};
 	return 0;
 }

@@ -18,7 +18,7 @@ struct find_entry {
 	int64_t mtime_ns;
 	bool is_folder;
 	bool is_link;
-	bool is_foreign;
+	uid_t owner; /* see find_owner() */
 };
 
 struct find_listing {
@@ -27,9 +27,9 @@ struct find_listing {
 	size_t name_at; /* offset of the names in the paths */
 };
 
-/* Paths are "PREFIX" + name, and kept in the arena. is_foreign: see find_is_foreign(). Returns 0 or -ENOMEM. */
+/* Paths are "PREFIX" + name, and kept in the arena. Returns 0 or -ENOMEM. */
 int find_listing_add(struct find_listing *listing, struct arena *arena, const char *prefix, const struct dirent *d,
-	const struct stat *st, bool is_foreign);
+	const struct stat *st, uid_t owner);
 void find_listing_sort(struct find_listing *listing);
 void find_listing_finish(struct find_listing *listing);
 

@@ -14,7 +14,7 @@ void gd_files_free(struct gd_files *files)
 		return;
 	struct find_result *f = (struct find_result *)files;
 	free(f->list);
-	free(f->foreign);
+	free(f->owners);
 	free(f->pointers);
 	free(f->warnings);
 	arena_finish(&f->arena);
@@ -26,9 +26,9 @@ bool find_is_open_to_others(const struct gd_files *files)
 	return ((const struct find_result *)files)->open_to_others;
 }
 
-bool find_is_foreign(const struct gd_files *files, size_t i)
+uid_t find_owner(const struct gd_files *files, size_t i)
 {
-	return ((const struct find_result *)files)->foreign[i];
+	return ((const struct find_result *)files)->owners[i];
 }
 
 int find_result_warn(struct find_result *result, const struct text *words)
@@ -47,9 +47,9 @@ int find_result_keep(struct find_result *result, const struct find_entry *e)
 {
 	struct gd_files *files = &result->files;
 	if (array_reserve(result->list, &result->capacity, files->count + 1) < 0 ||
-		array_reserve(result->foreign, &result->foreign_capacity, files->count + 1) < 0)
+		array_reserve(result->owners, &result->owners_capacity, files->count + 1) < 0)
 		return -ENOMEM;
-	result->foreign[files->count] = e->is_foreign;
+	result->owners[files->count] = e->owner;
 	result->list[files->count++] = (struct gd_found){
 		.size = sizeof(struct gd_found), .path = e->path, .size_bytes = e->size_bytes, .mtime_ns = e->mtime_ns};
 	return 0;

@@ -16,8 +16,8 @@ struct find_result {
 	struct gd_files files;
 	struct arena arena;
 	struct gd_found *list;
-	bool *foreign; /* by file */
-	size_t capacity, foreign_capacity;
+	uid_t *owners; /* by file, see find_owner() */
+	size_t capacity, owners_capacity;
 	const struct gd_found **pointers; /* to the list */
 	const char **warnings;
 	size_t warnings_capacity;

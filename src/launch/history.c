@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,9 +24,21 @@ void history_finish(struct history *h)
 	*h = (struct history){0};
 }
 
-const struct history_entry *history_find(const struct history *h, const char *file)
+#define KEY_ROOM (PATH_MAX + 16)
+
+/* No path of a file begins with a slash. */
+static const char *key_of(const char *file, uid_t owner, char room[KEY_ROOM])
 {
-	const size_t *i = path_map_get(&h->by_file, file);
+	if (!owner)
+		return file;
+	snprintf(room, KEY_ROOM, "/%llu/%s", (unsigned long long)owner, file);
+	return room;
+}
+
+const struct history_entry *history_find(const struct history *h, const char *file, uid_t owner)
+{
+	char room[KEY_ROOM];
+	const size_t *i = path_map_get(&h->by_file, key_of(file, owner, room));
 	return i ? &h->entries[*i] : NULL;
 }
 
@@ -81,34 +94,59 @@ static const char *keep_path(struct history *h, const char *path, size_t length,
 	return arena_copy(&h->arena, path, length);
 }
 
-static struct history_entry *entry_for(struct history *h, const char *file, size_t length)
+static struct history_entry *entry_for(struct history *h, const char *file, size_t length, uid_t owner)
 {
-	const size_t *known = path_map_get(&h->by_file, file);
+	char room[KEY_ROOM];
+	const char *key = key_of(file, owner, room);
+	const size_t *known = path_map_get(&h->by_file, key);
 	if (known)
 		return &h->entries[*known];
 	if (array_reserve(h->entries, &h->capacity, h->count + 1) < 0)
 		return NULL;
-	const char *copy = arena_copy(&h->arena, file, length);
+	size_t before = strlen(key) - length;
+	const char *copy = arena_copy(&h->arena, key, before + length);
 	if (!copy || !path_map_put(&h->by_file, copy, h->count))
 		return NULL;
-	h->entries[h->count] = (struct history_entry){.file = copy};
+	h->entries[h->count] = (struct history_entry){.file = copy + before, .owner = owner};
 	return &h->entries[h->count++];
+}
+
+/* A missing owner is this user. */
+static int get_owner(const struct json_value *value, uid_t *ret)
+{
+	int64_t owner = 0;
+	if (value->type && (json_to_int64(value, &owner) < 0 || owner < 0 || owner > UINT32_MAX))
+		return -EBADMSG;
+	*ret = (uid_t)owner;
+	return 0;
+}
+
+/* Whether the file failed only because its folder has the result of a file from another input folder. */
+static bool is_refused(const struct history_entry *e, const struct history_line *line, const char *input)
+{
+	return e->done && line->event == HISTORY_FAILED && !line->gpu.type && e->input && input &&
+	       strcmp(e->input, input) != 0;
 }
 
 static int take_file(struct history *h, const struct history_line *line, const char *input)
 {
 	char file[PATH_MAX], output[PATH_MAX];
 	int64_t size, mtime;
+	uid_t owner;
 	int length = get_path(&line->file, file);
 	int output_length = get_path(&line->output, output);
 	if (length < 0 || output_length < 0 || line->fingerprint.type != JSON_STRING ||
 		line->fingerprint.size != HASH_TEXT - 1 || json_to_int64(&line->size, &size) < 0 || size < 0 ||
-		json_to_int64(&line->mtime, &mtime) < 0)
+		json_to_int64(&line->mtime, &mtime) < 0 || get_owner(&line->owner, &owner) < 0)
 		return -EBADMSG;
-	struct history_entry *e = entry_for(h, file, (size_t)length);
+	struct history_entry *e = entry_for(h, file, (size_t)length, owner);
+	if (e && is_refused(e, line, input))
+		return 0;
 	const char *kept = e ? keep_path(h, output, (size_t)output_length, e->output) : NULL;
 	if (!kept)
 		return -ENOMEM;
+	/* A file that reached no worker may have failed before its folder was checked. */
+	e->has_folder = line->event != HISTORY_FAILED || line->gpu.type || (e->has_folder && kept == e->output);
 	e->output = kept;
 	e->input = input;
 	e->size_bytes = (uint64_t)size;

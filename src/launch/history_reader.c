@@ -27,6 +27,7 @@ static int parse(const char *text, size_t size, struct json_value *ret_event, st
 		{"mtime", &ret->mtime},
 		{"output", &ret->output.plain},
 		{"output_b64", &ret->output.coded},
+		{"owner", &ret->owner},
 		{"fingerprint", &ret->fingerprint},
 		{"node", &ret->node},
 		{"gpu", &ret->gpu},
@@ -61,6 +62,8 @@ static enum history_event event_of(const struct json_value *event)
 {
 	if (json_is(event, "run"))
 		return HISTORY_RUN;
+	if (json_is(event, "started"))
+		return HISTORY_STARTED;
 	if (json_is(event, "done"))
 		return HISTORY_DONE;
 	return json_is(event, "failed") ? HISTORY_FAILED : 0;

@@ -18,6 +18,7 @@
 
 enum history_event {
 	HISTORY_RUN = 1, /* a run begins */
+	HISTORY_STARTED, /* a file got a folder for its result */
 	HISTORY_DONE,    /* a file was processed */
 	HISTORY_FAILED,  /* a file could not be processed */
 };
@@ -32,7 +33,7 @@ struct history_line {
 	enum history_event event;
 	uint64_t number; /* 1… */
 	struct history_bytes input, file, output;
-	struct json_value version, time, fingerprint, size, mtime, node, gpu, audio, processing, error;
+	struct json_value version, time, fingerprint, size, mtime, owner, node, gpu, audio, processing, error;
 };
 
 /* 0; -EBADMSG: a bad line; any other negative value ends the reading. */

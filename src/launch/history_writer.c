@@ -132,18 +132,33 @@ void history_writer_add_run(struct history_writer *w, const struct history_run *
 	end_line(w, from);
 }
 
+static void begin_file(struct text *t, const char *event, const struct history_entry *e)
+{
+	json_open(t, NULL, '{');
+	json_put_string(t, "event", event);
+	json_put_any(t, "file", e->file, strlen(e->file));
+	json_put_int(t, "size", (int64_t)e->size_bytes);
+	json_put_int(t, "mtime", e->mtime_ns);
+	json_put_any(t, "output", e->output, strlen(e->output));
+	if (e->owner)
+		json_put_int(t, "owner", e->owner);
+	json_put_string(t, "fingerprint", e->fingerprint);
+}
+
+void history_writer_add_start(struct history_writer *w, const struct history_entry *e)
+{
+	size_t from = w->pending.length;
+	begin_file(&w->pending, "started", e);
+	put_time(&w->pending);
+	end_line(w, from);
+}
+
 void history_writer_add(
 	struct history_writer *w, const struct history_entry *e, const struct history_place *place, const char *error)
 {
 	struct text *t = &w->pending;
 	size_t from = t->length;
-	json_open(t, NULL, '{');
-	json_put_string(t, "event", e->done ? "done" : "failed");
-	json_put_any(t, "file", e->file, strlen(e->file));
-	json_put_int(t, "size", (int64_t)e->size_bytes);
-	json_put_int(t, "mtime", e->mtime_ns);
-	json_put_any(t, "output", e->output, strlen(e->output));
-	json_put_string(t, "fingerprint", e->fingerprint);
+	begin_file(t, e->done ? "done" : "failed", e);
 	if (place->node)
 		json_put_string(t, "node", place->node);
 	if (place->gpu >= 0) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Adds lines to launch.jsonl: one when a run begins, and one for each file when it ends.
+ * Adds lines to launch.jsonl: one when a run begins, and one for each file when it ends. If other users can choose
+ * files, also one when a file gets its folder: the next run uses no other existing folder, even if this run is killed.
  *
  * One launcher at a time writes, under the lock of history_lock.h, which it holds from history_writer_open() to
  * history_writer_close(). Reading the file meanwhile (history.h) does not affect the lock. Lines that cannot be written
@@ -51,6 +52,8 @@ struct history_place {
 	int gpu;
 	int attempt;
 };
+/* Records that the folder e->output belongs to the file, which will end later. */
+void history_writer_add_start(struct history_writer *w, const struct history_entry *e);
 void history_writer_add(
 	struct history_writer *w, const struct history_entry *e, const struct history_place *place, const char *error);
 int history_writer_flush(struct history_writer *w);

@@ -68,7 +68,6 @@ void gd_launcher_destroy(struct gd_launcher *l)
 		return;
 	durations_stop(l->durations);
 	launcher_watch_close(l);
-	path_map_finish(&l->private_outputs); /* before its paths */
 	launcher_drop_plan(l);
 	history_writer_close(&l->writer);
 	gd_balancer_destroy(l->balancer);

@@ -54,7 +54,7 @@ static int check_folder(struct gd_launcher *l)
  * The file as it is now: later changes make its result outdated. -EPERM: see find_open_entry(), or check_folder() if
  * the objection is NULL.
  */
-static int look_at_file(struct gd_launcher *l, size_t i, const char **ret_objection)
+static int look_at_file(struct gd_launcher *l, size_t i, uid_t *ret_owner, const char **ret_objection)
 {
 	struct gd_found *f = l->todo[i];
 	struct stat st;
@@ -79,6 +79,7 @@ static int look_at_file(struct gd_launcher *l, size_t i, const char **ret_object
 		launch_amount_add(&l->total, f);
 	}
 	f->mtime_ns = file_mtime_ns(&st);
+	*ret_owner = find_owner_of(&st, &l->input_way, geteuid());
 	return 0;
 }
 
@@ -97,7 +98,8 @@ static int reserve(struct gd_launcher *l, size_t size, int gpu, struct gd_draft 
 static int prepare(struct gd_launcher *l, size_t i, const char *output, struct text *words)
 {
 	const char *objection;
-	int r = look_at_file(l, i, &objection);
+	uid_t owner = 0;
+	int r = look_at_file(l, i, &owner, &objection);
 	if (r < 0) {
 		text_append_string(words, objection      ? objection
 					  : r == -ENOENT ? "the file no longer exists"
@@ -106,6 +108,16 @@ static int prepare(struct gd_launcher *l, size_t i, const char *output, struct t
 					  : r == -ESTALE ? "the input folder was replaced"
 							 : error_words(r));
 		return r;
+	}
+	r = launcher_check_owner(l, i, owner);
+	if (r != 0)
+		return r;
+	const char *input = launcher_other_input(l, i);
+	if (input) {
+		text_appendf(words,
+			"the output folder has results of a file with the same name from '%s'; choose another output_dir to keep them%s",
+			input, launcher_is_open_to_others(l) ? "" : ", or set force to replace them");
+		return -EEXIST;
 	}
 	r = launcher_make_result_folder(l, i, &objection);
 	if (r < 0)
@@ -146,7 +158,7 @@ static int try_submit(struct gd_launcher *l, size_t i, int gpu)
 {
 	cleanup_(text_finish) struct text path = {0}, output = {0}, words = {0};
 	text_appendf(&path, "%s/%s", l->files->folder, l->todo[i]->path);
-	text_appendf(&output, "%s/%s", l->output_root, l->output_of[i]);
+	text_appendf(&output, "%s/%s", l->output_root, l->output_of[i].folder);
 	size_t length;
 	const char *name = outputs_stem(l->todo[i]->path, &length);
 	char stem[NAME_MAX + 1];

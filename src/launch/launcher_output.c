@@ -19,10 +19,15 @@
 #include "launch/find.h"
 #include "launch/launcher_private.h"
 
+bool launcher_is_open_to_others(const struct gd_launcher *l)
+{
+	return l->input_way.replaceable && !trust_is_off();
+}
+
 static int make_output(struct gd_launcher *l, struct gd_error *err)
 {
 	const char *output = l->options.output_dir;
-	bool private = l->input_way.replaceable && !trust_is_off();
+	bool private = launcher_is_open_to_others(l);
 	int r = outputs_make_folder(AT_FDCWD, output, private ? 0700 : 0755);
 	if (r < 0)
 		return error_set(err, r, "cannot create output folder '%s': %s", output, error_words(r));
@@ -103,7 +108,9 @@ static void close_contents(struct gd_launcher *l)
 	snprintf(path, sizeof(path), "%s/" HISTORY_NAME, l->output_root);
 	int r = history_writer_make_private(&l->writer, path);
 	for (size_t k = 0; r == 0 && k < l->num_submitted; k++)
-		r = outputs_close_result_folder(l->output_fd, l->output_of[l->submitted[k]]);
+		r = outputs_close_result_folder(l->output_fd, l->output_of[l->submitted[k]].folder);
+	for (size_t i = 0; i < l->num_todo; i++)
+		l->output_of[i].is_own = false;
 	if (r < 0)
 		launcher_warn(l, "cannot make everything in output folder '%s' private: %s", l->options.output_dir,
 			error_words(r));
@@ -135,23 +142,55 @@ static bool is_replaceable(struct gd_launcher *l)
 	return l->output_replaceable;
 }
 
+int launcher_check_owner(struct gd_launcher *l, size_t i, uid_t owner)
+{
+	if (owner == l->output_of[i].owner || !launcher_is_open_to_others(l))
+		return 0;
+	int r = launcher_choose_output(l, i, owner);
+	return r < 0 ? r : LAUNCHER_OTHER_OUTPUT;
+}
+
+/* The first `taken` bytes of the folder's path are something else, or are used by something else. */
+static int choose_again(struct gd_launcher *l, size_t i, size_t taken)
+{
+	struct launcher_output *output = &l->output_of[i];
+	int r = outputs_avoid(&l->outputs, output->folder, taken);
+	output->is_own = false;
+	if (r == 0)
+		r = outputs_choose(&l->outputs, l->todo[i]->path, l->history.count + i, &output->folder);
+	return r < 0 ? r : LAUNCHER_OTHER_OUTPUT;
+}
+
+/* If this run is killed, the next one recognizes the folder by this line, which must precede what the worker writes. */
+static void record_start(struct gd_launcher *l, size_t i)
+{
+	const struct history_entry entry = launcher_describe(l, i);
+	history_writer_add_start(&l->writer, &entry);
+	launcher_flush_history(l);
+}
+
 int launcher_make_result_folder(struct gd_launcher *l, size_t i, const char **ret_objection)
 {
 	if (is_replaceable(l)) {
 		*ret_objection = "can be written by other users now";
 		return -EPERM;
 	}
-	int r = outputs_make_result_folder(
-		l->output_fd, l->output_of[i], l->options.trust_output_dir, l->output_closed, ret_objection);
-	if (r < 0 || !l->output_closed)
-		return r < 0 ? r : 0;
-	if (r == OUTPUTS_MADE)
-		return path_map_put(&l->private_outputs, l->output_of[i], i) ? 0 : -ENOMEM;
-	if (path_map_get(&l->private_outputs, l->output_of[i]))
-		return 0;
-	/* Others may have opened files in this folder, which the worker may write again. */
-	r = outputs_choose(&l->outputs, l->todo[i]->path, i, &l->output_of[i]);
-	return r < 0 ? r : LAUNCHER_OTHER_OUTPUT;
+	struct launcher_output *output = &l->output_of[i];
+	bool open = launcher_is_open_to_others(l);
+	const struct outputs_rules rules = {.trust = l->options.trust_output_dir,
+		.private = l->output_closed,
+		.no_links = open,
+		.unused = open && !output->is_own};
+	size_t taken = 0;
+	int r = outputs_make_result_folder(l->output_fd, output->folder, &rules, &taken, ret_objection);
+	if (r < 0)
+		return r;
+	if (r == OUTPUTS_TAKEN)
+		return choose_again(l, i, taken);
+	if (rules.unused)
+		record_start(l, i);
+	output->is_own = true;
+	return 0;
 }
 
 /* The user may have given others write access since the last search. */

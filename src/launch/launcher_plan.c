@@ -117,18 +117,40 @@ static int claim_outputs(struct gd_launcher *l)
 	return 0;
 }
 
-/* Earlier owners are identified by their index in the history, new ones by the numbers after those. */
-int launcher_choose_output(
-	struct gd_launcher *l, const struct gd_found *f, const struct history_entry *e, size_t number)
+const struct history_entry *launcher_find_entry(const struct gd_launcher *l, const char *path, uid_t owner)
 {
+	if (launcher_is_open_to_others(l))
+		return history_find(&l->history, path, owner);
+	const struct history_entry *e = history_find(&l->history, path, 0);
+	return e || !owner ? e : history_find(&l->history, path, owner);
+}
+
+/* Earlier owners are identified by their index in the history, new ones by the numbers after those. */
+int launcher_choose_output(struct gd_launcher *l, size_t i, uid_t owner)
+{
+	const struct history_entry *e = launcher_find_entry(l, l->todo[i]->path, owner);
+	struct launcher_output *output = &l->output_of[i];
+	*output = (struct launcher_output){.owner = e ? e->owner : owner};
 	if (e) {
-		const size_t *owner = path_map_get(&l->outputs.owners, e->output);
-		if (owner && *owner == (size_t)(e - l->history.entries)) {
-			l->output_of[number] = e->output;
+		const size_t *file = path_map_get(&l->outputs.owners, e->output);
+		if (file && *file == (size_t)(e - l->history.entries)) {
+			output->folder = e->output;
+			output->is_own = e->has_folder;
 			return 0;
 		}
 	}
-	return outputs_choose(&l->outputs, f->path, l->history.count + number, &l->output_of[number]);
+	return outputs_choose(&l->outputs, l->todo[i]->path, l->history.count + i, &output->folder);
+}
+
+static const char *other_input(const struct gd_launcher *l, const struct history_entry *e)
+{
+	return e && e->done && e->input && strcmp(e->input, l->files->folder) != 0 ? e->input : NULL;
+}
+
+const char *launcher_other_input(const struct gd_launcher *l, size_t i)
+{
+	return l->options.force ? NULL
+				: other_input(l, launcher_find_entry(l, l->todo[i]->path, l->output_of[i].owner));
 }
 
 static void count_earlier(struct gd_launcher *l)
@@ -162,25 +184,28 @@ static int sort_out(struct gd_launcher *l, size_t *ret_replaced, const char **re
 	int r = l->todo && l->output_of ? claim_outputs(l) : -ENOMEM;
 	for (size_t i = 0; r == 0 && i < files->count; i++) {
 		struct gd_found *f = (struct gd_found *)files->files[i]; /* ours; const for callers only */
-		const struct history_entry *e = history_find(&l->history, f->path);
+		uid_t owner = find_owner(files, i);
+		const struct history_entry *e = launcher_find_entry(l, f->path, owner);
 		if (!l->options.force && launcher_is_done(l, f, e)) {
 			l->num_skipped++;
 			continue;
 		}
-		if (e && e->input && strcmp(e->input, launcher_input_name(l)) != 0 && e->done) {
+		if (other_input(l, e)) {
 			(*ret_replaced)++;
 			*ret_input = e->input;
 		}
 		l->todo[l->num_todo] = f;
 		/* Not yet: another user who adds b.mp3 must not get the folder "b" of this user's b.wav. */
-		if (!find_is_foreign(files, i))
-			r = launcher_choose_output(l, f, e, l->num_todo);
+		if (owner)
+			l->output_of[l->num_todo].owner = owner;
+		else
+			r = launcher_choose_output(l, l->num_todo, owner);
 		if (r == 0)
 			l->num_todo++;
 	}
 	for (size_t k = 0; r == 0 && k < l->num_todo; k++)
-		if (!l->output_of[k])
-			r = launcher_choose_output(l, l->todo[k], history_find(&l->history, l->todo[k]->path), k);
+		if (!l->output_of[k].folder)
+			r = launcher_choose_output(l, k, l->output_of[k].owner);
 	return r;
 }
 
@@ -216,7 +241,8 @@ int launcher_plan(struct gd_launcher *l, struct gd_error *err)
 	r = sort_out(l, &replaced, &input);
 	if (r < 0)
 		return error_set(err, r, "cannot plan the work on %zu files: %s", l->files->count, error_words(r));
-	if (replaced && !l->options.force)
+	/* Otherwise, another user could prevent the run with one file. Only files with such a name fail. */
+	if (replaced && !l->options.force && !launcher_is_open_to_others(l))
 		return error_set(err, -EINVAL,
 			"output folder '%s' has results of %zu files with the same names from '%s'; choose another output_dir to keep them, or set force to replace them",
 			l->options.output_dir, replaced, input);

@@ -56,6 +56,13 @@ struct remote_slot {
 	uint64_t put_back;      /* the pool's id of a task that goes back to the queue; GD_NO_TASK: none */
 };
 
+/* The folder of a file's result. */
+struct launcher_output {
+	const char *folder; /* below the output folder */
+	uid_t owner;        /* of the file, see find_owner() */
+	bool is_own; /* the folder belongs to this file, according to the history or because this run has used it */
+};
+
 /* How often to examine whether other users can write a folder above the input or output folder. */
 #define LAUNCHER_LOOK_NS (NS_PER_S / 4)
 
@@ -75,8 +82,8 @@ struct gd_launcher {
 	struct gd_files *files;
 	struct history history; /* as of when the plan was made */
 	struct outputs outputs;
-	struct gd_found **todo; /* of the files */
-	const char **output_of; /* below the output folder */
+	struct gd_found **todo;            /* of the files */
+	struct launcher_output *output_of; /* by file */
 	size_t todo_capacity, output_capacity;
 	size_t num_todo;
 	size_t num_skipped;
@@ -94,10 +101,9 @@ struct gd_launcher {
 	uint64_t input_looked_ns; /* when this was examined last */
 	bool output_replaceable;  /* the same for the output folder */
 	uint64_t output_looked_ns;
-	bool warned_of_readers;          /* of the output folder */
-	bool made_output;                /* this launch has created the output folder */
-	bool output_closed;              /* … and has made it private, after others could read it */
-	struct path_map private_outputs; /* result folders made since then; the numbers are unused */
+	bool warned_of_readers; /* of the output folder */
+	bool made_output;       /* this launch has created the output folder */
+	bool output_closed;     /* … and has made it private, after others could read it */
 	struct gd_balancer *balancer;
 	struct gd_pool *pool;
 	const struct launch_remote *remote; /* NULL: the workers are on this machine */
@@ -169,9 +175,15 @@ void launcher_fingerprint(struct gd_launcher *l);
 const char *launcher_input_name(const struct gd_launcher *l);
 /* Same file, same worker and settings, and its output still exists. */
 bool launcher_is_done(const struct gd_launcher *l, const struct gd_found *f, const struct history_entry *e);
-/* e: the file's entry in the history, or NULL. */
-int launcher_choose_output(
-	struct gd_launcher *l, const struct gd_found *f, const struct history_entry *e, size_t number);
+/*
+ * What the history knows about the file, or NULL. If other users can choose files, a file of another owner with the
+ * same name is another file.
+ */
+const struct history_entry *launcher_find_entry(const struct gd_launcher *l, const char *path, uid_t owner);
+/* Chooses the folder for the result of l->todo[i], a file of this owner. */
+int launcher_choose_output(struct gd_launcher *l, size_t i, uid_t owner);
+/* The other input folder from which the history has a result of file i, which must not be replaced; or NULL. */
+const char *launcher_other_input(const struct gd_launcher *l, size_t i);
 
 /* ---- launcher_output.c ---- */
 
@@ -187,6 +199,8 @@ int launcher_enter_output(struct gd_launcher *l, struct gd_error *err);
  * plan afterwards.
  */
 int launcher_open_output(struct gd_launcher *l, struct gd_error *err);
+/* Whether other users can choose files, and the user does not trust them. */
+bool launcher_is_open_to_others(const struct gd_launcher *l);
 /* Notes whether other users could choose files of a search. */
 void launcher_note_search(struct gd_launcher *l, const struct gd_files *files);
 /*
@@ -195,14 +209,22 @@ void launcher_note_search(struct gd_launcher *l, const struct gd_files *files);
  */
 void launcher_warn_if_open(struct gd_launcher *l);
 /*
- * Makes the folder for the result of a file. LAUNCHER_OTHER_OUTPUT: l->output_of[i] is another folder now, which has
- * not been made; call it again. -EPERM: see outputs_make_result_folder().
+ * The turn of file i has come, and it belongs to this owner. LAUNCHER_OTHER_OUTPUT: it gets another folder than
+ * planned; begin again.
  */
 #define LAUNCHER_OTHER_OUTPUT 1
+int launcher_check_owner(struct gd_launcher *l, size_t i, uid_t owner);
+/*
+ * Makes the folder for the result of a file. Names of files that other users choose must not lead into other folders
+ * of this user: then the folder must be new or empty, or belong to this file. LAUNCHER_OTHER_OUTPUT: l->output_of[i]
+ * is another folder now, which has not been made; begin again. -EPERM: see outputs_make_result_folder().
+ */
 int launcher_make_result_folder(struct gd_launcher *l, size_t i, const char **ret_objection);
 
 /* ---- launcher_results.c ---- */
 
+/* What the history says about file i, with its size and time as they are now. */
+struct history_entry launcher_describe(const struct gd_launcher *l, size_t i);
 /* The end of a file; `e` is NULL if it never reached a worker, `error` if it succeeded. */
 void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event *e, const char *error);
 /* Ends the run if there were too many failures. */

@@ -49,6 +49,21 @@ static double processing_seconds(struct gd_launcher *l, const struct gd_event *e
 	return ns > reloading_ns ? (double)(ns - reloading_ns) / (double)NS_PER_S : 0;
 }
 
+struct history_entry launcher_describe(const struct gd_launcher *l, size_t i)
+{
+	const struct gd_found *f = l->todo[i];
+	struct history_entry entry = {
+		.file = f->path,
+		.output = l->output_of[i].folder,
+		.owner = l->output_of[i].owner,
+		.size_bytes = f->size_bytes,
+		.mtime_ns = f->mtime_ns,
+		.audio_seconds = found_has_seconds(f) ? f->seconds : -1,
+	};
+	memcpy(entry.fingerprint, l->fingerprint, sizeof(entry.fingerprint));
+	return entry;
+}
+
 void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event *e, const char *error)
 {
 	const struct gd_found *f = l->todo[i];
@@ -66,16 +81,9 @@ void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event 
 	launcher_remote_place(l, e, &place);
 	result.node = place.node;
 	result.gpu = place.gpu;
-	struct history_entry entry = {
-		.file = f->path,
-		.output = l->output_of[i],
-		.size_bytes = f->size_bytes,
-		.mtime_ns = f->mtime_ns,
-		.audio_seconds = found_has_seconds(f) ? f->seconds : -1,
-		.processing_seconds = result.processing_seconds,
-		.done = !error,
-	};
-	memcpy(entry.fingerprint, l->fingerprint, sizeof(entry.fingerprint));
+	struct history_entry entry = launcher_describe(l, i);
+	entry.processing_seconds = result.processing_seconds;
+	entry.done = !error;
 	history_writer_add(&l->writer, &entry, &place, error);
 	launch_amount_add(&l->done, f);
 	struct launcher_early early = {.done = !error, .processing_seconds = result.processing_seconds};

@@ -106,8 +106,10 @@ void launcher_watch_ended(struct gd_launcher *l, size_t i)
 		return;
 	bool again = w->states[i] == WATCH_BEGUN_AGAIN;
 	struct gd_found f;
+	uid_t owner;
 	w->states[i] = WATCH_OVER;
-	if (again && watch_look_at(l, l->todo[i]->path, &f) == 1 && watch_consider(l, &f) < 0 && w->folders)
+	if (again && watch_look_at(l, l->todo[i]->path, &f, &owner) == 1 && watch_consider(l, &f, owner) < 0 &&
+		w->folders)
 		folder_watch_set_stale(w->folders);
 }
 

@@ -58,10 +58,10 @@ struct launch_watch {
 int watch_set_state(struct launch_watch *w, size_t i, enum watch_state state);
 /* Queues the file. */
 int watch_make_fresh(struct launch_watch *w, size_t i);
-/* Handles a file that may be new or changed. */
-int watch_consider(struct gd_launcher *l, const struct gd_found *f);
+/* Handles a file that may be new or changed. For the owner, see find_owner(). */
+int watch_consider(struct gd_launcher *l, const struct gd_found *f, uid_t owner);
 /* Checks a path: 1 if it is a usable file. */
-int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret);
+int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret, uid_t *ret_owner);
 /* A name reported by the kernel; `context` is the launcher. See folder_watch_read(). */
 int watch_take_name(void *context, const char *path, bool created);
 

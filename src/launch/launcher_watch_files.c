@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "base/cleanup.h"
@@ -40,12 +41,17 @@ static struct gd_found *keep_file(struct launch_watch *w, const struct gd_found 
 	return copy;
 }
 
+/* Whether the file has the owner of file i, if that is relevant. */
+static bool is_same_owner(const struct gd_launcher *l, size_t i, uid_t owner)
+{
+	return l->output_of[i].owner == owner || !launcher_is_open_to_others(l);
+}
+
 /* A number for the file; `before`: the previous number of its path, or NULL. */
-static int add_file(struct gd_launcher *l, const struct gd_found *given, const size_t *before)
+static int add_file(struct gd_launcher *l, const struct gd_found *given, uid_t owner, const size_t *before)
 {
 	struct launch_watch *w = l->watch;
 	size_t i = l->num_todo;
-	const struct history_entry *e = history_find(&l->history, given->path);
 	struct gd_found *f = keep_file(w, given);
 	if (!f || array_reserve(l->todo, &l->todo_capacity, i + 1) < 0 ||
 		array_reserve(l->output_of, &l->output_capacity, i + 1) < 0 ||
@@ -53,9 +59,9 @@ static int add_file(struct gd_launcher *l, const struct gd_found *given, const s
 		watch_set_state(w, i, WATCH_WAITING) < 0)
 		return -ENOMEM;
 	l->todo[i] = f;
-	if (before && *before != WATCH_SKIPPED)
+	if (before && *before != WATCH_SKIPPED && is_same_owner(l, *before, owner))
 		l->output_of[i] = l->output_of[*before];
-	else if (launcher_choose_output(l, f, e, i) < 0)
+	else if (launcher_choose_output(l, i, owner) < 0)
 		return -ENOMEM;
 	size_t *number = path_map_put(&w->known, f->path, i);
 	if (!number)
@@ -64,15 +70,6 @@ static int add_file(struct gd_launcher *l, const struct gd_found *given, const s
 	l->num_todo++;
 	w->total++;
 	launch_amount_add(&l->total, f);
-	if (!l->options.force && e && e->done && e->input && strcmp(e->input, launcher_input_name(l)) != 0) {
-		cleanup_(text_finish) struct text words = {0};
-		text_appendf(&words,
-			"the output folder has results of a file with the same name from '%s'; choose another output_dir to keep them, or set force to replace them",
-			e->input);
-		launcher_put_result(l, i, NULL, text_string(&words));
-		launcher_check_failures(l);
-		return 0;
-	}
 	return watch_make_fresh(w, i);
 }
 
@@ -92,7 +89,7 @@ static bool is_same(const struct gd_found *a, const struct gd_found *b)
 	return a->size_bytes == b->size_bytes && a->mtime_ns == b->mtime_ns;
 }
 
-int watch_consider(struct gd_launcher *l, const struct gd_found *f)
+int watch_consider(struct gd_launcher *l, const struct gd_found *f, uid_t owner)
 {
 	struct launch_watch *w = l->watch;
 	const size_t *known = path_map_get(&w->known, f->path);
@@ -108,18 +105,20 @@ int watch_consider(struct gd_launcher *l, const struct gd_found *f)
 			w->aside_at_ns = 0;
 			return 0;
 		case WATCH_OVER:
-			return is_same(l->todo[*known], f) ? 0 : add_file(l, f, known);
+			return is_same(l->todo[*known], f) && is_same_owner(l, *known, owner)
+				       ? 0
+				       : add_file(l, f, owner, known);
 		case WATCH_GONE:
-			return add_file(l, f, known);
+			return add_file(l, f, owner, known);
 		}
 	}
-	bool done = !l->options.force && launcher_is_done(l, f, history_find(&l->history, f->path));
+	bool done = !l->options.force && launcher_is_done(l, f, launcher_find_entry(l, f->path, owner));
 	if (done)
 		return known ? 0 : skip_file(l, f->path);
-	return add_file(l, f, known);
+	return add_file(l, f, owner, known);
 }
 
-int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret)
+int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret, uid_t *ret_owner)
 {
 	struct stat st;
 	const char *objection;
@@ -136,6 +135,7 @@ int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret)
 		return 0;
 	*ret = (struct gd_found){
 		.size = sizeof(*ret), .path = path, .size_bytes = (uint64_t)st.st_size, .mtime_ns = file_mtime_ns(&st)};
+	*ret_owner = find_owner_of(&st, &l->input_way, geteuid());
 	return 1;
 }
 
@@ -161,5 +161,6 @@ int watch_take_name(void *context, const char *path, bool created)
 	if (strlen(l->files->folder) + strlen(path) + FIND_PATH_MARGIN >= PATH_MAX)
 		return 0;
 	struct gd_found f;
-	return watch_look_at(l, path, &f) == 1 && wanted ? watch_consider(l, &f) : 0;
+	uid_t owner;
+	return watch_look_at(l, path, &f, &owner) == 1 && wanted ? watch_consider(l, &f, owner) : 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "launch/outputs.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,6 +17,8 @@
 
 /* The files of gpuq launch itself in the output folder. */
 static const char *const reserved[] = {"launch.jsonl", "launch.lock", "launch.logs", "launch.slurm"};
+
+#define OUTPUTS_NO_FILE SIZE_MAX /* the owner of a name that no file gets */
 
 void outputs_finish(struct outputs *o)
 {
@@ -117,6 +120,12 @@ static int try_output(struct outputs *o, const char *output, size_t file, const 
 	return *ret ? 1 : -ENOMEM;
 }
 
+int outputs_avoid(struct outputs *o, const char *path, size_t length)
+{
+	const char *copy = arena_copy(&o->arena, path, length);
+	return copy && path_map_put(&o->owners, copy, OUTPUTS_NO_FILE) ? 0 : -ENOMEM;
+}
+
 int outputs_choose(struct outputs *o, const char *wanted, size_t file, const char **ret)
 {
 	char path[PATH_MAX + 8], output[PATH_MAX + 32];
@@ -160,26 +169,29 @@ int outputs_close_folder(int fd)
  * Opens the folder `name`, which may be a link of ours, and makes it if it is missing: then returns OUTPUTS_MADE.
  * trust: others may be able to replace a directory on the path of the link.
  */
-static int enter_folder(int dir_fd, const char *name, bool trust, bool private, int *ret_fd, const char **ret_objection)
+static int enter_folder(
+	int dir_fd, const char *name, const struct outputs_rules *rules, int *ret_fd, const char **ret_objection)
 {
 	struct stat st;
 	/* Not writable by the group, whatever the umask: workers follow links in this folder. */
-	bool made = mkdirat(dir_fd, name, private ? 0700 : 0755) == 0;
+	bool made = mkdirat(dir_fd, name, rules->private ? 0700 : 0755) == 0;
 	if (!made && errno != EEXIST)
 		return -errno;
 	cleanup_(closep) int fd = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
 	int r = 0;
+	if (rules->no_links && !S_ISDIR(st.st_mode))
+		return OUTPUTS_TAKEN;
 	if (S_ISLNK(st.st_mode)) {
 		close_fd(&fd);
-		r = trust_open_directory_at(dir_fd, name, !trust, &fd, NULL);
+		r = trust_open_directory_at(dir_fd, name, !rules->trust, &fd, NULL);
 		if (r == -EPERM)
 			*ret_objection =
 				"has a symbolic link of another user or a directory that others can write in its path";
 	} else if (!S_ISDIR(st.st_mode)) {
 		r = -ENOTDIR;
-	} else if (private) {
+	} else if (rules->private) {
 		r = outputs_close_folder(fd);
 	}
 	if (r < 0)
@@ -201,21 +213,41 @@ static int next_name(const char **path, char name[NAME_MAX + 1])
 	return length > 0;
 }
 
-int outputs_make_result_folder(int root_fd, const char *path, bool trust, bool private, const char **ret_objection)
+/* False also if it cannot be read. */
+static bool is_empty(int dir_fd)
+{
+	cleanup_(closep) int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_(closedirp) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	if (!dir)
+		return false;
+	take_fd(&fd);
+	errno = 0;
+	for (const struct dirent *d; (d = readdir(dir));)
+		if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0)
+			return false;
+	return errno == 0;
+}
+
+int outputs_make_result_folder(
+	int root_fd, const char *path, const struct outputs_rules *rules, size_t *ret_taken, const char **ret_objection)
 {
 	char name[NAME_MAX + 1];
 	cleanup_(closep) int fd = -1;
 	int r, made = 0;
 	*ret_objection = NULL;
-	while ((r = next_name(&path, name)) > 0) {
+	for (const char *rest = path; (r = next_name(&rest, name)) > 0;) {
 		int next = -1;
-		made = enter_folder(fd < 0 ? root_fd : fd, name, trust, private, &next, ret_objection);
-		if (made < 0)
+		*ret_taken = (size_t)(rest - path);
+		made = enter_folder(fd < 0 ? root_fd : fd, name, rules, &next, ret_objection);
+		if (made < 0 || made == OUTPUTS_TAKEN)
 			return made;
 		close_fd(&fd);
 		fd = next;
-		*ret_objection = trust ? NULL : trust_objection(fd);
-		if (*ret_objection)
+		const char *objection = rules->trust ? NULL : trust_objection(fd);
+		if (rules->unused && !*rest && !made && (objection || !is_empty(fd)))
+			return OUTPUTS_TAKEN;
+		*ret_objection = objection;
+		if (objection)
 			return -EPERM;
 	}
 	return r < 0 ? r : made;

@@ -40,13 +40,24 @@ const char *outputs_stem(const char *path, size_t *ret_length);
 /* Whether the launcher itself uses this name in the output folder. */
 bool outputs_is_reserved(const char *path);
 
+/* The first `length` bytes of this path are the name of something else: no new file gets it, or a folder in it. */
+int outputs_avoid(struct outputs *o, const char *path, size_t length);
+
+struct outputs_rules {
+	bool trust;    /* otherwise each folder must be trusted, because workers follow links in them */
+	bool private;  /* the folder and those above it are for their owner alone from now on, except behind links */
+	bool no_links; /* the path must have no links, not even of this user */
+	bool unused;   /* the folder must be new, or empty and trusted */
+};
+
 /*
- * Makes the folder `path` of a result, below the output folder, with missing parents. Unless `trust`, each of them must
- * be trusted, because workers follow links in them. Links of other users on the path are never followed: -EPERM, and
- * *ret_objection says why: "belongs to another user". private: the folder and those above it are for their owner alone
- * from now on, except behind links. Returns OUTPUTS_MADE if the folder is new.
+ * Makes the folder `path` of a result, below the output folder, with missing parents. Links of other users on the path
+ * are never followed: -EPERM, and *ret_objection says why: "belongs to another user". Returns OUTPUTS_MADE if the
+ * folder is new; OUTPUTS_TAKEN if it breaks no_links or unused: *ret_taken is the length of the path up to the link,
+ * the file or the folder in use.
  */
-int outputs_make_result_folder(int root_fd, const char *path, bool trust, bool private, const char **ret_objection);
+int outputs_make_result_folder(int root_fd, const char *path, const struct outputs_rules *rules, size_t *ret_taken,
+	const char **ret_objection);
 
 /* Removes the permissions of others from the folder and those above it, as far as they exist and are not links. */
 int outputs_close_result_folder(int root_fd, const char *path);
@@ -67,7 +78,8 @@ int outputs_make_private(int dirfd, const char *path);
 
 /* Makes the folder `path` below `dirfd`, with missing parents, which get the mode 0755. OUTPUTS_MADE, or 0: it exists.
  */
-#define OUTPUTS_MADE 1
+#define OUTPUTS_MADE  1
+#define OUTPUTS_TAKEN 2
 int outputs_make_folder(int dirfd, const char *path, mode_t mode);
 
 #endif

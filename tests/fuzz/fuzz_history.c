@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	load(&h, data, size, &r);
 	for (size_t i = 0; i < h.count; i++) {
 		check_entry(&h.entries[i]);
-		FUZZ_CHECK(history_find(&h, h.entries[i].file) == &h.entries[i]);
+		FUZZ_CHECK(history_find(&h, h.entries[i].file, h.entries[i].owner) == &h.entries[i]);
 		history_writer_add(
 			&w, &h.entries[i], &(struct history_place){.attempt = 1}, h.entries[i].done ? NULL : "failed");
 	}
@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	load(&again, text_string(&w.pending), w.pending.length, &r);
 	FUZZ_CHECK(r == 0 && again.bad_lines == 0 && again.count == h.count);
 	for (size_t i = 0; i < h.count; i++) {
-		const struct history_entry *a = &h.entries[i], *b = history_find(&again, a->file);
+		const struct history_entry *a = &h.entries[i], *b = history_find(&again, a->file, a->owner);
 		FUZZ_CHECK(b && !strcmp(a->output, b->output) && a->done == b->done);
 		FUZZ_CHECK(a->size_bytes == b->size_bytes && a->mtime_ns == b->mtime_ns);
 	}

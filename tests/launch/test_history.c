@@ -83,18 +83,96 @@ static void test_entries_are_read_as_they_were_written(void **state)
 	read_back(&h);
 	assert_int_equal(h.count, 3);
 	assert_int_equal(h.bad_lines, 0);
-	const struct history_entry *e = history_find(&h, "a/b.wav");
+	const struct history_entry *e = history_find(&h, "a/b.wav", 0);
 	assert_non_null(e);
 	assert_true(e->done && e->size_bytes == 123 && e->mtime_ns == 1700000000123456789);
 	assert_string_equal(e->fingerprint, PRINT);
 	assert_string_equal(e->output, "out");
 	assert_string_equal(e->input, "/in");
 	assert_true(e->audio_seconds == 12.5 && e->processing_seconds > 0.000122 && e->processing_seconds < 0.000124);
-	e = history_find(&h, "\xff -\"\n.wav");
+	e = history_find(&h, "\xff -\"\n.wav", 0);
 	assert_true(e && !e->done);
-	assert_true(history_find(&h, "twice.wav")->done);
-	assert_null(history_find(&h, "c.wav"));
+	assert_true(history_find(&h, "twice.wav", 0)->done);
+	assert_null(history_find(&h, "c.wav", 0));
 	history_finish(&h);
+}
+
+static void add(struct history_writer *w, const char *output, uid_t owner, int gpu, const char *error)
+{
+	struct history_entry e = {
+		.file = "a.wav", .output = output, .owner = owner, .fingerprint = PRINT, .done = !error};
+	history_writer_add(w, &e, &(struct history_place){.gpu = gpu, .attempt = 1}, error);
+}
+
+static void test_files_of_different_owners_have_their_own_entries(void **state)
+{
+	(void)state;
+	struct history_writer w;
+	struct history h;
+	begin(&w);
+	add(&w, "a", 0, 1, NULL);
+	add(&w, "a.wav", 1001, 1, "broken");
+	history_writer_add_start(
+		&w, &(struct history_entry){.file = "a.wav", .output = "b", .owner = UINT32_MAX, .fingerprint = PRINT});
+	assert_int_equal(history_writer_flush(&w), 0);
+	history_writer_close(&w);
+	read_back(&h);
+	assert_int_equal(h.count, 3);
+	assert_int_equal(h.bad_lines, 0);
+	const struct history_entry *mine = history_find(&h, "a.wav", 0), *theirs = history_find(&h, "a.wav", 1001),
+				   *several = history_find(&h, "a.wav", UINT32_MAX);
+	assert_true(mine && theirs && several && !history_find(&h, "a.wav", 1002));
+	assert_true(mine->owner == 0 && mine->done && mine->has_folder);
+	assert_true(theirs->owner == 1001 && !theirs->done && theirs->has_folder);
+	assert_true(several->owner == UINT32_MAX && !several->done && several->has_folder);
+	assert_string_equal(mine->output, "a");
+	assert_string_equal(theirs->output, "a.wav");
+	assert_string_equal(theirs->file, "a.wav");
+	history_finish(&h);
+}
+
+static void test_file_that_reached_no_worker_has_no_folder(void **state)
+{
+	(void)state;
+	struct history_writer w;
+	struct history h;
+	begin(&w);
+	add(&w, "a", 0, -1, "unreadable");
+	assert_int_equal(history_writer_flush(&w), 0);
+	read_back(&h);
+	assert_false(history_find(&h, "a.wav", 0)->has_folder);
+	history_finish(&h);
+	add(&w, "a", 0, 1, "broken");
+	add(&w, "a", 0, -1, "unreadable");
+	assert_int_equal(history_writer_flush(&w), 0);
+	read_back(&h);
+	assert_true(history_find(&h, "a.wav", 0)->has_folder);
+	history_finish(&h);
+	history_writer_close(&w);
+}
+
+/* The next launch must not take its result for that of a file that failed. */
+static void test_refused_file_of_another_input_folder_changes_nothing(void **state)
+{
+	(void)state;
+	struct history_writer w;
+	struct history h;
+	begin(&w);
+	add(&w, "a", 0, 1, NULL);
+	history_writer_add_run(&w, &(struct history_run){"/other", "a worker", PRINT});
+	add(&w, "a", 0, -1, "results of a file with the same name");
+	assert_int_equal(history_writer_flush(&w), 0);
+	read_back(&h);
+	const struct history_entry *e = history_find(&h, "a.wav", 0);
+	assert_true(e->done);
+	assert_string_equal(e->input, "/in");
+	history_finish(&h);
+	add(&w, "a", 0, 1, "broken");
+	assert_int_equal(history_writer_flush(&w), 0);
+	read_back(&h);
+	assert_false(history_find(&h, "a.wav", 0)->done);
+	history_finish(&h);
+	history_writer_close(&w);
 }
 
 static void test_missing_file_is_an_empty_history(void **state)
@@ -356,6 +434,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		scratch_test(test_entries_are_read_as_they_were_written),
+		scratch_test(test_files_of_different_owners_have_their_own_entries),
+		scratch_test(test_file_that_reached_no_worker_has_no_folder),
+		scratch_test(test_refused_file_of_another_input_folder_changes_nothing),
 		scratch_test(test_missing_file_is_an_empty_history),
 		scratch_test(test_torn_lines_and_rubbish_are_skipped_and_counted),
 		scratch_test(test_line_that_lacks_only_its_end_counts),

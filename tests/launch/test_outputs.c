@@ -141,18 +141,68 @@ static mode_t mode_of(const char *path)
 static void test_private_result_folder_is_closed_with_those_above(void **state)
 {
 	(void)state;
+	const struct outputs_rules any = {0}, private = {.private = true};
 	const char *objection;
+	size_t taken;
 	int root = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	assert_int_equal(outputs_make_result_folder(root, "a/b", false, false, &objection), OUTPUTS_MADE);
-	assert_int_equal(outputs_make_result_folder(root, "a/b", false, false, &objection), 0);
+	assert_int_equal(outputs_make_result_folder(root, "a/b", &any, &taken, &objection), OUTPUTS_MADE);
+	assert_int_equal(outputs_make_result_folder(root, "a/b", &any, &taken, &objection), 0);
 	assert_true(mode_of("a") & 0077 && mode_of("a/b") & 0077);
-	assert_int_equal(outputs_make_result_folder(root, "a/c", false, true, &objection), OUTPUTS_MADE);
+	assert_int_equal(outputs_make_result_folder(root, "a/c", &private, &taken, &objection), OUTPUTS_MADE);
 	assert_int_equal(mode_of("a"), 0700);
 	assert_int_equal(mode_of("a/c"), 0700);
 	assert_int_equal(outputs_close_result_folder(root, "a/b"), 0);
 	assert_int_equal(mode_of("a/b"), 0700);
 	assert_int_equal(outputs_close_result_folder(root, "a/missing/x"), 0);
 	close(root);
+}
+
+static void assert_taken(int root, const char *path, const struct outputs_rules *rules, const char *part)
+{
+	const char *objection;
+	size_t taken;
+	assert_int_equal(outputs_make_result_folder(root, path, rules, &taken, &objection), OUTPUTS_TAKEN);
+	assert_int_equal(taken, strlen(part));
+	assert_null(objection);
+}
+
+static void test_new_result_folder_must_be_empty_and_its_path_without_links(void **state)
+{
+	(void)state;
+	const struct outputs_rules strict = {.no_links = true, .unused = true}, own = {.no_links = true}, any = {0};
+	const char *objection;
+	size_t taken;
+	int root = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	assert_true(mkdir("used", 0755) == 0 && mkdir("used/empty", 0755) == 0 && mkdir("open", 0700) == 0);
+	assert_true(chmod("open", 0777) == 0 && symlink("used", "link") == 0);
+	scratch_put("file", 1);
+	assert_taken(root, "used", &strict, "used");
+	assert_taken(root, "link", &strict, "link");
+	assert_taken(root, "link/new", &strict, "link");
+	assert_taken(root, "file", &strict, "file");
+	assert_taken(root, "file/new", &strict, "file");
+	assert_taken(root, "open", &strict, "open");
+	assert_false(scratch_has("used/new"));
+	assert_int_equal(outputs_make_result_folder(root, "used/empty", &strict, &taken, &objection), 0);
+	assert_int_equal(outputs_make_result_folder(root, "used/new", &strict, &taken, &objection), OUTPUTS_MADE);
+	assert_int_equal(outputs_make_result_folder(root, "used", &own, &taken, &objection), 0);
+	assert_taken(root, "link", &own, "link");
+	assert_int_equal(outputs_make_result_folder(root, "open", &own, &taken, &objection), -EPERM);
+	assert_int_equal(outputs_make_result_folder(root, "link/new", &any, &taken, &objection), 0);
+	close(root);
+}
+
+static void test_no_file_gets_a_name_that_is_avoided_or_a_folder_in_it(void **state)
+{
+	(void)state;
+	struct outputs o = {0};
+	assert_int_equal(outputs_avoid(&o, "latest/x", strlen("latest")), 0);
+	assert_string_equal(choose(&o, "latest.wav", 0), "latest.wav");
+	assert_string_equal(choose(&o, "latest/x.wav", 1), "latest~x");
+	assert_int_equal(outputs_avoid(&o, "latest~x", strlen("latest~x")), 0);
+	assert_string_equal(choose(&o, "latest/x.wav", 1), "latest~x.wav");
+	assert_string_equal(choose(&o, "latest/x.wav", 1), "latest~x.wav~2");
+	outputs_finish(&o);
 }
 
 int main(void)
@@ -167,6 +217,8 @@ int main(void)
 		cmocka_unit_test(test_path_outside_the_output_folder_cannot_be_claimed),
 		scratch_test(test_folders_are_made_with_those_above),
 		scratch_test(test_private_result_folder_is_closed_with_those_above),
+		scratch_test(test_new_result_folder_must_be_empty_and_its_path_without_links),
+		cmocka_unit_test(test_no_file_gets_a_name_that_is_avoided_or_a_folder_in_it),
 	};
 	return cmocka_run_group_tests_name("launch_outputs", tests, NULL, NULL);
 }

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: MIT
+"""Other users choose the names of input files, and so of folders below the output folder. Their files must not get folders of the user."""
+import json
+import signal
+
+import pytest
+
+from users import LIMIT, STICKY, WAIT_FOR, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
+
+pytestmark = needs_users
+
+COPY = ("cp", "{file}", "{output}/r")
+
+
+@pytest.fixture(name="place")
+def make_place(machine, owner):
+    """A directory of the owner for results."""
+    return machine.project(owner)
+
+
+@pytest.fixture(name="shared")
+def make_shared(machine):
+    """An input folder to which everybody can add files."""
+    return machine.directory(STICKY)
+
+
+def words_of(folder, *words, command=COPY):
+    return ("gpuq", "launch", "--input-dir", folder, "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1", "--recursive", *words, "--", *command)
+
+
+def launch(user, place, folder, *words, command=COPY, code=0):
+    result = user.run(*words_of(folder, *words, command=command), cwd=place)
+    assert result.returncode == code, result
+    return result
+
+
+def texts(place):
+    """The results, by folder."""
+    return {str(path.parent.relative_to(place)): path.read_text().strip() for path in place.rglob("r") if path.is_file()}
+
+
+def lines(place):
+    return [json.loads(line) for line in (place / "out/launch.jsonl").read_text().splitlines()]
+
+
+# ---- Folders and links of the user -------------------------------------------------------------
+
+
+def test_folder_that_a_worker_has_made_in_its_result_is_not_used(owner, other, place, shared):
+    command = ("sh", "-c", 'mkdir -p "$1/part"; cp "$0" "$1/part/r"', "{file}", "{output}")
+    owner.sh("echo genuine > meeting.txt", shared)
+    launch(owner, place, shared, command=command)
+    other.sh("mkdir meeting; echo forged > meeting/part.txt", shared)
+    launch(owner, place, shared, command=command)
+    assert texts(place) == {"out/meeting/part": "genuine", "out/meeting~part/part": "forged"}
+
+
+def test_link_that_a_worker_has_made_in_its_result_is_not_followed(owner, other, place, shared):
+    command = ("sh", "-c", 'cp "$0" "$1/r"; ln -sfn "$PWD/models" "$1/model"', "{file}", "{output}")
+    owner.sh("mkdir models; echo precious > models/r", place)
+    owner.sh("echo genuine > meeting.txt", shared)
+    launch(owner, place, shared, command=command)
+    other.sh("mkdir meeting; echo forged > meeting/model.txt", shared)
+    launch(owner, place, shared, command=command)
+    assert texts(place) == {"models": "precious", "out/meeting": "genuine", "out/meeting~model": "forged"}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_existing_folders_and_links_of_the_user_are_not_used(owner, other, place, shared, known):
+    """known: the other user has first made the files fail, so that the record names the folders."""
+    owner.sh("mkdir -p out/src out/empty old; echo mine > out/src/r; echo old > old/r; ln -s ../old out/link; echo text > out/file", place)
+    other.sh("mkdir link file; for name in src empty link file link/in file/in; do echo forged > $name.txt; done", shared)
+    if known:
+        other.sh("chmod 000 *.txt */*.txt", shared)
+        launch(owner, place, shared, code=1)
+        other.sh("chmod 644 *.txt */*.txt", shared)
+    launch(owner, place, shared)
+    expected = {"old": "old", "out/src": "mine", "out/src.txt": "forged", "out/empty": "forged", "out/link.txt": "forged", "out/link~in": "forged",
+                "out/file.txt": "forged", "out/file~in": "forged"}
+    assert texts(place) == expected
+    assert (place / "out/file").read_text() == "text\n"
+    launch(owner, place, shared, "--force")
+    assert texts(place) == expected, "files keep their folders"
+
+
+def test_folders_and_links_are_used_if_no_other_user_can_choose_files(owner, place, shared):
+    owner.sh("mkdir -p in out/src old; echo old > out/src/r; ln -s ../old out/link; echo new > in/src.txt; echo new > in/link.txt", place)
+    launch(owner, place, place / "in")
+    assert texts(place) == {"old": "new", "out/src": "new"}
+    assert all(line["event"] in ("run", "done") for line in lines(place))
+
+
+def test_user_who_trusts_the_others_continues_in_existing_folders(owner, other, place, shared):
+    owner.sh("mkdir -p out/src; echo old > out/src/r", place)
+    other.sh("echo new > src.txt", shared)
+    result = owner.run(*words_of(shared), cwd=place, env={"GPUQ_TRUST": "1"})
+    assert result.returncode == 0 and texts(place) == {"out/src": "new"}, result
+
+
+# ---- Files with the name of an earlier one -------------------------------------------------------
+
+
+def test_file_of_another_user_does_not_replace_the_result_of_an_earlier_one(owner, other, place, shared):
+    owner.sh("echo genuine > meeting.txt", shared)
+    launch(owner, place, shared)
+    owner.sh("rm meeting.txt", shared)
+    other.sh("echo forged > meeting.txt", shared)
+    for words in ((), ("--force",)):
+        launch(owner, place, shared, *words)
+        assert texts(place) == {"out/meeting": "genuine", "out/meeting.txt": "forged"}
+    assert [line.get("owner") for line in lines(place) if line["event"] == "done"] == [None, other.uid, other.uid]
+    other.sh("rm meeting.txt", shared)
+    owner.sh("echo second > meeting.txt", shared)
+    launch(owner, place, shared)
+    assert texts(place) == {"out/meeting": "second", "out/meeting.txt": "forged"}
+
+
+def test_link_of_another_user_to_a_file_of_root_does_not_replace_a_result(machine, owner, other, place, shared):
+    owner.sh("echo genuine > meeting.txt", shared)
+    launch(owner, place, shared)
+    owner.sh("rm meeting.txt", shared)
+    public = machine.directory(0o755) / "text"
+    public.write_text("of root\n")
+    other.sh(f"ln -s {public} meeting.txt", shared)
+    launch(owner, place, shared)
+    assert texts(place) == {"out/meeting": "genuine", "out/meeting.txt": "of root"}
+
+
+def test_file_with_the_size_and_time_of_one_of_another_user_is_not_skipped(owner, other, place, shared):
+    other.sh("echo forged! > meeting.txt; touch -d 2020-01-01 meeting.txt", shared)
+    launch(owner, place, shared)
+    other.sh("rm meeting.txt", shared)
+    owner.sh("echo genuine > meeting.txt; touch -d 2020-01-01 meeting.txt", shared)
+    launch(owner, place, shared)
+    assert texts(place) == {"out/meeting": "forged!", "out/meeting.txt": "genuine"}
+
+
+def test_file_that_is_replaced_before_its_turn_gets_another_folder(owner, other, place, shared):
+    owner.sh("echo 1 > a.txt; echo genuine > b.txt", shared)
+    launch(owner, place, shared)
+    owner.sh("echo changed > a.txt; echo changed > b.txt", shared)
+    wait = WAIT_FOR.format(place / "go")
+    command = ("sh", "-c", f'if [ "$2" = a ]; then touch {place}/began; {wait}; fi; cp "$0" "$1/r"', "{file}", "{output}", "{stem}")
+    process = owner.start(*words_of(shared, "--balance", "none", "--workers-per-gpu", "1", "--max-failures", "1", command=command), cwd=place)
+    until(lambda: process.poll() is not None or (place / "began").exists(), "the first file")
+    assert process.poll() is None, process.communicate()
+    owner.sh("rm b.txt", shared)
+    other.sh("echo forged > b.txt", shared)
+    owner.sh("touch go", place)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, (out, err)
+    assert texts(place) == {"out/a": "changed", "out/b": "genuine", "out/b.txt": "forged"}
+
+
+def test_watched_file_of_another_user_does_not_replace_a_result(owner, other, place, shared):
+    owner.sh("mkdir -p out/src; echo mine > out/src/r", place)
+    owner.sh("echo genuine > meeting.txt", shared)
+    process = owner.start(*words_of(shared, "--watch"), cwd=place)
+
+    def wait_for(expected):
+        until(lambda: process.poll() is not None or texts(place) == expected, f"{expected}; now: {texts(place)}")
+        assert process.poll() is None, process.communicate()
+    expected = {"out/src": "mine", "out/meeting": "genuine"}
+    wait_for(expected)
+    owner.sh("rm meeting.txt", shared)
+    other.sh("mkdir .new; echo forged > .new/meeting.txt; echo forged > .new/src.txt; mv .new/*.txt .; mkdir meeting; echo forged > meeting/part.txt", shared)
+    expected |= {"out/meeting.txt": "forged", "out/src.txt": "forged", "out/meeting~part": "forged"}
+    wait_for(expected)
+    other.sh("echo again > .new/meeting.txt; mv .new/meeting.txt .", shared)
+    wait_for(expected | {"out/meeting.txt": "again"})
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, (out, err)
+
+
+# ---- Runs that were killed ----------------------------------------------------------------------
+
+
+def test_file_keeps_its_folder_after_a_killed_run(owner, other, place, shared):
+    owner.sh("mkdir -p out/b; echo mine > out/b/r", place)
+    other.sh("echo 1 > a.txt; echo 2 > b.txt", shared)
+    wait = WAIT_FOR.format(place / "all")
+    command = ("sh", "-c", f'echo part > "$1/r"; {wait}; cp "$0" "$1/r"', "{file}", "{output}")
+    process = owner.start(*words_of(shared, "--workers-per-gpu", "2", command=command), cwd=place)
+    partial = {"out/a": "part", "out/b": "mine", "out/b.txt": "part"}
+    until(lambda: process.poll() is not None or texts(place) == partial, "both files")
+    assert process.poll() is None, process.communicate()
+    process.kill()
+    process.wait(LIMIT)
+    owner.sh("touch all", place)
+    launch(owner, place, shared, command=command)
+    assert texts(place) == {"out/a": "1", "out/b": "mine", "out/b.txt": "2"}
+
+
+# ---- Two input folders ----------------------------------------------------------------------------
+
+
+def test_only_the_file_with_the_name_of_a_file_of_another_input_folder_fails(machine, owner, other, place, shared):
+    second = machine.directory(STICKY)
+    owner.sh("echo genuine > mon.txt", shared)
+    other.sh("echo theirs > sun.txt", shared)
+    launch(owner, place, shared)
+    owner.sh("echo 2 > tue.txt", second)
+    other.sh("echo forged > mon.txt; echo forged > sun.txt", second)
+    expected = {"out/mon": "genuine", "out/sun": "theirs", "out/tue": "2", "out/mon.txt": "forged"}
+    for _ in range(2):
+        result = launch(owner, place, second, code=1)
+        assert texts(place) == expected
+        assert f"results of a file with the same name from '{shared}'" in result.stdout + result.stderr and "--force" not in result.stdout + result.stderr, result
+    launch(owner, place, second, "--force")
+    assert texts(place) == expected | {"out/sun": "forged"}
+
+
+def test_report_has_the_files_of_both_owners(owner, other, place, shared):
+    owner.sh("echo genuine > meeting.txt", shared)
+    launch(owner, place, shared)
+    owner.sh("rm meeting.txt", shared)
+    other.sh("echo forged > meeting.txt", shared)
+    launch(owner, place, shared)
+    result = owner.gpuq("report", "--launch", "out", "--output", "report.html", cwd=place)
+    assert result.returncode == 0, result
+    assert (place / "report.html").read_text().count("<code>meeting.txt</code>") == 2
