@@ -144,7 +144,7 @@ int launcher_choose_output(struct gd_launcher *l, size_t i, uid_t owner)
 
 static const char *other_input(const struct gd_launcher *l, const struct history_entry *e)
 {
-	return e && e->done && e->input && strcmp(e->input, l->files->folder) != 0 ? e->input : NULL;
+	return e && e->done && e->input && strcmp(e->input, launcher_input_name(l)) != 0 ? e->input : NULL;
 }
 
 const char *launcher_other_input(const struct gd_launcher *l, size_t i)

@@ -368,6 +368,23 @@ def test_results_of_another_launcher_are_not_reported(tmp_path: Path) -> None:
     assert [event.get("file") for event in record.read()] == [None, "ours"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a file: run it as root")
+def test_skipped_file_has_its_own_result_not_that_of_another_user(lab: Lab) -> None:
+    (file,) = lab.put("a.wav")
+    name = Path(file)
+    name.parent.chmod(0o1777)
+    spawn(lab, [file])
+    own = name.rename(lab.directory / "own")
+    lab.put("a.wav")
+    os.chown(name, 65534, 65534)
+    spawn(lab, [file])
+    theirs = name.rename(lab.directory / "theirs")
+    for path, folder in ((own, "a"), (theirs, "a.wav")):
+        path.rename(name)
+        (result,) = spawn(lab, [file])[1]
+        assert result["skipped"] and result["output_dir"] == str(lab.output / folder), result
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the group of a file: run it as root")
 def test_results_that_a_group_can_add_are_not_reported(tmp_path: Path) -> None:
     path = tmp_path / "launch.jsonl"

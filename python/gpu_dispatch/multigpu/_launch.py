@@ -27,7 +27,7 @@ from typing import IO, Any
 from gpu_dispatch import _tied
 from gpu_dispatch._text import printable
 from gpu_dispatch.multigpu._inputs import Inputs, prepare_inputs
-from gpu_dispatch.multigpu._record import INPUT_VARIABLE, MARK_VARIABLE, RECORD_NAME, Record, name_of
+from gpu_dispatch.multigpu._record import INPUT_VARIABLE, MARK_VARIABLE, RECORD_NAME, Record, event_of, name_of
 from gpu_dispatch.multigpu.result import Queue, Result
 
 __all__ = ["Launch"]
@@ -226,9 +226,10 @@ class Launch:
 
         Others may have waited for a worker until the end, and have a result of other settings or of an older file.
         """
-        for name, event in record.earlier().items() if waiting else ():
+        for name, events in record.earlier().items() if waiting else ():
             for file in inputs.files_of(name):
-                if waiting[file] and self._is_done(file, event, record.fingerprint) and _take(waiting, file):
+                event = event_of(file, events) if waiting[file] else None
+                if event and self._is_done(file, event, record.fingerprint) and _take(waiting, file):
                     result = self._result(file, event)
                     result["skipped"], result["gpu_id"] = True, -1
                     result["duration"] = result["processing_time"] = 0.0

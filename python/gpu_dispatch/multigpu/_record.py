@@ -11,13 +11,13 @@ import json
 import os
 import pwd
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from gpu_dispatch.multigpu._trust import is_off
+from gpu_dispatch.multigpu._trust import is_chosen, is_off
 
-__all__ = ["INPUT_VARIABLE", "MARK_VARIABLE", "RECORD_NAME", "Record", "name_of"]
+__all__ = ["INPUT_VARIABLE", "MARK_VARIABLE", "RECORD_NAME", "Record", "event_of", "name_of"]
 
 RECORD_NAME = "launch.jsonl"
 MARK_VARIABLE = "GPUQ_LAUNCH_MARK"
@@ -75,19 +75,35 @@ class Record:
                     if self._began and _is_usable(event):
                         yield event
 
-    def earlier(self) -> dict[str, dict[str, Any]]:
-        """The last event of each file before this run.
+    def earlier(self) -> dict[str, dict[int, dict[str, Any]]]:
+        """The last event of each file before this run, by name and owner (0: this user or root).
 
         Call it only if gpuq launch has used the record: if it has skipped files.
         """
-        events: dict[str, dict[str, Any]] = {}
+        events: dict[str, dict[int, dict[str, Any]]] = {}
         with self._open() as file:
             for line in file.read(self._begin).splitlines():
                 with contextlib.suppress(ValueError):
                     event = json.loads(line)
                     if isinstance(event, dict) and event.get("event") in ("done", "failed") and _is_usable(event):
-                        events[name_of(event, "file")] = event
+                        events.setdefault(name_of(event, "file"), {})[event.get("owner", 0)] = event
         return events
+
+
+def event_of(file: str, events: Mapping[int, dict[str, Any]]) -> dict[str, Any] | None:
+    """The event of this file, among those of files with its name: another user may have had one."""
+    user = os.geteuid()
+    try:
+        owner = os.stat(file).st_uid
+    except OSError:
+        return None
+    if owner in (0, user):
+        own = events.get(0)
+    else:
+        own = events.get(owner, events.get(0))
+    if own is None and owner != user and is_chosen(os.path.abspath(file)):
+        return next(reversed(events.values()), None)  # recorded for the owner of a link
+    return own
 
 
 def _objection(fd: int, status: os.stat_result) -> str | None:
