@@ -368,6 +368,20 @@ def test_results_of_another_launcher_are_not_reported(tmp_path: Path) -> None:
     assert [event.get("file") for event in record.read()] == [None, "ours"]
 
 
+def test_file_of_another_folder_that_fails_because_of_its_name_hides_no_result(lab: Lab) -> None:
+    (file,) = lab.put("a.wav")
+    spawn(lab, [file])
+    record = lab.output / "launch.jsonl"
+    done = json.loads(record.read_text().splitlines()[-1])
+    failed = {**done, "event": "failed", "error": "results of a file with the same name"}
+    for key in ("gpu", "attempt", "c"):
+        failed.pop(key, None)
+    with record.open("a") as lines:
+        lines.write(json.dumps({"event": "run", "version": 1, "input": "/other"}) + "\n" + json.dumps(failed) + "\n")
+    (result,) = spawn(lab, [file])[1]
+    assert result["skipped"] and result["status"] == "success", result
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a file: run it as root")
 def test_skipped_file_has_its_own_result_not_that_of_another_user(lab: Lab) -> None:
     (file,) = lab.put("a.wav")

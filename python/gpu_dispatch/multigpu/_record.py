@@ -86,7 +86,10 @@ class Record:
                 with contextlib.suppress(ValueError):
                     event = json.loads(line)
                     if isinstance(event, dict) and event.get("event") in ("done", "failed") and _is_usable(event):
-                        events.setdefault(name_of(event, "file"), {})[event.get("owner", 0)] = event
+                        owners = events.setdefault(name_of(event, "file"), {})
+                        # A file that reached no worker, such as one of another input folder, has not replaced a result.
+                        if "gpu" in event or event["event"] == "done" or event.get("owner", 0) not in owners:
+                            owners[event.get("owner", 0)] = event
         return events
 
 
