@@ -29,7 +29,7 @@ const struct argp_option launch_options[] = {
 	{0, 0, NULL, 0, "Output and GPUs:", 3},
 	{"output-dir", LAUNCH_OPTION_OUTPUT, "DIR", 0,
 		"Folder for the results (default: data/outputs): those of a/b.wav go to DIR/a/b", 0},
-	{"trust", POOL_OPTION_TRUST, NULL, 0, "Use an output folder that others can write ($GPUQ_TRUST=1)", 0},
+	{"trust", POOL_OPTION_TRUST, NULL, 0, "Use an output folder that others can write to ($GPUQ_TRUST=1)", 0},
 	POOL_ROW_GPUS,
 	POOL_ROW_WORKERS_PER_GPU,
 	{"balance", LAUNCH_OPTION_BALANCE, "longest-first|size|round-robin|none", 0,

@@ -13,6 +13,6 @@ const struct argp_option web_options[] = {
 	{"open-read", WEB_OPTION_OPEN_READ, 0, 0,
 		"Let everybody read the page, but not change jobs or see environments", 1},
 	{"gpus", WEB_OPTION_GPUS, "SPEC", 0, "Which GPUs to show; default: those of the runner; with --all: all", 1},
-	{"log-dir", WEB_OPTION_LOG_DIR, "DIR", 0, "Additional folder in which logs may be read", 1},
+	{"log-dir", WEB_OPTION_LOG_DIR, "DIR", 0, "Folder in which logs may be read", 1},
 	{0},
 };

@@ -188,7 +188,7 @@ static int enter_folder(
 		r = trust_open_directory_at(dir_fd, name, !rules->trust, &fd, NULL);
 		if (r == -EPERM)
 			*ret_objection =
-				"has a symbolic link of another user or a directory that others can write in its path";
+				"has a symbolic link of another user, or a directory that others can write to, in its path";
 	} else if (!S_ISDIR(st.st_mode)) {
 		r = -ENOTDIR;
 	} else if (rules->private) {

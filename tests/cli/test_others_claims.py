@@ -199,7 +199,7 @@ def test_directory_of_claims_that_a_group_can_replace_is_refused(machine, desks,
         claims.mkdir()
         claims.chmod(STICKY)
     words = (f"the directory of claims '{claims}' could be replaced by another user: directory '{group}' can be written by group '{machine.group}'; "
-             "set GPUQ_CLAIMS_DIR to another directory, or run 'chmod +t' on the directory that others can write")
+             "set GPUQ_CLAIMS_DIR to another directory, or run 'chmod +t' on the directory that others can write to")
     victim.environment["GPUQ_CLAIMS_DIR"] = str(claims)
     victim.gpuq("add", "--no-start", "--mem", "10G", "true")
     assert "promised" not in victim.gpuq("why", "1")

@@ -68,7 +68,7 @@ def test_options_of_slurm_that_mean_something(lab):
            "#SBATCH --dependency=afterok:1:2,afterany:3", "#SBATCH --array=1-3", "#SBATCH --signal=B:USR1@120", "echo $GPUQ_ARRAY_INDEX >> ran")
     result = lab.result("add", "--no-start", "train.sh")
     assert (result.stdout, result.stderr) == ("4\n5\n6\n", "gpuq: train.sh:5: #SBATCH --output: the log is written to directory 'out' as "
-                                              "job_DATE_ID.log, not to 'out/%j.txt'; 'gpuq logs ID' shows it, and 'gpuq info ID' prints its path\n"
+                                              "job_DATE_TIME_ID.log, not to 'out/%j.txt'; 'gpuq logs ID' shows it, and 'gpuq info ID' prints its path\n"
                                               "gpuq: 3 jobs, group g4\n")
     job = lab.job(4)
     assert (job["name"], job["num_gpus"], job["timeout"]) == ("slurm", 2, ((24 + 2) * 60 + 3) * 60 + 4)
@@ -234,7 +234,7 @@ def test_cpus_and_main_memory_of_slurm(lab, line, cpus, mem):
 @pytest.mark.parametrize("line, words", [("--mem=0", "--mem is ignored: jobs share the main memory"), ("--error=x.err", "--error is ignored: standard error goes to the same log"),
                                          ("-N 2", "-N is ignored: a job is a single command on this machine"),
                                          ("--output=%j/x.txt", "--output is ignored: gpuq names log files itself"),
-                                         ("--output=x.txt", "--output: the log is written to directory '.' as job_DATE_ID.log, not to 'x.txt'")])
+                                         ("--output=x.txt", "--output: the log is written to directory '.' as job_DATE_TIME_ID.log, not to 'x.txt'")])
 def test_differences_to_slurm_are_reported(lab, line, words):
     script(lab, f"#SBATCH {line}", "true")
     result = lab.result("add", "--no-start", "train.sh")

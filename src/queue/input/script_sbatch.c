@@ -139,7 +139,7 @@ static int set_output(struct script *s, const char *value, struct gd_error *err)
 	free(s->log_dir);
 	s->log_dir = dir;
 	error_set(err, 2,
-		"the log is written to directory '%s' as job_DATE_ID.log, not to '%s'; 'gpuq logs ID' shows it, and 'gpuq info ID' prints its path",
+		"the log is written to directory '%s' as job_DATE_TIME_ID.log, not to '%s'; 'gpuq logs ID' shows it, and 'gpuq info ID' prints its path",
 		dir, value);
 	return 2;
 }

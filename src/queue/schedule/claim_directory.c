@@ -101,7 +101,7 @@ static int open_parent(const char *path, size_t length, int *ret_fd, struct gd_e
 		r = trust_check_way(fd, &why);
 	if (r == -EPERM)
 		return error_set(err, r,
-			"the directory of claims '%s' could be replaced by another user: %s; set GPUQ_CLAIMS_DIR to another directory, or run 'chmod +t' on the directory that others can write",
+			"the directory of claims '%s' could be replaced by another user: %s; set GPUQ_CLAIMS_DIR to another directory, or run 'chmod +t' on the directory that others can write to",
 			path, why.message);
 	if (r < 0)
 		return cannot("open", path, r, err);
