@@ -371,9 +371,10 @@ struct gd_launch_options {
 	size_t size; /**< sizeof(struct gd_launch_options) */
 
 	const char *input_dir; /**< mandatory */
-	/** Default data/outputs. Created when the run begins; see trust_output_dir. If other users can write the input
-	 * folder or a folder that is searched, or replace one of them, output_dir is created with mode 0700: they could
-	 * make this user process private files. on_warning is called, also if output_dir exists and others can read it.
+	/** Default data/outputs. Created when the run begins; see trust_output_dir. If other users can write to the
+	 * input folder or a folder that is searched, or replace one of them, output_dir is created with mode 0700: they
+	 * could make this user process private files. on_warning is called, also if output_dir exists and others can
+	 * read it.
 	 */
 	const char *output_dir;
 	const char *gpus;            /**< see gd_gpu_list() */

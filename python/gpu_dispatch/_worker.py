@@ -47,7 +47,7 @@ class _Hooks:
         """Runs the program up to its first Pool. There it does not return but continues as a worker.
 
         The process has inherited the directory that the program was in when it created the pool. The path of
-        that directory may lead elsewhere by now: if a group can write the parent directory, another user can replace
+        that directory may lead elsewhere by now: if a group can write to the parent directory, another user can replace
         the directory with a link.
         """
         global _device

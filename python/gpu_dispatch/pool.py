@@ -89,7 +89,7 @@ class Pool:
         :param bind_gpu: Let each worker see only its own GPU, as device 0.
         :param queue_size: How many tasks may wait for a worker; submit() waits for space.
         :param zero_copy: Arrays in results are read-only views of shared memory.
-        :param base_seed: The seeds of the workers start at this number.
+        :param base_seed: setup() gets base_seed + gpu_id; further workers of a GPU get other seeds.
         :param grace: Seconds until a worker that does not react to a timeout or a cancellation is
             killed and replaced.
         :param setup_timeout: Seconds for setup(); no limit by default.

@@ -98,7 +98,7 @@ SAFE_INPUTS = {
 
 @pytest.mark.parametrize("kind", SAFE_INPUTS)
 def test_output_folder_is_as_usual_if_no_other_user_can_choose_files(machine, owner, place, kind):
-    shared = machine.directory(STICKY)
+    shared = machine.project(owner) if kind == "own link" else machine.directory(STICKY)
     owner.sh(SAFE_INPUTS[kind].format(shared=shared), shared)
     for _ in range(2):
         result = launch(owner, place, shared / "in", "--force", umask=0o002)

@@ -391,9 +391,9 @@ def test_group_that_can_rename_the_output_folder_must_be_accepted(machine, victi
     assert launch(victim, shared, "--trust", output=("--output-dir", "project/out")).returncode == 0
     assert (shared / "project/out/a/result").exists() and not (shared / "project/new").exists()
     # In a sticky directory users cannot rename entries of others. Links of its owner are followed.
-    sticky = machine.directory(STICKY)
-    victim.sh(f"mkdir '{victim.home}/results'; ln -s '{victim.home}' mine", sticky)
-    assert launch(victim, sticky, output=("--output-dir", "mine/results")).returncode == 0
+    own = machine.project(victim)
+    victim.sh(f"mkdir '{victim.home}/results'; ln -s '{victim.home}' mine", own)
+    assert launch(victim, own, output=("--output-dir", "mine/results")).returncode == 0
     assert (victim.home / "results/a/result").exists()
 
 
@@ -583,11 +583,15 @@ def test_group_that_can_rename_a_directory_above_the_output_of_a_map_must_be_acc
 
 
 def test_logs_of_a_map_are_next_to_the_file_that_a_link_leads_to(machine, victim, other):
-    """Next to the link, another user has created the folder of logs, or could."""
-    shared = machine.directory(STICKY)
+    """Next to the link, another user has created the folder of logs."""
+    shared = machine.project(victim)
+    shared.chmod(STICKY)
     other.sh(f"mkdir -m 777 link.jsonl.logs; ln -s '{victim.home}/notes' link.jsonl.logs/worker-0.log", shared)
     victim.sh(f"ln -s '{victim.home}/real.jsonl' link.jsonl", shared)
     victim.sh("rm -rf real*", victim.home)
+    result = run_map(victim, shared / "link.jsonl")
+    assert result.returncode == 2 and "is a symbolic link that another user may have moved there" in result.stderr, result
+    shared.chmod(0o755)
     result = run_map(victim, shared / "link.jsonl")
     assert result.returncode == 0, result
     assert (victim.home / "notes").read_text() == "precious\n"
