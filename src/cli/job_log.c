@@ -73,6 +73,13 @@ static bool is_of_owner(int fd, const struct stat *journal)
 	return fstat(fd, &st) == 0 && st.st_uid == journal->st_uid;
 }
 
+/* Whether another user may have moved a private file of this user to the name of a log. */
+static bool others_can_change(const char *folder, int folder_fd)
+{
+	cleanup_(closep) int fd = -1;
+	return trust_objection(folder_fd) || trust_open_directory(folder, true, &fd, NULL) < 0;
+}
+
 static int refuse(const char *path, struct gd_error *err)
 {
 	return error_set(err, -EPERM,
@@ -95,6 +102,8 @@ int job_log_open(const char *path, uint64_t id, const struct job_log_source *s, 
 				   : error_set(err, r, "cannot open log '%s': %s", path, error_words(r));
 	bool is_folder = is_log_folder(dir_fd, s);
 	if (trusted ? !is_folder && !is_name : !is_folder || !is_name || !is_of_owner(dir_fd, &journal))
+		return refuse(path, err);
+	if (s->for_everybody && others_can_change(folder, dir_fd))
 		return refuse(path, err);
 	cleanup_(closep) int fd = file_open_regular(dir_fd, slash + 1, O_NOFOLLOW);
 	if (fd == -ELOOP || fd == -EINVAL || fd == -EISDIR)

@@ -2,6 +2,7 @@
 #include "cli/log_dir.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,14 @@
 /* Without links of the user and root: keepers follow no link that another user puts there later. */
 static char *resolve(const char *path)
 {
+	char proc[32], target[PATH_MAX];
 	cleanup_(closep) int fd = -1;
-	return trust_open_directory(path, false, &fd, NULL) == 0 ? realpath(path, NULL) : NULL;
+	if (trust_open_directory(path, false, &fd, NULL) < 0)
+		return NULL;
+	/* Of the descriptor: another user may replace a component of the path now. */
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(proc, target, sizeof(target));
+	return n > 0 && (size_t)n < sizeof(target) ? strndup(target, (size_t)n) : NULL;
 }
 
 static char *make_absolute(const char *path)

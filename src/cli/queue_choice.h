@@ -40,10 +40,11 @@ struct queue_choice {
 	char *config_path;          /* the configuration that was read; NULL: none */
 	bool configured;            /* queue_choice_configure() was called */
 	/* Set by the command, before queue_choice_resolve(): */
-	bool adds;         /* it adds jobs: create the directory of the personal queue */
-	bool only_here;    /* do not search parent directories */
-	bool creates_here; /* if no queue is found, create one in this directory */
-	bool silent;       /* do not report that a queue of the user is not used */
+	bool adds;          /* it adds jobs: create the directory of the personal queue */
+	bool only_here;     /* do not search parent directories */
+	bool creates_here;  /* if no queue is found, create one in this directory */
+	bool silent;        /* do not report that a queue of the user is not used */
+	bool for_everybody; /* shows logs to everybody, not only to this user */
 	/* After queue_choice_resolve(): */
 	enum queue_source source;
 	char *journal_path;

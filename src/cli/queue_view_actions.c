@@ -155,6 +155,7 @@ static int open_log(void *context, uint64_t id, unsigned attempt, int *ret_fd, s
 		return error_set(err, -ENOENT, "job %" PRIu64 " has no log yet", id);
 	const struct job_log_source source = {.log_dir = v->log_dir,
 		.is_named = config_has(&v->choice->config, CONFIG_LOG_DIR),
+		.for_everybody = v->choice->for_everybody,
 		.journal_fd = v->follow.reader.fd};
 	return job_log_open(a->log, id, &source, ret_fd, err);
 }

@@ -66,7 +66,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		s->hosts[s->num_hosts++] = arg;
 		return 0;
 	case WEB_OPTION_OPEN_READ:
-		s->open_read = true;
+		s->open_read = s->queue.for_everybody = true;
 		return 0;
 	case WEB_OPTION_GPUS:
 		r = config_set(&s->queue.command_line, CONFIG_GPUS, "--gpus", arg, &s->err);

@@ -133,12 +133,12 @@ def test_planted_journal_shows_no_file_of_the_owner(machine, owner, other, name)
     owner.sh(f"rm -rf secrets; mkdir secrets; echo secret > secrets/{name}", owner.home)
     assert owner.gpuq("add", "--trust", "--no-start", "echo mine", cwd=shared).returncode == 0
     assert owner.gpuq("run", "--trust", cwd=shared).returncode == 0
-    server = owner.start("gpuq", "web", "--open-read", "--listen", "127.0.0.1:0", cwd=shared)
-    port = urllib.parse.urlsplit(server.stdout.readline().strip()).port
+    server = owner.start("gpuq", "web", "--listen", "127.0.0.1:0", cwd=shared)
+    address = urllib.parse.urlsplit(server.stdout.readline().strip())
 
     def ask(path):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)
-        connection.request("GET", path)
+        connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=LIMIT)
+        connection.request("GET", path, headers={"Authorization": f"Bearer {address.fragment.removeprefix('token=')}"})
         response = connection.getresponse()
         return response.status, response.read()
 
@@ -153,6 +153,28 @@ def test_planted_journal_shows_no_file_of_the_owner(machine, owner, other, name)
     other.sh("rm logs; mv logs.old logs", shared)
     (shared / f"logs/{name}").write_text("secret")
     assert ask("/api/jobs/1/log")[0] == 403
+
+
+def test_open_read_shows_no_private_file_that_another_user_moved_to_the_name_of_a_log(machine, owner, other):
+    project, shared = machine.project(owner), machine.directory(0o2775)
+    owner.sh("mkdir -m 755 logs; echo SECRET > key; chmod 600 key", shared)
+    for words in (("--log-dir", shared / "logs"), ()):
+        assert owner.gpuq("add", "--no-start", *words, "echo said", cwd=project).returncode == 0
+    assert owner.gpuq("run", cwd=project).returncode == 0
+    log = pathlib.Path(json.loads(owner.gpuq("status", "--json", "1", cwd=project).stdout)[0]["log_file"])
+    other.sh(f"mv logs old; mkdir -m 777 logs; mv key logs/{log.name}", shared)
+    server = owner.start("gpuq", "web", "--open-read", "--listen", "127.0.0.1:0", cwd=project)
+    port = urllib.parse.urlsplit(server.stdout.readline().strip()).port
+
+    def ask(number):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)
+        connection.request("GET", f"/api/jobs/{number}/log")
+        response = connection.getresponse()
+        return response.status, response.read()
+
+    status, content = ask(1)
+    assert status == 403 and b"SECRET" not in content, (status, content)
+    assert ask(2)[1] == b"said\n"
 
 
 @pytest.mark.parametrize("plan", ["ln -s '{home}/keys' jobs.jsonl.d/env", "mkdir jobs.jsonl.d/env; mv key jobs.jsonl.d/env"])

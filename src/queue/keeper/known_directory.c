@@ -17,7 +17,7 @@ static bool leads_there(const struct known_directory *d)
 	cleanup_(closep) int fd = -1;
 	if (d->replaceable && trust_open_directory(d->path, false, &fd, NULL) < 0)
 		return false;
-	int r = d->replaceable ? fstat(fd, &st) : stat(d->path, &st);
+	int r = d->replaceable ? fstat(fd, &st) : lstat(d->path, &st);
 	return r == 0 && st.st_dev == d->dev && st.st_ino == d->ino;
 }
 
