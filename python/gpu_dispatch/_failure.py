@@ -90,7 +90,9 @@ def describe(error: BaseException) -> tuple[str, tuple[bytes | str, str]]:
     error = _main.explain(error)
     error.__traceback__ = _of_user(error.__traceback__)
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    line = traceback.format_exception_only(type(error), error)[-1].strip()
+    # The places of syntax errors come before the line that names the exception; notes come after it.
+    lines = traceback.format_exception_only(type(error), error)
+    line = next((line for line in lines if not line.startswith(" ")), lines[-1]).strip()
     try:
         pickled: bytes | str = _pickled(error)
     except Exception:
@@ -115,10 +117,11 @@ def traceback_text(failure: Failure) -> str:
 
 
 def exception_of(failure: Failure, hook: str = "process()") -> Exception:
-    """The exception of a failed task or another hook: its own, caused by the remote traceback.
+    """The exception of a failed task, or of another failed hook such as setup().
 
-    WorkerDied if the process of the worker ended, TaskTimedOut if it was killed because a setup()
-    did not react to its time limit; otherwise TaskError.
+    This is the exception that was raised in the worker, with the remote traceback as its cause.
+    Without such an exception: WorkerDied if the process of the worker ended, TaskTimedOut if it was
+    killed because setup() did not react to its time limit, otherwise TaskError.
     """
     if failure.kind == "undecodable":
         wrong = TaskError(failure.message)

@@ -57,8 +57,8 @@ def serve(
     is called as ``object(file, output_dir)``. If the object has a method ``close``, it is called at
     the end.
 
-    An exception, including SystemExit, fails only that file: ``gpuq launch`` shows its last line,
-    and the log of the worker has the traceback. An exception during the setup ends the worker.
+    An exception, including SystemExit, fails only that file: ``gpuq launch`` shows the line
+    that names it, and the log of the worker has the traceback. An exception during the setup ends the worker.
 
     Everything that the code, a C library or a child process prints goes to the log of the worker,
     not into the protocol; standard input is empty. This applies from the call of ``serve()`` on, so
@@ -281,9 +281,11 @@ def _check_seconds(value: Any) -> float:
 
 
 def _report(error: BaseException) -> str:
-    """Print the traceback to the log and return its last line; of a longer message, its first line."""
+    """Print the traceback to the log; return the line that names the exception, without further lines of its message."""
     traceback.print_exception(error)
     sys.stderr.flush()
-    last = "".join(traceback.format_exception_only(type(error), error)[-1:]).strip()
-    line = last.split("\n", 1)[0] or type(error).__name__
+    # The places of syntax errors come before that line, and are indented; notes come after it.
+    lines = traceback.format_exception_only(type(error), error)
+    named = next((line for line in lines if not line.startswith(" ")), "").strip()
+    line = named.split("\n", 1)[0] or type(error).__name__
     return line.encode("utf-8", "replace").decode("utf-8")[:_ERROR_LENGTH]

@@ -212,6 +212,14 @@ def test_failures_carry_exception_and_traceback(log: Log) -> None:
     pool.close()
 
 
+def test_message_of_a_failure_names_the_exception_not_its_notes(log: Log) -> None:
+    pool = open_pool(log, Naughty)
+    pool.submit(("fail_with_a_note", "broken", "in shard 3"))
+    drain(pool)
+    assert log.failures[0].message == "ValueError: broken"
+    pool.close()
+
+
 def test_retries(log: Log) -> None:
     pool = open_pool(log, Naughty, retries=2, gpus=[0, 1])
     pool.submit(("fail", "broken"))

@@ -152,10 +152,10 @@ def test_nothing_that_user_code_prints_reaches_the_protocol(folder: Folder) -> N
     assert "half a line before" in folder.log()
 
 
-def test_exception_fails_that_file_with_the_last_line_and_logs_the_traceback(
+def test_exception_fails_that_file_with_the_line_that_names_it_and_logs_the_traceback(
     folder: Folder,
 ) -> None:
-    folder.put("a.txt", "b.txt", "c.txt", "d.txt", "e.txt")
+    folder.put("a.txt", "b.txt", "c.txt", "d.txt", "e.txt", "g.txt", "h.txt")
     summary = folder.run(
         """
         import sys
@@ -169,6 +169,12 @@ def test_exception_fails_that_file_with_the_last_line_and_logs_the_traceback(
                 return "text"
             if file.stem == "d":
                 raise RuntimeError("lone \\udc80 surrogate")
+            if file.stem == "g":
+                error = ValueError("with a note")
+                error.__notes__ = ["the note"]
+                raise error
+            if file.stem == "h":
+                compile("1 +", "code", "exec")
             return float("nan") if file.stem == "f" else None
         serve(pick)
         """,
@@ -180,6 +186,8 @@ def test_exception_fails_that_file_with_the_last_line_and_logs_the_traceback(
         "b.txt": "SystemExit: gave up",
         "c.txt": "TypeError: the function returned str; it must return None or seconds of audio",
         "d.txt": "RuntimeError: lone ? surrogate",
+        "g.txt": "ValueError: with a note",
+        "h.txt": "SyntaxError: invalid syntax",
     }
     assert summary["files_done"] == 1
     assert 'raise ValueError("not a picture' in folder.log() and "second line" in folder.log()

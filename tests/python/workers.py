@@ -163,6 +163,11 @@ class Naughty(BaseWorker):
     def do_fail(self, words: str) -> None:
         raise ValueError(words)
 
+    def do_fail_with_a_note(self, words: str, note: str) -> None:
+        error = ValueError(words)
+        setattr(error, "__notes__", [note])  # what add_note() of Python 3.11 does
+        raise error
+
     def do_odd(self) -> None:
         raise OddError(1, 2)
 
