@@ -187,7 +187,8 @@ GD_API int gd_files_find(
 	const char *folder, const struct gd_find_options *options, struct gd_files **ret, struct gd_error *err);
 GD_API void gd_files_free(struct gd_files *files);
 
-/** Reads how many seconds of audio a file holds. 0, or a negative errno value: unknown. Called by several threads. */
+/** Reads how many seconds of audio a file holds. 0, or a negative errno value: unknown. A launch calls it on a separate
+ * thread, one call at a time. */
 typedef int gd_seconds_reader(void *context, const char *path, double *ret_seconds);
 
 /** Calls `reader` for all files whose seconds are unknown and stores the results. Returns how many became known. */
@@ -373,8 +374,8 @@ struct gd_launch_options {
 	const char *input_dir; /**< mandatory */
 	/** Default data/outputs. Created when the run begins; see trust_output_dir. If other users can write to the
 	 * input folder or a folder that is searched, or replace one of them, output_dir is created with mode 0700: they
-	 * could make this user process private files. on_warning is called, also if output_dir exists and others can
-	 * read it.
+	 * could have private files of this user processed (through links, for example), and must not read the results.
+	 * on_warning is called, also if output_dir exists and others can read it.
 	 */
 	const char *output_dir;
 	const char *gpus;            /**< see gd_gpu_list() */

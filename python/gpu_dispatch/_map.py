@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Pool.map(): a stream of results, lazy at both ends.
+"""Pool.map(): a stream of results, which pulls items only as results are taken.
 
 Lists, tuples and ranges are pulled by the thread that iterates over the results. Any other iterable
 may block, so a separate thread pulls it; otherwise finished results would wait for the next item.

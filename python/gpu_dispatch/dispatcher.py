@@ -312,7 +312,7 @@ class _Run:
     # ---- Early ends ---------------------------------------------------------
 
     def _end_early(self, pool: _engine.Pool, error: BaseException) -> None:
-        """Ends running items and closes the pool. A second Ctrl-C kills the workers."""
+        """Finishes the running items, or interrupts them after Ctrl-C, and closes the pool. A second Ctrl-C kills the workers."""
         interrupted = isinstance(error, KeyboardInterrupt)
         try:
             pool.stop()

@@ -183,7 +183,8 @@ class Pool:
         :param ordered: Yield in the order of the items; otherwise as they end.
         :param errors: "raise" ends the iteration at the first failed task with its exception;
             "return" yields the exception instead of the result.
-        :param progress: Show a bar, or lines if there is no terminal, on standard error.
+        :param progress: Show a bar on standard error, or lines if there is no terminal or Rich is not
+            installed.
         :param timeout: Seconds from this call after which `TimeoutError` is raised instead of
             waiting for a result.
         :param task_timeout: The time limit of each task, instead of the pool's.

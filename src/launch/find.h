@@ -26,8 +26,8 @@ int find_files(const char *folder, const struct gd_find_options *options, const 
 	struct gd_files **ret, struct gd_error *err);
 
 /*
- * Whether another user can choose files of the search, and so have private files of this user processed: the user can
- * write a folder that was searched or that a link leads to, or can replace one of them.
+ * Whether another user can change which files the search finds, and so have private files of this user processed: the
+ * other user can write a folder that was searched or that a link leads to, or can replace one of them.
  */
 bool find_is_open_to_others(const struct gd_files *files);
 

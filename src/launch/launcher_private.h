@@ -88,7 +88,7 @@ struct gd_launcher {
 	size_t num_todo;
 	size_t num_skipped;
 	struct gd_launch_pace earlier;
-	struct trust_way input_way; /* `replaceable`: other users can choose files, see find_is_open_to_others() */
+	struct trust_way input_way; /* `replaceable`: see find_is_open_to_others() */
 
 	/* The run. */
 	bool has_run;
@@ -194,18 +194,18 @@ const char *launcher_other_input(const struct gd_launcher *l, size_t i);
  */
 int launcher_enter_output(struct gd_launcher *l, struct gd_error *err);
 /*
- * For the run: as launcher_enter_output(), but creates a missing folder: private if other users can choose files of the
- * input folder, so that they cannot read the results of private files. If it is not the folder of the plan, there is no
- * plan afterwards.
+ * For the run: as launcher_enter_output(), but creates a missing folder: private if other users can change the
+ * content of the input folder, so that they cannot read the results of private files. If it is not the folder of the
+ * plan, there is no plan afterwards.
  */
 int launcher_open_output(struct gd_launcher *l, struct gd_error *err);
-/* Whether other users can choose files, and the user does not trust them. */
+/* Whether other users can change the content of the input folder, and the user does not trust them. */
 bool launcher_is_open_to_others(const struct gd_launcher *l);
-/* Notes whether other users could choose files of a search. */
+/* Notes whether other users can change which files a search finds. */
 void launcher_note_search(struct gd_launcher *l, const struct gd_files *files);
 /*
- * If other users can choose files and read their results, makes the output folder private if this launch has created
- * it; otherwise warns, once.
+ * If other users can change the content of the input folder and read the results, makes the output folder private if
+ * this launch has created it; otherwise warns, once.
  */
 void launcher_warn_if_open(struct gd_launcher *l);
 /*

@@ -9,7 +9,7 @@ there are, and gpuq launch records that folder, not the temporary one.
 
 Only the folder named by the caller may be reached through links of other users. ``gpuq launch``
 checks every other link on the path to a file, so links are not resolved here. It also finds out
-whether other users can choose files, and then creates a private output folder.
+whether other users can change the content of the input folder, and then creates a private output folder.
 """
 
 from __future__ import annotations
