@@ -265,7 +265,7 @@ static int choose(struct info *i, const struct follow *f, struct job_list *l)
 			r = error_set(&i->err, -ENOENT, "job %" PRIu64 ": %s", ids.ids[n],
 				jobs_absence(&f->jobs, ids.ids[n]));
 		else if (job_list_add(l, job) < 0)
-			r = error_set(&i->err, -ENOMEM, "out of memory");
+			r = error_set(&i->err, -ENOMEM, "cannot print the jobs: out of memory");
 	}
 	id_list_finish(&ids);
 	return r;

@@ -84,7 +84,7 @@ static int collect(struct pause_command *p)
 	for (size_t i = 0; r == 0 && p->all && i < f.jobs.count; i++)
 		if (f.jobs.by_id[i]->state == JOB_RUNNING && f.jobs.by_id[i]->paused != p->paused &&
 			id_list_add(&p->ids, f.jobs.by_id[i]->id) < 0)
-			r = error_set(&p->err, -ENOMEM, "out of memory");
+			r = error_set(&p->err, -ENOMEM, "cannot select the jobs: out of memory");
 	follow_close(&f);
 	return r;
 }
@@ -118,7 +118,8 @@ static int say_done(struct pause_command *p)
 	id_list_sort(&done);
 	if (r == 0 && done.count > 0)
 		done_line_print(p->paused ? "paused" : "resumed", &done);
-	return r < 0 ? error_set(&p->err, r, "out of memory") : 0;
+	return r < 0 ? error_set(&p->err, r, "the jobs were changed, but their ids cannot be printed: out of memory")
+		     : 0;
 }
 
 static int change(struct pause_command *p)

@@ -190,7 +190,7 @@ static void remove_trees(const struct journal *j, const struct prune_result *res
 		if (!t->path || !t->commit || access(t->path, F_OK) < 0)
 			continue;
 		if (!frozen_tree_is_of_queue(t->path, j->dir_fd)) {
-			say("kept '%s': it is not in '%s.d/trees', so another queue may need it; otherwise remove it with 'git worktree remove'",
+			say("kept '%s': it is not in '%s.d/trees', so another queue may need it; if none does, remove it with 'git worktree remove'",
 				t->path, j->path);
 			continue;
 		}

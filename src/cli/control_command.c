@@ -122,7 +122,7 @@ static int collect(struct control_command *c)
 		if (has_wanted_state(c, f.jobs.by_id[i]))
 			r = id_list_add(&c->ids, f.jobs.by_id[i]->id);
 	follow_close(&f);
-	return r < 0 ? error_set(&c->err, r, "out of memory") : 0;
+	return r < 0 ? error_set(&c->err, r, "cannot select the jobs: out of memory") : 0;
 }
 
 static void on_refused(void *context, size_t index, const struct gd_error *why)
@@ -148,7 +148,8 @@ static int say_done(struct control_command *c, const char *words)
 	id_list_sort(&done);
 	if (r == 0 && done.count > 0)
 		done_line_print(words, &done);
-	return r < 0 ? error_set(&c->err, r, "out of memory") : 0;
+	return r < 0 ? error_set(&c->err, r, "the jobs were changed, but their ids cannot be printed: out of memory")
+		     : 0;
 }
 
 static int control(struct control_command *c, const char *words)

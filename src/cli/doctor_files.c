@@ -129,9 +129,10 @@ static void check_type(struct doctor *d, const char *dir)
 	char hex[24];
 	snprintf(hex, sizeof(hex), "type 0x%x", (unsigned)st.f_type);
 	doctor_add(d, (fs && fs->remote) || lost_at_boot ? DOCTOR_NOTE : DOCTOR_OK, "type",
-		fs && fs->remote ? "use this queue on one machine at a time; a local disk is faster: GPUQ_JOBS_FILE"
-		: lost_at_boot   ? "the queue is lost when the machine restarts"
-				 : NULL,
+		fs && fs->remote
+			? "use this queue on one machine at a time; a local disk is faster: choose one with --jobs-file or $GPUQ_JOBS_FILE"
+		: lost_at_boot ? "the queue is lost when the machine restarts"
+			       : NULL,
 		"%s%s, %s", fs ? fs->name : hex, fs && fs->remote ? " (network)" : "", dir);
 	doctor_add(d, room < LEAST_FREE ? DOCTOR_PROBLEM : DOCTOR_OK, "free space",
 		room < LEAST_FREE ? "make room: journal and logs cannot be written on a full disk" : NULL, "%s",

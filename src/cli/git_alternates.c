@@ -44,12 +44,13 @@ static bool has_dots(const char *path)
 	return false;
 }
 
-/* 1: the folder is new; 0: it was checked, or is being checked. */
-static int add_folder(struct alternates *a, int fd)
+/* `path` is for messages. 1: the folder is new; 0: it was checked, or is being checked. */
+static int add_folder(struct alternates *a, int fd, const char *path)
 {
 	struct stat st;
 	if (fstat(fd, &st) < 0)
-		return error_set(a->err, -errno, "cannot examine a folder of objects: %s", error_words(-errno));
+		return error_set(a->err, -errno, "cannot examine '%s', which contains objects of the repository: %s",
+			path, error_words(-errno));
 	for (size_t i = 0; i < a->num_seen; i++)
 		if (a->seen[i].dev == st.st_dev && a->seen[i].ino == st.st_ino)
 			return 0;
@@ -66,7 +67,7 @@ static int check_folder(struct alternates *a, int objects, const char *path)
 	cleanup_(closep) int fd = -1;
 	struct gd_error why = {0};
 	int r = trust_open_directory_at(objects, path, true, &fd, &why);
-	int new = r < 0 ? 0 : add_folder(a, fd);
+	int new = r < 0 ? 0 : add_folder(a, fd, path);
 	if (new < 0)
 		return new;
 	if (new > 0)
@@ -119,7 +120,7 @@ int git_alternates_check(int objects, struct gd_error *err)
 	cleanup_(freep) char *list = strdup(value ? value : "");
 	if (!list)
 		return error_set(err, -ENOMEM, "out of memory");
-	int r = add_folder(&a, objects);
+	int r = add_folder(&a, objects, "objects");
 	if (r > 0)
 		r = check_file(&a, objects);
 	char *rest = list;

@@ -39,7 +39,7 @@ static error_t parse_slurm(int key, char *value, struct argp_state *state)
 	switch (key) {
 	case LAUNCH_OPTION_SLURM:
 		if (s->num_kinds == LAUNCH_SLURM_KINDS)
-			argp_error(state, "--slurm: at most %d kinds of pilots", LAUNCH_SLURM_KINDS);
+			argp_error(state, "--slurm can be given at most %d times", LAUNCH_SLURM_KINDS);
 		s->kinds[s->num_kinds++] = value;
 		return 0;
 	case LAUNCH_OPTION_MAX_NODES:

@@ -135,9 +135,8 @@ static void explain_nothing(const struct gd_files *files, const struct gd_launch
 	say("no file in '%s' matches %s%s", o->input_dir, o->num_patterns ? text_string(&patterns) : "'*.wav'",
 		watching ? " yet" : "");
 	if (files->others)
-		say("there %s %llu other%s, such as '%s'; choose files with --pattern",
-			files->others == 1 ? "is" : "are", (unsigned long long)files->others,
-			files->others == 1 ? "" : "s", files->other);
+		say("there %s %llu other file%s'%s'; choose files with --pattern", files->others == 1 ? "is" : "are",
+			(unsigned long long)files->others, files->others == 1 ? ", " : "s, such as ", files->other);
 	if (files->other_folders)
 		say("there %s %llu folder%s; use --recursive to search %s", files->other_folders == 1 ? "is" : "are",
 			(unsigned long long)files->other_folders, files->other_folders == 1 ? "" : "s",

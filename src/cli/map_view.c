@@ -11,7 +11,7 @@
 #include "cli/map_publish.h"
 #include "cli/say.h"
 
-#define MOST_FAILURES 100 /* printed failures; all are in the output */
+#define MOST_FAILURES 100 /* printed failures; all are in the output or in the file of --errors */
 
 void map_view_start(struct map_view *v)
 {
@@ -93,7 +93,8 @@ void map_view_failure(struct map_view *v, uint64_t number, const char *reason)
 		return;
 	cleanup_(text_finish) struct text line = {0};
 	if (v->failures > MOST_FAILURES) {
-		text_append_string(&line, "failed: more items; all are in the output");
+		text_appendf(&line, "further failures are not shown; %s has all of them",
+			v->options->errors ? "the file of --errors" : "the output");
 	} else {
 		text_appendf(&line, "failed: item %llu: ", (unsigned long long)number);
 		display_append(&line, reason, strlen(reason), DISPLAY_ALL);

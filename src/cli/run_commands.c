@@ -60,7 +60,8 @@ int run_add_commands(struct run *run, struct journal *j, bool another_runs)
 			&run->err, -errno, "commands file '%s': %s", commands_name(commands), error_words(errno));
 	char env[HASH_TEXT];
 	if (!cwd)
-		return error_set(&run->err, -errno, "current directory: %s", error_words(errno));
+		return error_set(
+			&run->err, -errno, "cannot add the commands: current directory: %s", error_words(errno));
 	int r = environment_save(j->dir_fd, environ, env, &run->err);
 	if (r < 0)
 		return r;
@@ -77,7 +78,8 @@ int run_add_commands(struct run *run, struct journal *j, bool another_runs)
 		.retries = -1};
 	r = submit_describe_cwd(&base, AT_FDCWD);
 	if (r < 0)
-		return error_set(&run->err, r, "current directory '%s': %s", cwd, error_words(r));
+		return error_set(
+			&run->err, r, "cannot add the commands: current directory '%s': %s", cwd, error_words(r));
 	job_spec_set_defaults(&base, c);
 	if (another_runs && config_has(c, CONFIG_TIMEOUT))
 		base.timeout_ms = (int64_t)c->timeout_ms;

@@ -110,8 +110,8 @@ static void say_damage(struct run *run, const struct follow *f)
 		    "' or 'gpuq cancel %" PRIu64 "'",
 			first, first, first);
 	else if (unknown > 1)
-		say("%" PRIu64 " jobs may or may not have run, job %" PRIu64
-		    " first: their records were lost; 'gpuq verify' lists them, use 'gpuq retry ID' or 'gpuq cancel ID'",
+		say("%" PRIu64 " jobs may or may not have run (the first is job %" PRIu64
+		    "): their records were lost; 'gpuq verify' lists them; use 'gpuq retry ID' or 'gpuq cancel ID'",
 			unknown, first);
 	run->lost = f->jobs.damaged ? number_set_size(&f->jobs.lost_ids) : 0;
 	run_say_lost(f->path, run->lost);

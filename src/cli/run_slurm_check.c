@@ -124,7 +124,8 @@ static int check_kinds(struct run *run)
 		if (!options)
 			return error_set(&run->err, -ENOMEM, "--slurm: out of memory");
 		if (++count > RUN_MOST_KINDS)
-			r = error_set(&run->err, -EINVAL, "--slurm: at most %d kinds of pilots", RUN_MOST_KINDS);
+			r = error_set(
+				&run->err, -EINVAL, "--slurm: more than %d sets of options for sbatch", RUN_MOST_KINDS);
 		else
 			r = check_sbatch_options(options, &run->err);
 		free(options);

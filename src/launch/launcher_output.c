@@ -34,7 +34,7 @@ static int make_output(struct gd_launcher *l, struct gd_error *err)
 	l->made_output = r == OUTPUTS_MADE;
 	if (r == OUTPUTS_MADE && private)
 		launcher_warn(l,
-			"created output folder '%s' with mode 0700, because other users can choose files of input folder '%s' (they can write to this folder or to one that is searched, or rename one of them); to let others read the results: chmod 755 '%s'",
+			"created output folder '%s' with mode 0700, because other users can change the content of input folder '%s' (they can write to this folder or to one that is searched, or rename one of them); to let others read the results: chmod 755 '%s'",
 			output, l->options.input_dir, output);
 	return 0;
 }
@@ -123,7 +123,7 @@ static bool close_output(struct gd_launcher *l)
 		return false;
 	l->output_closed = l->writer.fd >= 0; /* otherwise it is empty */
 	launcher_warn(l,
-		"changed the mode of output folder '%s' to 0700%s, because other users can now choose files of input folder '%s'; to let others read the results: chmod 755 '%s'%s",
+		"changed the mode of output folder '%s' to 0700%s, because other users can now change the content of input folder '%s'; to let others read the results: chmod 755 '%s'%s",
 		l->options.output_dir, l->output_closed ? ", also of the result folders in it" : "",
 		l->options.input_dir, l->options.output_dir, l->output_closed ? " and these folders" : "");
 	if (l->output_closed)
@@ -211,6 +211,6 @@ void launcher_warn_if_open(struct gd_launcher *l)
 	l->warned_of_readers = true; /* also if there is nothing to say: the permissions are the user's choice */
 	if (trust_is_open_to_others(l->output_fd) && !close_output(l))
 		launcher_warn(l,
-			"other users can choose files of input folder '%s' (they can write to this folder or to one that is searched, or rename one of them), and results of these files are readable by others in output folder '%s'; to keep results private: chmod 700 '%s'",
+			"other users can change the content of input folder '%s' (they can write to this folder or to one that is searched, or rename one of them), and others can read the results in output folder '%s'; to keep results private: chmod 700 '%s'",
 			l->options.input_dir, l->options.output_dir, l->options.output_dir);
 }

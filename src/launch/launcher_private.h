@@ -176,8 +176,8 @@ const char *launcher_input_name(const struct gd_launcher *l);
 /* Same file, same worker and settings, and its output still exists. */
 bool launcher_is_done(const struct gd_launcher *l, const struct gd_found *f, const struct history_entry *e);
 /*
- * What the history knows about the file, or NULL. If other users can choose files, a file of another owner with the
- * same name is another file.
+ * What the history knows about the file, or NULL. If other users can change the content of the input folder, a file
+ * of another owner with the same name is another file.
  */
 const struct history_entry *launcher_find_entry(const struct gd_launcher *l, const char *path, uid_t owner);
 /* Chooses the folder for the result of l->todo[i], a file of this owner. */

@@ -33,7 +33,7 @@ static int make_counts(struct map *m, struct gd_error *err)
 {
 	m->gpu_counts = calloc(m->gpus->count, sizeof(*m->gpu_counts));
 	if (!m->gpu_counts)
-		return error_set(err, -ENOMEM, "out of memory");
+		return error_set(err, -ENOMEM, "cannot start the workers: out of memory");
 	size_t n = 0;
 	for (size_t i = 0; i < m->gpus->count; i++) {
 		size_t k = 0;
@@ -51,7 +51,7 @@ int map_create(const struct map_options *options, struct map **ret, struct gd_er
 {
 	struct map *m = calloc(1, sizeof(*m));
 	if (!m)
-		return error_set(err, -ENOMEM, "out of memory");
+		return error_set(err, -ENOMEM, "cannot start the workers: out of memory");
 	m->options = *options;
 	m->input.fd = -1;
 	m->record = MAP_RECORD_NONE;

@@ -19,7 +19,7 @@
 static void fail_memory(struct map *m)
 {
 	struct gd_error err = {0};
-	error_set(&err, -ENOMEM, "out of memory");
+	error_set(&err, -ENOMEM, "cannot send more items: out of memory");
 	map_fail(m, &err);
 }
 

@@ -61,7 +61,7 @@ static void put_in_order(struct map *m, const struct map_item *item, bool failed
 	text_clear(&m->line);
 	map_record_format(&m->line, item->number, item->check, failed, data, size);
 	if (text_error(&m->line) || map_order_put(&m->order, item->place, failed, m->line.data, m->line.length) < 0) {
-		error_set(&err, -ENOMEM, "out of memory");
+		error_set(&err, -ENOMEM, "cannot keep results until those of earlier items are written: out of memory");
 		map_fail(m, &err);
 		return;
 	}
@@ -106,7 +106,7 @@ static void send_part(struct map *m, const struct map_batch *b, size_t first, si
 		map_send_again(m, part);
 	} else if (!map_is_ending(m)) {
 		struct gd_error err = {0};
-		error_set(&err, -ENOMEM, "out of memory");
+		error_set(&err, -ENOMEM, "cannot send items again: out of memory");
 		map_fail(m, &err);
 	}
 }

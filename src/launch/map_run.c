@@ -218,7 +218,7 @@ static int watch_workers(struct map *m, struct gd_error *err)
 	gd_pool_stats(m->pool, &stats, sizeof(stats));
 	m->num_workers = stats.workers;
 	m->workers = calloc(m->num_workers, sizeof(*m->workers));
-	return m->workers ? 0 : error_set(err, -ENOMEM, "out of memory");
+	return m->workers ? 0 : error_set(err, -ENOMEM, "cannot start the workers: out of memory");
 }
 
 static bool same_file(int a, int b)

@@ -282,7 +282,7 @@ static void handle_one(struct agent *a, const struct pilot_event *event)
 {
 	struct pilot_action action;
 	if (pilot_core_handle(a->core, guard_now_ns(), event) < 0) {
-		say(a, "out of memory");
+		say(a, "the pilot is ending: out of memory");
 		a->leaving = true;
 		a->exit_code = 1;
 		return;

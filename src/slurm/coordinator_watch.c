@@ -255,8 +255,9 @@ void coordinating_count_left(struct coordinator *c)
 		say(c, "%llu job%s may or may not have run: records were lost; 'gpuq verify' lists them",
 			(unsigned long long)r->left_unknown, r->left_unknown == 1 ? "" : "s");
 	if (r->left_pending && !c->fatal && !coordinating_is_refused(c, NULL))
-		say(c, "%llu left pending; 'gpuq why ID' explains why", (unsigned long long)r->left_pending);
+		say(c, "%llu job%s left pending; 'gpuq why ID' explains why", (unsigned long long)r->left_pending,
+			r->left_pending == 1 ? "" : "s");
 	if (js->counts[JOB_HELD] && !c->interrupts && !c->leaving && !c->fatal)
-		say(c, "%llu held; 'gpuq status' lists them, 'gpuq release' releases them",
-			(unsigned long long)js->counts[JOB_HELD]);
+		say(c, "%llu %s held; see 'gpuq status', and use 'gpuq release ID' to release a job",
+			(unsigned long long)js->counts[JOB_HELD], js->counts[JOB_HELD] == 1 ? "job is" : "jobs are");
 }

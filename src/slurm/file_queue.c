@@ -32,7 +32,8 @@ static int collect_open(struct journal *j, struct id_list *ret, struct gd_error 
 			j->path);
 	for (size_t i = 0; r == 0 && i < f.jobs.count; i++)
 		if (!job_is_final(f.jobs.by_id[i]) && id_list_add(ret, f.jobs.by_id[i]->id) < 0)
-			r = error_set(err, -ENOMEM, "out of memory");
+			r = error_set(err, -ENOMEM,
+				"cannot cancel the jobs of an earlier launch in '%s': out of memory", j->path);
 	follow_close(&f);
 	return r;
 }

@@ -156,7 +156,7 @@ static void answer(
 		.size = size};
 	file_message_encode(&w->answer, &m);
 	if (text_error(&w->answer))
-		leave(w, EXIT_FAILED, "out of memory");
+		leave(w, EXIT_FAILED, "cannot send a result to the launcher: out of memory");
 	w->answered = outcome;
 	/* Hold a failure back: the signal can reach the worker before it reaches this process. */
 	if (outcome == FILE_FAILED && loop_set_deadline(w->failure_timer, clock_now_ns() + FAILURE_NS) == 0)

@@ -121,6 +121,15 @@ def test_failures_carry_their_reason_and_can_have_a_file_of_their_own(map):
     assert "retrying 2 items that failed before" in out and "2 already in the output" in out
 
 
+def test_hundred_failures_are_printed_and_then_where_all_are(map):
+    map.put(*["bad"] * 101)
+    out, errors = map.run(code=1)
+    assert (out + errors).count("failed: item") == 100
+    assert "further failures are not shown; the output has all of them\n" in out + errors
+    out, errors = map.run("--errors", "errors.jsonl", "--output", "other.jsonl", code=1)
+    assert "further failures are not shown; the file of --errors has all of them\n" in out + errors
+
+
 READS_AHEAD = """
 import json, os, queue, sys, threading, time
 messages, count = queue.Queue(), 0

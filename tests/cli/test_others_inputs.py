@@ -12,8 +12,8 @@ from users import GROUP, LIMIT, STICKY, until, get_other, get_owner, make_machin
 pytestmark = needs_users
 
 COPY = ("--", "cp", "--no-preserve=mode", "{file}", "{output}/r")
-WARNING = "results of these files are readable by others in output folder"
-CREATED = "with mode 0700, because other users can choose files of input folder"
+WARNING = "and others can read the results in output folder"
+CREATED = "with mode 0700, because other users can change the content of input folder"
 
 
 @pytest.fixture(name="place")

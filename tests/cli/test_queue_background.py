@@ -35,7 +35,7 @@ def test_runner_in_the_background_obeys_the_options_of_run(lab):
     assert (job["status"], job["reason"], job["signal"], job["gpu_id"]) == ("failed", "timeout", 9, 0)
     assert job["log_file"].startswith(f"{lab.directory}/elsewhere/")
     log = lab.directory / "jobs.jsonl.d/runner.log"
-    lab.until(lambda: "1 left pending" in log.read_text(), "the runner to leave")
+    lab.until(lambda: "1 job left pending" in log.read_text(), "the runner to leave")
     assert lab.ran() == ["a"]
 
 

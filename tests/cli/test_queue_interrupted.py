@@ -126,7 +126,7 @@ def test_run_does_not_exit_0_while_a_job_runs_on_another_machine(lab):
     runner.kill()
     runner.wait()
     result = lab.result("run")
-    assert result.returncode == 1 and "1 running on another machine" in result.stdout, result
+    assert result.returncode == 1 and "1 job is running on another machine" in result.stdout, result
     (lab.directory / "go").touch()
     lab.until(lambda: lab.job(1)["status"] == "completed", "its end")
     lab.gpuq("run")
@@ -197,7 +197,7 @@ def test_runner_does_not_judge_what_runs_on_pilots(lab, node):
            {"event": "pilot", "pilot": "p1", "slurm_job": 12, "node": node, "lease": 900.0, "epoch": 1},
            {"event": "start", "id": 1, "attempt": 1, "time": "2026-11-17T10:00:01.000Z", "gpus": [0], "pilot": "p1", "epoch": 1})
     result = lab.result("run")
-    assert result.returncode == 1 and "1 running on another machine" in result.stdout, result
+    assert result.returncode == 1 and "1 job is running on another machine" in result.stdout, result
     assert [lab.job(number)["status"] for number in (1, 2)] == ["running", "completed"]
     assert node in lab.gpuq("info", "1")
     # No keeper is contacted, because the job has none here; the coordinator reads the line.

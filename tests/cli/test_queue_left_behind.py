@@ -143,8 +143,8 @@ def test_a_job_that_cannot_be_killed_takes_its_gpu_out_of_use(lab, ice):
     assert runner.returncode == 1, (out, err)
     assert lab.ran() == ["2", "3"]
     assert f"job 1 (PID {first}) cannot be killed; its GPU takes no other job until it has ended" in out
-    assert "1 left running: it cannot be killed" in out
-    assert "1 left pending" in out
+    assert "1 job left running: it cannot be killed" in out
+    assert "1 job left pending" in out
     assert {lab.job(number)["gpu_id"] for number in (2, 3)} == {1 - lab.job(1)["gpu_id"]}
     job = lab.job(1)
     assert (job["status"], job["reason"]) == ("running", "cannot be killed")

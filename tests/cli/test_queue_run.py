@@ -104,7 +104,7 @@ def test_job_that_no_gpu_can_take_is_left_and_said(lab):
     lab.add("--mem", "12G", "true")
     lab.add("echo ok >> ran")
     out = lab.gpuq("run", code=1)
-    assert "1 left pending" in out
+    assert "1 job left pending" in out
     assert lab.ran() == ["ok"]
     assert lab.job(1)["status"] == "pending"
 

@@ -74,7 +74,7 @@ def test_a_job_that_can_never_start_is_reported_without_a_runner_too(lab, option
     lab.add("--no-start", *options, "true")
     lab.add("--no-start", "--after", "1", "true")
     out = lab.gpuq("run", code=1)
-    assert f"job 1 cannot start: {reason}" in out and "1 left pending" in out
+    assert f"job 1 cannot start: {reason}" in out and "1 job left pending" in out
     assert waits(lab)[1].startswith(f"cannot start: {reason}")
     why = lab.gpuq("why", 1)
     assert "no runner is active\n" in why and "start one" not in why and "has room" not in why
@@ -122,7 +122,7 @@ def test_wait_names_held_jobs_and_goes_on_when_they_are_released(lab):
 
 def test_run_names_held_jobs_also_when_quiet(lab):
     lab.add("--no-start", "--hold", "true")
-    assert "gpuq: 1 held: 1; use 'gpuq release' to release it\n" in lab.gpuq("run", "--quiet")
+    assert "gpuq: 1 job is held: 1; use 'gpuq release' to release it\n" in lab.gpuq("run", "--quiet")
 
 
 def test_no_start_is_expected_of_jobs_that_wait_for_cpus(lab):

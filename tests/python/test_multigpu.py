@@ -265,7 +265,7 @@ def test_output_folder_is_private_if_others_can_write_the_input_folder(
     code = LauncherOrchestrator().run(lab.input, lab.output, pattern=pattern, worker_command=lab.command)
     assert code == 0
     assert lab.output.stat().st_mode & 0o777 == 0o700
-    assert "with mode 0700, because other users can choose files" in caplog.text
+    assert "with mode 0700, because other users can change the content" in caplog.text
 
 
 @pytest.mark.parametrize("pattern", ["*.wav", "*/*.wav"])

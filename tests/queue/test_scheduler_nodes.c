@@ -183,7 +183,7 @@ static void test_a_job_starts_where_its_time_fits(void **state)
 	assert_int_equal(next(&c, &start), 1);
 	assert_int_equal(next(&c, &start), 1);
 	assert_int_equal(next(&c, &start), -1);
-	assert_says(&c, third, "GPUs busy", "n0 GPU 0: its node ends before the job would finish");
+	assert_says(&c, third, "GPUs busy", "n0 GPU 0: the remaining time of its node is too short for the job");
 	/* A pilot with more time. */
 	c.nodes[0].end_ms = 0;
 	set_nodes(&c);

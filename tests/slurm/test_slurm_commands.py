@@ -90,7 +90,7 @@ def test_status_and_why(queue):
     assert "all 1 pilots are in use (--max-nodes)" in queue.gpuq("why", "2")
     queue.gpuq("cancel", large)
     late = queue.gpuq("add", "--timeout", "30m", "true").strip()
-    queue.until(lambda: "its node ends before the job would finish" in queue.gpuq("why", late), "the reason of the long one")
+    queue.until(lambda: "the remaining time of its node is too short for the job" in queue.gpuq("why", late), "the reason of the long one")
     queue.gpuq("cancel", late)
     queue.finish()
 

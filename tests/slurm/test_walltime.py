@@ -32,7 +32,7 @@ def test_job_that_does_not_fit_into_the_remaining_time_is_left_pending(lab):
     assert lab.exit_code(number) == 1
     assert lab.states() == ["pending", "completed", "completed"]
     assert sorted(lab.ran()) == ["short", "unknown"]
-    assert f"gpuq: job 1 {words}" in lab.output(number) and "1 left pending" in lab.output(number)
+    assert f"gpuq: job 1 {words}" in lab.output(number) and "1 job left pending" in lab.output(number)
     following = lab.sbatch("--time=60", "--wrap", RUN)
     assert lab.exit_code(following) == 0, lab.output(following)
     assert lab.states() == ["completed"] * 3

@@ -79,7 +79,7 @@ int commands_open(const char *path, enum trust_choice choice, struct commands **
 		return r;
 	r = commands_new(is_stdin ? "standard input" : path, &c);
 	if (r < 0)
-		return error_set(err, r, "out of memory");
+		return error_set(err, r, "cannot read commands file '%s': out of memory", path);
 	c->close_fd = !is_stdin;
 	c->fd = is_stdin ? STDIN_FILENO : take_fd(&fd);
 	*ret = c;
@@ -337,7 +337,7 @@ static int read_options(struct commands *c, const char *s, size_t size, struct g
 		return complain(c, c->line, err, "the line contains a NUL byte");
 	cleanup_(freep) char *copy = strndup(s, size);
 	if (!copy)
-		return error_set(err, -ENOMEM, "out of memory");
+		return error_set(err, -ENOMEM, "cannot read commands file '%s': out of memory", c->name);
 	char *p = copy, *end = copy + size;
 	c->pending_line = c->line;
 	while (p < end) {

@@ -406,11 +406,13 @@ static int resolve(const struct job_selection *s, const struct jobs *js, const s
 	struct job_selection rest = {.terms = terms};        /* borrows the strings of `s` */
 	ids->count = 0;
 	if (!terms || take_names(s, names, &added, &rest) < 0)
-		return error_set(err, -ENOMEM, "out of memory");
+		return error_set(err, -ENOMEM, "cannot select the jobs: out of memory");
 	int r = job_selection_resolve(&rest, js, ids, NULL, &why);
+	if (r == -ENOENT)
+		return error_set(
+			err, -EINVAL, "after %s%s", why.message, names ? "; no line above it has this name" : "");
 	if (r < 0)
-		return error_set(err, r == -ENOENT ? -EINVAL : r, "after %s%s", why.message,
-			names && r == -ENOENT ? "; no line above it has this name" : "");
+		return error_set(err, r, "%s", why.message);
 	for (size_t i = 0; i < ids->count; i++)
 		if (!jobs_find(js, ids->ids[i]))
 			return error_set(
@@ -418,7 +420,7 @@ static int resolve(const struct job_selection *s, const struct jobs *js, const s
 	for (size_t i = 0; r == 0 && i < added.count; i++)
 		r = id_list_add(ids, added.ids[i]);
 	id_list_sort(ids);
-	return r < 0 ? error_set(err, r, "out of memory") : 0;
+	return r < 0 ? error_set(err, r, "cannot select the jobs: out of memory") : 0;
 }
 
 int job_options_resolve(const struct job_options *o, const struct jobs *js, const struct job_names *names,

@@ -185,7 +185,7 @@ static int explain(const struct job_term *t, const struct jobs *js, int r, struc
 {
 	char quote[DISPLAY_QUOTE_ROOM];
 	if (r != -ENOENT)
-		return error_set(err, r, "out of memory");
+		return error_set(err, r, "cannot select the jobs: out of memory");
 	switch (t->kind) {
 	case JOB_TERM_GROUP:
 		return error_set(err, r, "group g%" PRIu64 ": no such group", t->from);

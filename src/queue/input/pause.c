@@ -120,7 +120,8 @@ int pause_jobs(struct journal *j, bool paused, const struct id_list *ids, contro
 	if (r < 0)
 		return r;
 	if (tell_keepers(j, paused, ids, &f.jobs, refused, context, &told) < 0)
-		r = error_set(err, -ENOMEM, "out of memory");
+		r = error_set(err, -ENOMEM, "cannot record the %s jobs in journal '%s': out of memory",
+			paused ? "paused" : "resumed", j->path);
 	if (r == 0 && told.count > 0)
 		r = journal_lock(j, err);
 	if (r == 0 && told.count > 0) {

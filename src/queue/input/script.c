@@ -203,7 +203,7 @@ static int read_lines(struct script *s, struct gd_error *err)
 	bool in_head = true;
 	size_t number = 0;
 	if (!copy)
-		return error_set(err, -ENOMEM, "out of memory");
+		return error_set(err, -ENOMEM, "cannot read '%s': out of memory", s->path);
 	for (char *rest = copy, *line; (line = strsep(&rest, "\n"));) {
 		int r = read_line(s, ++number, line, &in_head, err);
 		if (r < 0)
@@ -228,7 +228,9 @@ static int read_interpreter(struct script *s, struct gd_error *err)
 	s->interpreter = strndup(p, size);
 	if (next < end)
 		s->argument = strndup(p + next, end - next);
-	return s->interpreter && (next >= end || s->argument) ? 0 : error_set(err, -ENOMEM, "out of memory");
+	if (!s->interpreter || (next < end && !s->argument))
+		return error_set(err, -ENOMEM, "cannot read '%s': out of memory", s->path);
+	return 0;
 }
 
 /* A bare name may mean a command in $PATH: another user could change its meaning with a file or a link of this name. */
@@ -272,7 +274,7 @@ static int read_content(struct script *s, struct gd_error *err)
 			return error_set(err, -EFBIG, "%s: the script is larger than 10 MiB", s->path);
 	}
 	if (text_error(&s->content))
-		return error_set(err, -ENOMEM, "out of memory");
+		return error_set(err, -ENOMEM, "cannot read '%s': out of memory", s->path);
 	return s->content.length >= 2;
 }
 

@@ -132,7 +132,7 @@ int sweep_add_file(struct sweep *s, const char *path, struct gd_error *err)
 	if (r < 0)
 		return r;
 	if (array_reserve(s->axes, &s->axes_capacity, s->num_axes + 1) < 0)
-		return error_set(err, -ENOMEM, "out of memory");
+		return error_set(err, -ENOMEM, "%s: out of memory", path);
 	struct sweep_axis *a = &s->axes[s->num_axes++];
 	*a = (struct sweep_axis){0};
 	struct csv_reader c = {.p = text_string(&t), .end = text_string(&t) + t.length};

@@ -144,11 +144,11 @@ int sweep_compile(struct sweep *s, char **words, size_t num_words, struct gd_err
 {
 	s->words = calloc(num_words, sizeof(*s->words));
 	if (!s->words)
-		return error_set(err, -ENOMEM, "out of memory");
+		return error_set(err, -ENOMEM, "cannot fill the parameters into the command: out of memory");
 	s->num_words = num_words;
 	for (size_t i = 0; i < num_words; i++)
 		if (compile_word(s, words[i], &s->words[i]) < 0)
-			return error_set(err, -ENOMEM, "out of memory");
+			return error_set(err, -ENOMEM, "cannot fill the parameters into the command: out of memory");
 	int r = check_use(s, err);
 	for (size_t i = 0; r == 0 && i < num_words; i++)
 		r = check_word(s, words, i, err);

@@ -347,8 +347,8 @@ static void say_unknown(struct runner *r)
 			first, first, first);
 	else
 		runner_say(r,
-			"gpuq: %llu jobs may or may not have run, job %llu first: their records were lost; 'gpuq verify' lists them, "
-			"use 'gpuq retry ID' or 'gpuq cancel ID'\n",
+			"gpuq: %llu jobs may or may not have run (the first is job %llu): their records were lost; 'gpuq verify' lists "
+			"them; use 'gpuq retry ID' or 'gpuq cancel ID'\n",
 			(unsigned long long)r->result.left_unknown, first);
 }
 
@@ -391,10 +391,12 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 				  0)
 		r->result.interrupted = true;
 	if (r->executing.num_stuck && !r->fatal)
-		runner_say(r, "gpuq: %zu left running: %s " REASON_STUCK "\n", r->executing.num_stuck,
-			r->executing.num_stuck == 1 ? "it" : "they");
+		runner_say(r, "gpuq: %zu job%s left running: %s " REASON_STUCK "\n", r->executing.num_stuck,
+			r->executing.num_stuck == 1 ? "" : "s", r->executing.num_stuck == 1 ? "it" : "they");
 	if (r->result.left_elsewhere && !r->fatal)
-		runner_say(r, "gpuq: %llu running on another machine\n", (unsigned long long)r->result.left_elsewhere);
+		runner_say(r, "gpuq: %llu %s running on another machine\n",
+			(unsigned long long)r->result.left_elsewhere,
+			r->result.left_elsewhere == 1 ? "job is" : "jobs are");
 	if (r->result.left_unknown && !r->fatal)
 		say_unknown(r);
 	if (r->result.left_pending && !r->fatal)

@@ -26,8 +26,8 @@ void runner_say_left_pending(struct runner *r)
 			runner_say(r, "gpuq: job %llu %s\n", (unsigned long long)job->id, text_string(&words));
 		told++;
 	}
-	runner_say(
-		r, "gpuq: %llu left pending; 'gpuq why ID' explains why\n", (unsigned long long)r->result.left_pending);
+	runner_say(r, "gpuq: %llu job%s left pending; 'gpuq why ID' explains why\n",
+		(unsigned long long)r->result.left_pending, r->result.left_pending == 1 ? "" : "s");
 }
 
 void runner_say_held(struct runner *r)
@@ -39,7 +39,7 @@ void runner_say_held(struct runner *r)
 		if (js->by_id[i]->state == JOB_HELD && told++ < MOST_TOLD)
 			text_appendf(&ids, "%s%llu", told > 1 ? ", " : "", (unsigned long long)js->by_id[i]->id);
 	if (told > 0 && !text_error(&ids))
-		runner_say(r, "gpuq: %llu held: %s%s; use 'gpuq release' to release %s\n",
-			(unsigned long long)js->counts[JOB_HELD], text_string(&ids), told > MOST_TOLD ? "…" : "",
-			js->counts[JOB_HELD] == 1 ? "it" : "them");
+		runner_say(r, "gpuq: %llu %s held: %s%s; use 'gpuq release' to release %s\n",
+			(unsigned long long)js->counts[JOB_HELD], js->counts[JOB_HELD] == 1 ? "job is" : "jobs are",
+			text_string(&ids), told > MOST_TOLD ? "…" : "", js->counts[JOB_HELD] == 1 ? "it" : "them");
 }

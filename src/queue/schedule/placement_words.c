@@ -255,7 +255,7 @@ static void say_reason(const struct placement_line *w)
 		text_append_string(w->t, "its node accepts no jobs now");
 		break;
 	case PLACEMENT_NODE_TIME:
-		text_append_string(w->t, "its node ends before the job would finish");
+		text_append_string(w->t, "the remaining time of its node is too short for the job");
 		break;
 	case PLACEMENT_NODE_HOST:
 		say_node(w);
