@@ -4,6 +4,18 @@ import shutil
 
 import pytest
 
+import sealing
+
+ADD = {"event": "add", "id": 1, "time": "2026-11-15T21:42:19.599Z", "command": "echo stolen >> ran", "cwd": "/"}
+FOREIGN = {
+    "ordinary": sealing.journal(ADD),
+    "long header": sealing.sealed({**sealing.HEADER, "x": "a" * 2000}, ADD),
+    "very long header": sealing.sealed({**sealing.HEADER, "x": "a" * (2 << 20)}, ADD),
+    "no header": sealing.sealed(ADD),
+    "damaged header": b"{}\n" + sealing.sealed(ADD, first=2),
+    "original": b'{"id":1,"command":"echo stolen >> ran","status":"pending"}\n',
+}
+
 
 def copy(lab, name="copy"):
     """Copies the queue as cp -r does."""
@@ -70,3 +82,25 @@ def test_runner_of_a_copy_does_not_end_jobs_of_the_original(lab):
     lab.until(lambda: lab.job(1)["status"] == "completed", "the end")
     assert lab.ran() == ["1", "2"]
     runner.terminate()
+
+
+@pytest.mark.parametrize("same_inode", [False, True], ids=["new", "same inode"])
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_journal_that_replaces_that_of_a_queue_is_not_executed(lab, kind, same_inode):
+    """As git does with a file that it ignores, if a commit contains a file of this name."""
+    lab.gpuq("add", "--no-start", "true")
+    if same_inode:
+        number = lab.journal.stat().st_ino
+        for _ in range(100):  # file systems may give the number of a removed file to a new one
+            lab.journal.unlink()
+            lab.journal.write_bytes(FOREIGN[kind])
+            if lab.journal.stat().st_ino == number:
+                break
+    else:
+        draft = lab.directory / "draft"
+        draft.write_bytes(FOREIGN[kind])
+        draft.rename(lab.journal)
+    for words in (("add", "--no-start", "true"), ("run",)):
+        result = lab.result(*words)
+        assert result.returncode == 2 and ("belongs to another journal" in result.stderr or "not a journal" in result.stderr), result
+    assert lab.journal.read_bytes() == FOREIGN[kind] and lab.ran() == []

@@ -44,7 +44,7 @@ bool journal_has_seal(int fd);
 /* Returns -EINVAL with the message that the file is not a journal. */
 int journal_refuse_unrecognized(const struct journal *j, struct gd_error *err);
 
-/* Whether the sealed first line has this queue id: 1, 0, or -ENODATA if there is no such line. */
+/* Whether the sealed first line has this queue id: 1, 0, -ENODATA if there is no such line, or another error. */
 int journal_compare_queue(int fd, const char *queue);
 /* Returns -EPERM with the message that the folder belongs to another journal. */
 int journal_refuse_folder(const struct journal *j, struct gd_error *err);

@@ -94,20 +94,32 @@ bool journal_has_seal(int fd)
 	return false;
 }
 
-int journal_compare_queue(int fd, const char *queue)
+static int compare_queue(int fd, size_t room, const char *queue, bool *ret_cut)
 {
-	char bytes[1024];
+	cleanup_(freep) char *bytes = malloc(room);
 	uint64_t n;
 	size_t body;
 	struct record r;
-	ssize_t size = pread(fd, bytes, sizeof(bytes), 0);
-	char *newline = size > 0 ? memchr(bytes, '\n', (size_t)size) : NULL;
+	if (!bytes)
+		return -ENOMEM;
+	ssize_t size = pread(fd, bytes, room, 0);
+	if (size < 0)
+		return -errno;
+	char *newline = memchr(bytes, '\n', (size_t)size);
+	*ret_cut = !newline && (size_t)size == room;
 	if (!newline || seal_check(bytes, (size_t)(newline - bytes), &n, &body) < 0)
 		return -ENODATA;
 	bytes[body] = '}';
 	if (record_parse(bytes, body + 1, &r) < 0 || r.event != EVENT_JOURNAL)
 		return -ENODATA;
 	return r.queue.type && json_is(&r.queue, queue);
+}
+
+int journal_compare_queue(int fd, const char *queue)
+{
+	bool cut = false;
+	int r = compare_queue(fd, USUAL_LINE_BYTES, queue, &cut);
+	return r == -ENODATA && cut ? compare_queue(fd, LONGEST_LINE_BYTES, queue, &cut) : r;
 }
 
 int journal_refuse_folder(const struct journal *j, struct gd_error *err)

@@ -2,9 +2,11 @@
 #include "queue/journal/journal_private.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -32,11 +34,34 @@ struct recovery {
 
 /* ---- The beginning of the file --------------------------------------------------------- */
 
-/* Checks, before anything is changed, whether the folder belongs to this journal. */
-static int check_queue(const struct journal *j, const struct journal_counters *c, struct gd_error *err)
+/*
+ * Whether the counters are those of this file. A file that was created after the counters were written, for example by
+ * git, can have the number of the inode that was removed.
+ */
+static bool is_file_of(const struct journal *j, const struct journal_counters *c)
 {
-	bool other = c && !j->accepted && journal_compare_queue(j->fd, c->queue) == 0;
-	return other ? journal_refuse_folder(j, err) : 0;
+	struct statx file;
+	struct stat lock;
+	if ((uint64_t)j->dev != c->dev || (uint64_t)j->ino != c->ino || fstat(j->lock_fd, &lock) < 0)
+		return false;
+	if (statx(j->fd, "", AT_EMPTY_PATH, STATX_BTIME, &file) < 0 || !(file.stx_mask & STATX_BTIME))
+		return true;
+	return file.stx_btime.tv_sec < lock.st_mtim.tv_sec ||
+	       (file.stx_btime.tv_sec == lock.st_mtim.tv_sec && (long)file.stx_btime.tv_nsec <= lock.st_mtim.tv_nsec);
+}
+
+/*
+ * Checks, before anything is changed, whether the folder belongs to this journal: the header has the id of the queue,
+ * or the header is damaged in the file that the counters describe.
+ */
+static int check_queue(const struct journal *j, off_t size, const struct journal_counters *c, struct gd_error *err)
+{
+	if (!c || j->accepted || size == 0)
+		return 0;
+	int r = j->original ? -ENODATA : journal_compare_queue(j->fd, c->queue);
+	if (r < 0 && r != -ENODATA)
+		return error_set(err, r, "cannot read journal '%s': %s", j->path, error_words(r));
+	return r > 0 || (r < 0 && is_file_of(j, c)) ? 0 : journal_refuse_folder(j, err);
 }
 
 /* ---- The end of the file ------------------------------------------------------------- */
@@ -300,10 +325,10 @@ static int recover_from_lines(struct recovery *v, off_t size, struct gd_error *e
 int journal_recover(struct journal *j, off_t size, const struct journal_counters *c, struct gd_error *err)
 {
 	struct recovery v = {.journal = j, .old = c, .next_id = 1, .reader = {.fd = -1, .next_n = 1}};
-	if (j->original)
+	int r = check_queue(j, size, c, err);
+	if (r == 0 && j->original)
 		return convert_original(j, c, err);
 	bool known = c && (uint64_t)j->dev == c->dev && (uint64_t)j->ino == c->ino;
-	int r = check_queue(j, c, err);
 	if (r == 0)
 		r = repair_end(j, size, known ? (off_t)c->size : 0, err);
 	if (r == 0)
