@@ -242,7 +242,7 @@ struct gd_gpu_list {
  * not an error for "auto" and "all": the list is empty. A GPU that does not exist is -ENODEV, and the error lists the
  * existing ones.
  *
- * The driver is called in a separate process: this process never loads it, and a
+ * The driver is called in a separate process: your process never loads it, and a
  * hanging driver delays the call by five seconds.
  */
 GD_API int gd_gpu_list(const char *spec, struct gd_gpu_list **ret, struct gd_error *err);

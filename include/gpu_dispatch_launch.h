@@ -336,7 +336,8 @@ GD_API void gd_balancer_expect(struct gd_balancer *b, uint64_t files_total, uint
 GD_API int gd_balancer_add(struct gd_balancer *b, const struct gd_file_result *result);
 /** Fills *ret (of `size` bytes). */
 GD_API void gd_balancer_summary(struct gd_balancer *b, struct gd_launch_summary *ret, size_t size);
-/** Sets how long a worker loaded its model, mean of all workers: `speedup` excludes this part of the wall clock. */
+/** Sets the loading time, the mean over all workers of the time that a worker took to load its model: `speedup`
+ * excludes this part of the wall clock. */
 GD_API void gd_balancer_set_loading(struct gd_balancer *b, double seconds);
 GD_API void gd_balancer_stop_clock(struct gd_balancer *b);
 /** Restores the state after creation. */
@@ -375,7 +376,8 @@ struct gd_launch_options {
 	/** Default data/outputs. Created when the run begins; see trust_output_dir. If other users can write to the
 	 * input folder or a folder that is searched, or replace one of them, output_dir is created with mode 0700: they
 	 * could have private files of this user processed (through links, for example), and must not read the results.
-	 * on_warning is called, also if output_dir exists and others can read it.
+	 * on_warning is called in this case. An output_dir that already exists keeps its mode; on_warning is then
+	 * called if others can read it.
 	 */
 	const char *output_dir;
 	const char *gpus;            /**< see gd_gpu_list() */

@@ -295,8 +295,10 @@ static bool try_leave(struct runner *r)
 	if (journal_lock(r->following.journal, &r->error) < 0)
 		return forced;
 	bool leave = runner_read(r) == 0 && is_idle(r) && !r->deciding.must_place;
-	if (leave || forced)
+	if (leave || forced) {
+		runner_publish_last(r);
 		close_fd(&r->following.lock_fd);
+	}
 	journal_unlock(r->following.journal);
 	return leave || forced;
 }

@@ -44,7 +44,7 @@ static const char *pause_words(const struct runner *r)
 	return "";
 }
 
-static void publish(struct runner *r)
+static void publish(struct runner *r, bool must_write)
 {
 	struct published p = {.pid = getpid()};
 	struct text t = {0};
@@ -52,7 +52,8 @@ static void publish(struct runner *r)
 	snprintf(p.pause, sizeof(p.pause), "%s", pause_words(r));
 	published_format(&t, &p, r->deciding.scheduler);
 	struct text *last = &r->deciding.published;
-	bool same = last->length == t.length && t.length > 0 && memcmp(last->data, t.data, t.length) == 0;
+	bool same =
+		!must_write && last->length == t.length && t.length > 0 && memcmp(last->data, t.data, t.length) == 0;
 	/* If the write fails, the file is outdated at worst; the next change retries. */
 	if (!text_error(&t) && !same && published_write(r->following.journal->dir_fd, t.data, t.length) == 0) {
 		text_finish(last);
@@ -77,7 +78,13 @@ void runner_publish(struct runner *r)
 	r->deciding.published_ns = now;
 	r->deciding.published_generation = generation;
 	r->deciding.published_pause = pause;
-	publish(r);
+	publish(r, false);
+}
+
+void runner_publish_last(struct runner *r)
+{
+	if (scheduler_num_waiting(r->deciding.scheduler) > 0)
+		publish(r, true);
 }
 
 void runner_publish_close(struct runner *r)
