@@ -237,8 +237,7 @@ static void say_of_lease(struct log *log, const struct job *job)
 
 /*
  * Another user who can write the log folder could put a link to a private file of this user there, and the output may
- * be shown to others. A link to a file of the link's own owner is fine: that is how other users keep their logs
- * elsewhere.
+ * be shown to others.
  */
 static int open_no_foreign_link(const char *path)
 {
@@ -285,6 +284,13 @@ static int open_file(struct logs *l, struct log *log, const char *path, const st
 	if (!l->queue.trust && f->reader.fd >= 0 && trust_objection(f->reader.fd))
 		return open_foreign_log(l, log, path, f);
 	int fd = open_no_foreign_link(path);
+	struct stat st;
+	if (fd >= 0 && !l->queue.trust && fstat(fd, &st) == 0 && st.st_uid != 0 && !trust_is_user(st.st_uid)) {
+		close(fd);
+		return error_set(&l->err, -EPERM,
+			"cannot open log '%s': it belongs to another user, who may have replaced the log; use --trust to print it",
+			path);
+	}
 	if (fd == -EPERM)
 		return error_set(
 			&l->err, fd, "cannot open log '%s': its path contains a symbolic link of another user", path);

@@ -130,9 +130,12 @@ def test_link_of_another_user_in_the_place_of_a_log_is_not_shown(machine, owner,
     result = owner.gpuq("logs", 1, cwd=project)
     assert result.returncode != 0 and result.stdout == "", result
     assert f"cannot open log '{log}': its path contains a symbolic link of another user" in result.stderr
-    # A user's link to their own log is allowed: users keep logs elsewhere this way.
-    other.sh(f"rm {log.name}; echo his > his; chmod 644 his; ln -s his {log.name}", shared)
-    assert owner.gpuq("logs", 1, cwd=project).stdout == "his\n"
+    # Nor is a file of that user, directly or behind a link.
+    for plan in ("ln -s his", "cp his"):
+        other.sh(f"rm -f {log.name}; echo his > his; chmod 644 his; {plan} {log.name}", shared)
+        result = owner.gpuq("logs", 1, cwd=project)
+        assert result.returncode != 0 and result.stdout == "" and "belongs to another user, who may have replaced the log" in result.stderr, result
+    assert owner.gpuq("logs", "--trust", 1, cwd=project).stdout == "his\n"
 
 
 def test_file_named_latest_is_not_replaced(machine, owner):
