@@ -61,24 +61,24 @@ bool outputs_is_reserved(const char *path)
 	return false;
 }
 
-/* Files in a folder whose name is reserved have their results in "launch.logs~/…". */
+/* Files in a folder whose name is reserved have their results in "launch.logs+/…". */
 static void leave_reserved(const char *path, char ret[PATH_MAX + 8])
 {
 	size_t first = strcspn(path, "/");
 	bool reserved_folder = path[first] && outputs_is_reserved(path);
-	snprintf(ret, PATH_MAX + 8, "%.*s%s%s", (int)first, path, reserved_folder ? "~" : "", path + first);
+	snprintf(ret, PATH_MAX + 8, "%.*s%s%s", (int)first, path, reserved_folder ? "+" : "", path + first);
 }
 
 /*
  * A folder "b" of another user next to a b.wav must not add files to the results of b.wav, which are in "b": the
- * results of "b/c.wav" are then in "b~c".
+ * results of "b/c.wav" are then in "b+c".
  */
 static void leave_owned(const struct outputs *o, char *path)
 {
 	for (char *slash = path; (slash = strchr(slash, '/')); slash++) {
 		*slash = '\0';
 		bool owned = path_map_get(&o->owners, path);
-		*slash = owned ? '~' : '/';
+		*slash = owned ? '+' : '/';
 	}
 }
 
@@ -144,7 +144,7 @@ int outputs_choose(struct outputs *o, const char *wanted, size_t file, const cha
 	}
 	/* The whole name is also taken, for example by "b.mp3.wav", which came before b.mp3. */
 	for (unsigned n = 2; r == 0 && n != 0; n++) {
-		snprintf(output, sizeof(output), "%s~%u", path, n);
+		snprintf(output, sizeof(output), "%s+%u", path, n);
 		r = try_output(o, output, file, ret);
 	}
 	return r < 0 ? r : 0;

@@ -307,7 +307,7 @@ def test_user_who_opened_public_results_reads_no_private_ones(machine, owner, ot
     owner.sh("echo third > in/first", shared)
     watch.until(lambda: [path.read_text() for path in (place / "out").glob("first*/r")].count("third\n") == 1, "the changed file")
     watch.end()
-    assert sorted(path.name for path in (place / "out").glob("first*")) == ["first", "first~2"]
+    assert sorted(path.name for path in (place / "out").glob("first*")) == ["first", "first+2"]
     # The next launch continues with the new record.
     result = launch(owner, place, shared / "in")
     assert "2 files are already done" in result.stdout, result
@@ -377,7 +377,7 @@ def test_files_of_another_user_do_not_get_the_result_folder_of_a_file(machine, o
     other.sh(f"{FORGED}; ln -s /etc/passwd report.log; echo forged > root.md", shared)
     owner.sh("echo genuine > report.txt; echo second > report.xml", shared)
     (shared / "root.txt").write_text("of root\n")
-    expected = {"report": "genuine", "report.xml": "second", "report.md": "forged", "report~r": "forged", "root": "of root", "root.md": "forged",
+    expected = {"report": "genuine", "report.xml": "second", "report.md": "forged", "report+r": "forged", "root": "of root", "root.md": "forged",
                 "report.log": pathlib.Path("/etc/passwd").read_text().strip()}
     launch(owner, place, shared)
     assert texts(place) == expected
@@ -394,7 +394,7 @@ def test_files_that_another_user_adds_later_stay_out_of_the_result_folder_of_a_f
     launch(owner, place, shared)
     other.sh(FORGED, shared)
     launch(owner, place, shared)
-    assert texts(place) == {"report": "genuine", "report.md": "forged", "report~r": "forged"}
+    assert texts(place) == {"report": "genuine", "report.md": "forged", "report+r": "forged"}
 
 
 def test_files_of_one_other_user_get_folders_in_the_order_of_their_names(machine, owner, other, place):

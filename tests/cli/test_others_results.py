@@ -52,7 +52,7 @@ def test_folder_that_a_worker_has_made_in_its_result_is_not_used(owner, other, p
     launch(owner, place, shared, command=command)
     other.sh("mkdir meeting; echo forged > meeting/part.txt", shared)
     launch(owner, place, shared, command=command)
-    assert texts(place) == {"out/meeting/part": "genuine", "out/meeting~part/part": "forged"}
+    assert texts(place) == {"out/meeting/part": "genuine", "out/meeting+part/part": "forged"}
 
 
 def test_link_that_a_worker_has_made_in_its_result_is_not_followed(owner, other, place, shared):
@@ -62,7 +62,7 @@ def test_link_that_a_worker_has_made_in_its_result_is_not_followed(owner, other,
     launch(owner, place, shared, command=command)
     other.sh("mkdir meeting; echo forged > meeting/model.txt", shared)
     launch(owner, place, shared, command=command)
-    assert texts(place) == {"models": "precious", "out/meeting": "genuine", "out/meeting~model": "forged"}
+    assert texts(place) == {"models": "precious", "out/meeting": "genuine", "out/meeting+model": "forged"}
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -75,8 +75,8 @@ def test_existing_folders_and_links_of_the_user_are_not_used(owner, other, place
         launch(owner, place, shared, code=1)
         other.sh("chmod 644 *.txt */*.txt", shared)
     launch(owner, place, shared)
-    expected = {"old": "old", "out/src": "mine", "out/src.txt": "forged", "out/empty": "forged", "out/link.txt": "forged", "out/link~in": "forged",
-                "out/file.txt": "forged", "out/file~in": "forged"}
+    expected = {"old": "old", "out/src": "mine", "out/src.txt": "forged", "out/empty": "forged", "out/link.txt": "forged", "out/link+in": "forged",
+                "out/file.txt": "forged", "out/file+in": "forged"}
     assert texts(place) == expected
     assert (place / "out/file").read_text() == "text\n"
     launch(owner, place, shared, "--force")
@@ -164,7 +164,7 @@ def test_watched_file_of_another_user_does_not_replace_a_result(owner, other, pl
     wait_for(expected)
     owner.sh("rm meeting.txt", shared)
     other.sh("mkdir .new; echo forged > .new/meeting.txt; echo forged > .new/src.txt; mv .new/*.txt .; mkdir meeting; echo forged > meeting/part.txt", shared)
-    expected |= {"out/meeting.txt": "forged", "out/src.txt": "forged", "out/meeting~part": "forged"}
+    expected |= {"out/meeting.txt": "forged", "out/src.txt": "forged", "out/meeting+part": "forged"}
     wait_for(expected)
     other.sh("echo again > .new/meeting.txt; mv .new/meeting.txt .", shared)
     wait_for(expected | {"out/meeting.txt": "again"})
@@ -220,3 +220,16 @@ def test_report_has_the_files_of_both_owners(owner, other, place, shared):
     result = owner.gpuq("report", "--launch", "out", "--output", "report.html", cwd=place)
     assert result.returncode == 0, result
     assert (place / "report.html").read_text().count("<code>meeting.txt</code>") == 2
+
+
+# ---- Names that commands accept -------------------------------------------------------------------
+
+
+def test_file_of_another_user_does_not_make_files_of_a_folder_fail(owner, other, place, shared):
+    """Result folders that differ from the name of the file have only characters that are inserted into scripts."""
+    command = ("sh", "-c", "cp {file} {output}/r")
+    other.sh("echo theirs > day.txt", shared)
+    launch(owner, place, shared, command=command)
+    owner.sh("mkdir day; echo 1 > day/f1.txt; echo 2 > day/f2.txt", shared)
+    launch(owner, place, shared, command=command)
+    assert texts(place) == {"out/day": "theirs", "out/day+f1": "1", "out/day+f2": "2"}

@@ -47,7 +47,7 @@ static void test_no_two_files_share_a_folder(void **state)
 	assert_string_equal(choose(&o, "b.wav", 2), "b");
 	assert_string_equal(choose(&o, "c.mp3.wav", 3), "c.mp3");
 	assert_string_equal(choose(&o, "c.flac", 4), "c");
-	assert_string_equal(choose(&o, "c.mp3", 5), "c.mp3~2");
+	assert_string_equal(choose(&o, "c.mp3", 5), "c.mp3+2");
 	outputs_finish(&o);
 }
 
@@ -68,11 +68,11 @@ static void test_no_file_gets_a_folder_in_that_of_another(void **state)
 	(void)state;
 	struct outputs o = {0};
 	assert_string_equal(choose(&o, "b.wav", 0), "b");
-	assert_string_equal(choose(&o, "b/c.wav", 1), "b~c");
-	assert_string_equal(choose(&o, "b/c.mp3", 2), "b~c.mp3");
-	assert_string_equal(choose(&o, "b/c/d.wav", 3), "b~c~d");
-	assert_string_equal(choose(&o, "b/e/f.wav", 4), "b~e/f");
-	assert_string_equal(choose(&o, "b~c.flac", 5), "b~c.flac");
+	assert_string_equal(choose(&o, "b/c.wav", 1), "b+c");
+	assert_string_equal(choose(&o, "b/c.mp3", 2), "b+c.mp3");
+	assert_string_equal(choose(&o, "b/c/d.wav", 3), "b+c+d");
+	assert_string_equal(choose(&o, "b/e/f.wav", 4), "b+e/f");
+	assert_string_equal(choose(&o, "b+c.flac", 5), "b+c.flac");
 	assert_string_equal(choose(&o, "a/b/c.wav", 6), "a/b/c");
 	outputs_finish(&o);
 }
@@ -83,11 +83,11 @@ static void test_no_file_gets_a_folder_named_like_the_launchers_own_files(void *
 	struct outputs o = {0};
 	assert_string_equal(choose(&o, "launch.jsonl.wav", 0), "launch.jsonl.wav");
 	assert_string_equal(choose(&o, "launch.logs", 1), "launch");
-	assert_string_equal(choose(&o, "launch.jsonl", 2), "launch.jsonl~2");
+	assert_string_equal(choose(&o, "launch.jsonl", 2), "launch.jsonl+2");
 	assert_string_equal(choose(&o, "a/launch.logs.wav", 3), "a/launch.logs");
-	assert_string_equal(choose(&o, "launch.logs/worker-1.log.wav", 4), "launch.logs~/worker-1.log");
-	assert_string_equal(choose(&o, "launch.logs/worker-1.log.mp3", 5), "launch.logs~/worker-1.log.mp3");
-	assert_string_equal(choose(&o, "launch.jsonl/x.wav", 6), "launch.jsonl~/x");
+	assert_string_equal(choose(&o, "launch.logs/worker-1.log.wav", 4), "launch.logs+/worker-1.log");
+	assert_string_equal(choose(&o, "launch.logs/worker-1.log.mp3", 5), "launch.logs+/worker-1.log.mp3");
+	assert_string_equal(choose(&o, "launch.jsonl/x.wav", 6), "launch.jsonl+/x");
 	assert_int_equal(outputs_claim(&o, "launch.logs/worker-1.log", 4), 0);
 	outputs_finish(&o);
 }
@@ -198,10 +198,10 @@ static void test_no_file_gets_a_name_that_is_avoided_or_a_folder_in_it(void **st
 	struct outputs o = {0};
 	assert_int_equal(outputs_avoid(&o, "latest/x", strlen("latest")), 0);
 	assert_string_equal(choose(&o, "latest.wav", 0), "latest.wav");
-	assert_string_equal(choose(&o, "latest/x.wav", 1), "latest~x");
-	assert_int_equal(outputs_avoid(&o, "latest~x", strlen("latest~x")), 0);
-	assert_string_equal(choose(&o, "latest/x.wav", 1), "latest~x.wav");
-	assert_string_equal(choose(&o, "latest/x.wav", 1), "latest~x.wav~2");
+	assert_string_equal(choose(&o, "latest/x.wav", 1), "latest+x");
+	assert_int_equal(outputs_avoid(&o, "latest+x", strlen("latest+x")), 0);
+	assert_string_equal(choose(&o, "latest/x.wav", 1), "latest+x.wav");
+	assert_string_equal(choose(&o, "latest/x.wav", 1), "latest+x.wav+2");
 	outputs_finish(&o);
 }
 
