@@ -160,6 +160,29 @@ const char *trust_objection_at(int dir_fd, const char *name, const struct stat *
 	return trust_objection_cached(fd, &opened, private_group);
 }
 
+/* trust_has_access_list() without opening the file. */
+static bool entry_has_access_list(int dir_fd, const char *name)
+{
+	char path[NAME_MAX + 32];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", dir_fd, name);
+	ssize_t size = lgetxattr(path, ACCESS_LIST, NULL, 0);
+	return size > 0 || (size < 0 && errno != ENODATA && errno != ENOTSUP);
+}
+
+bool trust_is_shared(int fd, const char *name, const struct stat *st, struct trust_way *way)
+{
+	if (st->st_nlink != 1 || (st->st_mode & S_IWOTH))
+		return true;
+	if (!(st->st_mode & S_IWGRP))
+		return false;
+	if (st->st_gid == way->shared_group)
+		return true;
+	if (trust_is_private_group(st->st_gid, &way->private_group))
+		return way->replaceable && (name ? entry_has_access_list(fd, name) : trust_has_access_list(fd));
+	way->shared_group = st->st_gid;
+	return true;
+}
+
 static const char *find_objection(int fd, const struct stat *st)
 {
 	gid_t none = TRUST_NO_GROUP;

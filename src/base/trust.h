@@ -120,12 +120,20 @@ struct trust_way {
 	 */
 	bool replaceable;
 	gid_t private_group; /* a cache */
+	gid_t shared_group;  /* a cache of trust_is_shared() */
 };
 
-#define TRUST_WAY_INIT ((struct trust_way){.private_group = TRUST_NO_GROUP})
+#define TRUST_WAY_INIT ((struct trust_way){.private_group = TRUST_NO_GROUP, .shared_group = TRUST_NO_GROUP})
 
 /* Opens a path relative to dir_fd, a directory or any file, with O_PATH. Follows links of all users. */
 int trust_open_any(int dir_fd, const char *path, int *ret_fd, struct trust_way *way);
+
+/*
+ * Whether another user may have written a regular file of this user or root, or have put it at its place with a hard
+ * link: others can write it, or it has several links. name: an entry of the directory fd, or NULL: fd is the file, and
+ * O_PATH is enough. Access lists are looked at only if way->replaceable: this takes microseconds.
+ */
+bool trust_is_shared(int fd, const char *name, const struct stat *st, struct trust_way *way);
 
 /*
  * Whether all users who may have put the directory at its place, by renaming it or a directory above it, can read it:

@@ -85,17 +85,22 @@ static int warn_of_rest(struct finder *f)
 /* ---- One folder ----------------------------------------------------------- */
 
 /* Examines a name. Returns 1 if the entry is not usable, and warns if the reason is not obvious. */
-static int examine(struct finder *f, int fd, const struct dirent *d, const char *prefix, bool wanted, struct stat *ret)
+static int examine(struct finder *f, int fd, const struct dirent *d, const char *prefix, bool wanted, struct stat *ret,
+	uid_t *ret_owner)
 {
 	cleanup_(closep) int entry = -1;
 	const char *objection;
 	f->way.chooser = 0;
-	/* Most entries: a file without a link needs no more checks, because its folder was checked (note_writers()). */
-	if (d->d_type == DT_REG && fstatat(fd, d->d_name, ret, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(ret->st_mode))
+	/* Most entries: a file without a link is not opened, because its folder was checked (note_writers()). */
+	if (d->d_type == DT_REG && fstatat(fd, d->d_name, ret, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(ret->st_mode)) {
+		*ret_owner = find_owner_of(fd, d->d_name, ret, &f->way, f->user);
 		return 0;
+	}
 	int r = find_open_entry(fd, d->d_name, &f->way, &entry, ret, &objection);
-	if (r == 0)
+	if (r == 0) {
+		*ret_owner = find_owner_of(entry, NULL, ret, &f->way, f->user);
 		return 0;
+	}
 	if (!objection && (!wanted || (r == -ENOENT && d->d_type != DT_LNK)))
 		return 1; /* removed meanwhile */
 	int said = warn(f, "'%s%s' is skipped: %s", prefix, d->d_name,
@@ -130,7 +135,8 @@ static int take_name(struct finder *f, int fd, const struct dirent *d, const cha
 	if (f->root_length + to->name_at + length + FIND_PATH_MARGIN >= PATH_MAX)
 		return warn(f, "'%.60s…' is skipped: its path is too long", to->name_at ? prefix : name);
 	struct stat st;
-	int r = examine(f, fd, d, prefix, wanted, &st);
+	uid_t owner = 0;
+	int r = examine(f, fd, d, prefix, wanted, &st, &owner);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	bool is_folder = S_ISDIR(st.st_mode);
@@ -138,7 +144,7 @@ static int take_name(struct finder *f, int fd, const struct dirent *d, const cha
 		f->found->files.other_folders++;
 	if (is_folder ? !f->options->recursive || name[0] == '.' : !wanted || !S_ISREG(st.st_mode))
 		return 0;
-	return find_listing_add(to, &f->found->arena, prefix, d, &st, find_owner_of(&st, &f->way, f->user));
+	return find_listing_add(to, &f->found->arena, prefix, d, &st, owner);
 }
 
 static int read_folder(struct finder *f, DIR *dir, const char *prefix, struct find_listing *to)

@@ -33,11 +33,12 @@ bool find_is_open_to_others(const struct gd_files *files);
 
 /*
  * The other user whom file i of a search belongs to, or whose link leads to it; 0: this user or root.
- * TRUST_SEVERAL_USERS is possible.
+ * TRUST_SEVERAL_USERS is possible, also for a file of this user or root that others may have written or linked: if they
+ * can change the input folder, they may have put it there.
  */
 uid_t find_owner(const struct gd_files *files, size_t i);
-/* The same for a file that find_open_entry() has opened; user: this user. */
-uid_t find_owner_of(const struct stat *st, const struct trust_way *way, uid_t user);
+/* The same for a file that find_open_entry() has opened, or for an entry `name` that is not a link; user: this user. */
+uid_t find_owner_of(int fd, const char *name, const struct stat *st, struct trust_way *way, uid_t user);
 
 /*
  * Opens the input folder with O_PATH, by the path of a gd_files. -EPERM: the path now contains a link of another user,

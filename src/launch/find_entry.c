@@ -46,11 +46,13 @@ int find_open_entry(int folder_fd, const char *path, struct trust_way *way, int 
 	return 0;
 }
 
-uid_t find_owner_of(const struct stat *st, const struct trust_way *way, uid_t user)
+uid_t find_owner_of(int fd, const char *name, const struct stat *st, struct trust_way *way, uid_t user)
 {
 	if (way->chooser)
 		return way->chooser;
-	return st->st_uid == user ? 0 : st->st_uid;
+	if (st->st_uid != user && st->st_uid != 0)
+		return st->st_uid;
+	return S_ISREG(st->st_mode) && trust_is_shared(fd, name, st, way) ? TRUST_SEVERAL_USERS : 0;
 }
 
 int find_open_folder(const char *path, int *ret_fd)

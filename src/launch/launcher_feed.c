@@ -79,7 +79,7 @@ static int look_at_file(struct gd_launcher *l, size_t i, uid_t *ret_owner, const
 		launch_amount_add(&l->total, f);
 	}
 	f->mtime_ns = file_mtime_ns(&st);
-	*ret_owner = find_owner_of(&st, &l->input_way, geteuid());
+	*ret_owner = find_owner_of(fd, NULL, &st, &l->input_way, geteuid());
 	return 0;
 }
 

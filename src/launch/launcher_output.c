@@ -24,6 +24,11 @@ bool launcher_is_open_to_others(const struct gd_launcher *l)
 	return l->input_way.replaceable && !trust_is_off();
 }
 
+uid_t launcher_owner(const struct gd_launcher *l, uid_t owner)
+{
+	return owner == TRUST_SEVERAL_USERS && !launcher_is_open_to_others(l) ? 0 : owner;
+}
+
 static int make_output(struct gd_launcher *l, struct gd_error *err)
 {
 	const char *output = l->options.output_dir;

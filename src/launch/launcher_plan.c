@@ -184,7 +184,7 @@ static int sort_out(struct gd_launcher *l, size_t *ret_replaced, const char **re
 	int r = l->todo && l->output_of ? claim_outputs(l) : -ENOMEM;
 	for (size_t i = 0; r == 0 && i < files->count; i++) {
 		struct gd_found *f = (struct gd_found *)files->files[i]; /* ours; const for callers only */
-		uid_t owner = find_owner(files, i);
+		uid_t owner = launcher_owner(l, find_owner(files, i));
 		const struct history_entry *e = launcher_find_entry(l, f->path, owner);
 		if (!l->options.force && launcher_is_done(l, f, e)) {
 			l->num_skipped++;

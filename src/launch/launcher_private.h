@@ -201,6 +201,9 @@ int launcher_enter_output(struct gd_launcher *l, struct gd_error *err);
 int launcher_open_output(struct gd_launcher *l, struct gd_error *err);
 /* Whether other users can change the content of the input folder, and the user does not trust them. */
 bool launcher_is_open_to_others(const struct gd_launcher *l);
+/* The owner that counts, for a result of find_owner(): in a folder that only this user can change, shared files are own
+ * ones. */
+uid_t launcher_owner(const struct gd_launcher *l, uid_t owner);
 /* Notes whether other users can change which files a search finds. */
 void launcher_note_search(struct gd_launcher *l, const struct gd_files *files);
 /*

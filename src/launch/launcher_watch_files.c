@@ -135,7 +135,7 @@ int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret,
 		return 0;
 	*ret = (struct gd_found){
 		.size = sizeof(*ret), .path = path, .size_bytes = (uint64_t)st.st_size, .mtime_ns = file_mtime_ns(&st)};
-	*ret_owner = find_owner_of(&st, &l->input_way, geteuid());
+	*ret_owner = launcher_owner(l, find_owner_of(fd, NULL, &st, &l->input_way, geteuid()));
 	return 1;
 }
 

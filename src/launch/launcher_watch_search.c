@@ -101,7 +101,7 @@ static void take_search(struct gd_launcher *l, const struct gd_files *files)
 {
 	int r = 0;
 	for (size_t i = 0; r == 0 && i < files->count && !launcher_is_ending(l); i++) {
-		r = watch_consider(l, files->files[i], find_owner(files, i));
+		r = watch_consider(l, files->files[i], launcher_owner(l, find_owner(files, i)));
 		serve_if_due(l);
 	}
 	if (r < 0 && l->watch->folders)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Other users choose the names of input files, and so of folders below the output folder. Their files must not get folders of the user."""
 import json
+import shutil
 import signal
 
 import pytest
 
-from users import LIMIT, STICKY, WAIT_FOR, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
+from users import GROUP, LIMIT, STICKY, WAIT_FOR, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
 
 pytestmark = needs_users
 
@@ -220,6 +221,80 @@ def test_report_has_the_files_of_both_owners(owner, other, place, shared):
     result = owner.gpuq("report", "--launch", "out", "--output", "report.html", cwd=place)
     assert result.returncode == 0, result
     assert (place / "report.html").read_text().count("<code>meeting.txt</code>") == 2
+
+
+# ---- Files of the user that others can write ------------------------------------------------------
+
+
+@pytest.fixture(name="group_folder")
+def make_group_folder(machine, owner):
+    """A folder of the group, with a file of the owner that the group can write, as with umask 002."""
+    folder = machine.directory(GROUP)
+    owner.sh("umask 002; echo notes > notes.txt", folder)
+    return folder
+
+
+MOVES = ("mv", "ln")
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_file_of_the_user_that_others_have_written_does_not_get_the_folder_of_another_file(owner, other, place, shared, group_folder, move):
+    owner.sh("echo genuine > report.txt", shared)
+    other.sh(f"echo forged > notes.txt; {move} notes.txt {shared}/report.md", group_folder)
+    expected = {"out/report": "genuine", "out/report.md": "forged"}
+    launch(owner, place, shared)
+    assert texts(place) == expected
+    result = launch(owner, place, shared)
+    assert "2 files are already done" in result.stdout, result
+    launch(owner, place, shared, "--force")
+    assert texts(place) == expected
+    assert {line.get("owner") for line in lines(place) if line.get("file") == "report.md"} == {2**32 - 1}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_file_of_the_user_that_others_have_written_does_not_replace_a_result(owner, other, place, shared, group_folder, move):
+    owner.sh("echo genuine > meeting.txt", shared)
+    launch(owner, place, shared)
+    owner.sh("rm meeting.txt", shared)
+    other.sh(f"echo forged > notes.txt; {move} notes.txt {shared}/meeting.txt", group_folder)
+    launch(owner, place, shared)
+    assert texts(place) == {"out/meeting": "genuine", "out/meeting.txt": "forged"}
+
+
+def test_watched_file_of_the_user_that_others_have_written_does_not_replace_a_result(owner, other, place, shared, group_folder):
+    owner.sh("echo genuine > meeting.txt", shared)
+    process = owner.start(*words_of(shared, "--watch"), cwd=place)
+    for script, folder, expected in (("true", shared, {"out/meeting": "genuine"}),
+                                     (f"rm -f {shared}/meeting.txt", shared, {"out/meeting": "genuine"}),
+                                     (f"echo forged > notes.txt; mv notes.txt {shared}/meeting.txt", group_folder,
+                                      {"out/meeting": "genuine", "out/meeting.txt": "forged"})):
+        (other if folder == group_folder else owner).sh(script, folder)
+        until(lambda now=expected: process.poll() is not None or texts(place) == now, f"{expected}; now: {texts(place)}")
+        assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0, (out, err)
+
+
+def test_files_that_the_private_group_can_write_are_those_of_the_user(owner, other, place, shared):
+    owner.sh("umask 002; echo genuine > report.txt", shared)
+    other.sh("echo forged > report.md", shared)
+    launch(owner, place, shared)
+    assert texts(place) == {"out/report": "genuine", "out/report.md": "forged"}
+
+
+@pytest.mark.skipif(not shutil.which("setfacl"), reason="needs setfacl")
+def test_file_of_the_user_with_an_access_list_counts_as_a_file_of_others(owner, other, place, shared):
+    owner.sh(f"echo genuine > report.txt; echo list > report.md; setfacl -m u:{other.name}:rw report.md", shared)
+    launch(owner, place, shared)
+    assert texts(place) == {"out/report": "genuine", "out/report.md": "list"}
+
+
+def test_shared_files_in_a_folder_of_the_user_are_those_of_the_user(owner, place):
+    owner.sh("mkdir in; echo 1 > in/b.mp3; echo 2 > in/b.wav; chmod 666 in/b.mp3; ln in/b.mp3 second", place)
+    launch(owner, place, place / "in")
+    assert texts(place) == {"out/b": "1", "out/b.wav": "2"}
+    assert not any("owner" in line for line in lines(place))
 
 
 # ---- Names that commands accept -------------------------------------------------------------------

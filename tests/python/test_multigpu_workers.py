@@ -383,14 +383,17 @@ def test_file_of_another_folder_that_fails_because_of_its_name_hides_no_result(l
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a file: run it as root")
-def test_skipped_file_has_its_own_result_not_that_of_another_user(lab: Lab) -> None:
+@pytest.mark.parametrize("uid, mode", [(65534, 0o644), (0, 0o666)])
+def test_skipped_file_has_its_own_result_not_that_of_another_user(lab: Lab, uid: int, mode: int) -> None:
+    """mode: other users can write the second file."""
     (file,) = lab.put("a.wav")
     name = Path(file)
     name.parent.chmod(0o1777)
     spawn(lab, [file])
     own = name.rename(lab.directory / "own")
     lab.put("a.wav")
-    os.chown(name, 65534, 65534)
+    os.chown(name, uid, uid)
+    name.chmod(mode)
     spawn(lab, [file])
     theirs = name.rename(lab.directory / "theirs")
     for path, folder in ((own, "a"), (theirs, "a.wav")):

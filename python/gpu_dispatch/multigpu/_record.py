@@ -22,6 +22,7 @@ __all__ = ["INPUT_VARIABLE", "MARK_VARIABLE", "RECORD_NAME", "Record", "event_of
 RECORD_NAME = "launch.jsonl"
 MARK_VARIABLE = "GPUQ_LAUNCH_MARK"
 INPUT_VARIABLE = "GPUQ_LAUNCH_INPUT"
+_SEVERAL_USERS = 2**32 - 1  # the owner of a file that others may have written
 
 
 class Record:
@@ -97,11 +98,14 @@ def event_of(file: str, events: Mapping[int, dict[str, Any]]) -> dict[str, Any] 
     """The event of this file, among those of files with its name: another user may have had one."""
     user = os.geteuid()
     try:
-        owner = os.stat(file).st_uid
+        status = os.stat(file)
     except OSError:
         return None
+    owner = status.st_uid
     if owner in (0, user):
         own = events.get(0)
+        if _SEVERAL_USERS in events and _is_shared(file, status):
+            own = events[_SEVERAL_USERS]
     else:
         own = events.get(owner, events.get(0))
     if own is None and owner != user and is_chosen(os.path.abspath(file)):
@@ -123,7 +127,14 @@ def _objection(fd: int, status: os.stat_result) -> str | None:
     return None
 
 
-def _is_private(fd: int, gid: int) -> bool:
+def _is_shared(file: str, status: os.stat_result) -> bool:
+    """Whether another user may have written a file of this user or root, or have linked it."""
+    if status.st_nlink != 1 or status.st_mode & stat.S_IWOTH:
+        return True
+    return bool(status.st_mode & stat.S_IWGRP) and not _is_private(file, status.st_gid)
+
+
+def _is_private(fd: int | str, gid: int) -> bool:
     """Whether the user is the only member of the group, and no access list lets others write."""
     with contextlib.suppress(KeyError, OSError):
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
