@@ -17,7 +17,7 @@
 
 #define FLAGS (O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
 
-/* Below a folder that no link of another user leads to. */
+/* Below a folder that no link of another user leads to. A new file can be written by this user only. */
 static int open_real(const char *path, int *ret_fd, struct gd_error *err)
 {
 	const char *slash = strrchr(path, '/');
@@ -32,7 +32,7 @@ static int open_real(const char *path, int *ret_fd, struct gd_error *err)
 	/* First without O_CREAT: with it, the kernel may refuse files of other users without a clear error. */
 	int fd = openat(dir_fd, name, FLAGS | O_NOFOLLOW);
 	if (fd < 0 && errno == ENOENT)
-		fd = openat(dir_fd, name, FLAGS | O_CREAT | O_NOFOLLOW, 0666);
+		fd = openat(dir_fd, name, FLAGS | O_CREAT | O_NOFOLLOW, 0644);
 	if (fd < 0)
 		return error_set(err, -errno, "%s", error_words(-errno));
 	*ret_fd = fd;
@@ -115,6 +115,10 @@ int named_file_open(const char *path, int *ret_fd, struct gd_error *err)
 		return error_set(err, -EPERM, "it has just been replaced");
 	if (is_of_others(&st))
 		return error_set(err, -EPERM, "it belongs to another user");
+	const char *objection = trust_objection(fd);
+	if (objection)
+		return error_set(err, -EPERM,
+			"it %s, so others could change it afterwards; remove it, or choose another file", objection);
 	r = make_blocking(fd);
 	if (r < 0)
 		return error_set(err, r, "%s", error_words(r));

@@ -136,6 +136,21 @@ def test_summary_does_not_use_a_link_a_pipe_or_a_file_of_another_user(machine, v
     assert json.loads((victim.home / "own.json").read_text())["files_done"] == 1
 
 
+def test_summary_does_not_use_a_file_that_others_can_write(machine, victim, other):
+    shared, sticky = machine.directory(GROUP), machine.directory(STICKY)
+    victim.sh("umask 002; echo notes > notes", shared)
+    other.sh(f"mv '{shared}/notes' summary.json", sticky)
+    words = ("launch", "--input-dir", victim.home / "in", "--pattern", "*", "--gpus", "sim:1", "--output-dir", victim.home / "out", "--force")
+    map = ("map", "--input", victim.home / "notes", "--lines", "--output", victim.home / "summarized.jsonl", "--gpus", "sim:1", "--worker-command", "true")
+    for command in ((*words, "--json", "summary.json", "--", "true"), (*map, "--json", "summary.json")):
+        result = victim.gpuq(*command, cwd=sticky)
+        assert result.returncode == 2 and "--json 'summary.json': it can be written by its group, so others could change it" in result.stderr, result
+        assert (sticky / "summary.json").read_text() == "notes\n"
+    for _ in range(2):
+        result = victim.run("gpuq", *words, "--json", "new.json", "--", "true", cwd=shared, umask=0o002)
+        assert result.returncode == 0 and not (shared / "new.json").stat().st_mode & 0o022, result
+
+
 @pytest.mark.parametrize("plan", ["mkdir -m 755 out/a", "mkdir -m 777 out/sub/a"])
 def test_folder_of_a_result_that_another_user_made_is_not_used(machine, victim, other, plan):
     """The output folder was open to the group for a while; a link in the folder leads to a file of the victim."""
