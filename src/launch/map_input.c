@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,7 +17,9 @@
 #include "base/file.h"
 #include "base/json_read.h"
 #include "base/named_file.h"
+#include "base/trust.h"
 #include "base/utf8.h"
+#include "launch/find.h"
 
 #define READ_BYTES     ((size_t)256 << 10)
 #define MAX_HOLE_BYTES ((off_t)64 << 20)
@@ -29,11 +32,11 @@
  * Does not wait for the writer of a pipe: the run polls it, and can be stopped. If another process has a lease on the
  * file (F_SETLEASE), it is asked to release it: a file server does so at once.
  */
-static int open_named(const char *path, struct gd_error *err)
+static int open_leased(const char *path, const char *opened, struct gd_error *err)
 {
 	const struct timespec pause = {.tv_nsec = LEASE_PAUSE_MS * 1000000};
 	for (int ms = 0;; ms += LEASE_PAUSE_MS) {
-		int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+		int fd = open(opened, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 		if (fd >= 0)
 			return fd;
 		if (errno != EAGAIN)
@@ -43,6 +46,40 @@ static int open_named(const char *path, struct gd_error *err)
 				"cannot read input '%s': another process has a lease on it; try again later", path);
 		(void)nanosleep(&pause, NULL);
 	}
+}
+
+/* A descriptor that the user has passed to this process, as in --input <(command). */
+static bool is_passed(const char *path)
+{
+	static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		size_t n = strlen(folders[i]);
+		if (strncmp(path, folders[i], n) == 0 && path[n] && !path[n + strspn(path + n, "0123456789")])
+			return true;
+	}
+	return strcmp(path, "/dev/stdin") == 0;
+}
+
+/* A link of another user must not lead to a file that its owner may not be allowed to read: the results would disclose
+ * it. */
+static int open_named(const char *path, struct gd_error *err)
+{
+	cleanup_(closep) int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	cleanup_(closep) int fd = -1;
+	struct trust_way way = {.replaceable = true}; /* not examined */
+	struct stat st;
+	const char *objection;
+	char opened[32];
+	if (is_passed(path))
+		return open_leased(path, path, err);
+	int r = find_open_entry(here < 0 ? AT_FDCWD : here, path, &way, &fd, &st, &objection);
+	if (objection)
+		return error_set(err, -EPERM, "cannot read input '%s': %s%s", path, objection,
+			strchr(objection, ';') ? "" : "; to use it, name it without this link");
+	if (r < 0)
+		return error_set(err, r, "cannot read input '%s': %s", path, error_words(r));
+	snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
+	return open_leased(path, opened, err);
 }
 
 /* Reading terabytes of zeros takes hours, and another user can make such a file without using the disk. */

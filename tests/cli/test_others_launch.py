@@ -506,6 +506,37 @@ def run_map(user, output, *words):
                      f"python3 {user.home}/mapper.py", cwd=user.home)
 
 
+LINK = "its path contains a symbolic link of another user to "
+
+
+def test_map_does_not_read_a_private_file_behind_a_link_of_another_user(machine, victim, other):
+    shared, project = machine.directory(GROUP), machine.project(victim)
+    plant(victim, victim.home / "mapper.py", MAPPER)
+    (shared / "secret").write_text("root's\n")
+    (shared / "secret").chmod(0o600)
+    victim.sh("mkdir -m 755 folder; echo mine > folder/items", project)
+    other.sh(f"ln -s '{victim.home}/notes' notes; ln -s '{project}/folder' folder; ln -s secret secret.link; echo theirs > theirs; ln -s theirs public", shared)
+    victim.sh(f"ln -s '{shared}/notes' own; echo mine > items; ln -s items link", project)
+
+    def read(name, script='gpuq "$@"'):
+        victim.sh("rm -rf results.jsonl*", project)
+        return victim.run("bash", "-c", script, "bash", "map", "--lines", "--input", name, "--output", "results.jsonl", "--gpus", "sim:1",
+                          "--worker-command", f"python3 {victim.home}/mapper.py", cwd=project)
+
+    for name, why in ((shared / "notes", "a file of yours; to use it, name it without this link"), ("own", "a file of yours"),
+                      (shared / "folder/items", "a file of yours"), (f"../{shared.name}/notes", "a file of yours"),
+                      (shared / "folder", "a folder"), (shared / "secret.link", "a file that not everybody can read")):
+        for trust in ("", "GPUQ_TRUST=1 "):
+            result = read(name, trust + 'gpuq "$@"')
+            assert result.returncode == 2 and f"cannot read input '{name}': {LINK}{why}" in result.stderr, result
+            assert not (project / "results.jsonl").exists()
+    for name, script, text in (("link", 'gpuq "$@"', "mine"), (shared / "public", 'gpuq "$@"', "theirs"), (shared / "theirs", 'gpuq "$@"', "theirs"),
+                               ("-", f'gpuq "$@" < "{shared}/notes"', "precious"), ("/dev/stdin", 'echo piped | gpuq "$@"', "piped"),
+                               ("/dev/fd/9", 'gpuq "$@" 9< <(echo passed)', "passed")):
+        result = read(name, script)
+        assert result.returncode == 0 and f'"{text}"' in (project / "results.jsonl").read_text(), result
+
+
 # A worker that fails all items until the file `good` exists.
 FAILING = MAPPER.replace('"ok": True, "results": message["items"]',
                          '**({"ok": True, "results": message["items"]} if os.path.exists(sys.argv[1]) else {"ok": False, "error": "bad"})').replace(
