@@ -655,7 +655,9 @@ struct gd_options {
 	int64_t cleanup_timeout_ms; /**< default 10000 */
 	int64_t kill_wait_ms; /**< how long to wait for a killed process before its slot is given up; default 5000 */
 
-	const char *output_dir; /**< for GD_OUTPUT_FILES; created if missing, its parent is not */
+	/** For GD_OUTPUT_FILES; created if missing, its parent is not. -EPERM if other users can
+	 *  write or replace it, or access a log in it, unless GPUQ_TRUST=1 is set. */
+	const char *output_dir;
 	enum gd_output output;
 	/**
 	 * Nonzero: each worker gets a task before any worker gets its second one, even

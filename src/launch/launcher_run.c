@@ -15,6 +15,7 @@
 #include "launch/file_task.h"
 #include "launch/find.h"
 #include "launch/launcher_private.h"
+#include "pool/pool_hints.h"
 
 #define ROUND_MS   100 /* between checks of progress and durations */
 #define MOST_STOPS 3
@@ -263,7 +264,7 @@ static int start_workers(struct gd_launcher *l, struct gd_error *err)
 		.on_message = on_message,
 		.on_setup_fail = on_setup_fail,
 	};
-	r = gd_pool_open(&pool, &callbacks, &l->pool, err);
+	r = pool_open_trusted(&pool, &callbacks, &l->pool, err);
 	if (r == -EBUSY && o->worker)
 		return error_set(err, r,
 			"this program has threads, so its hooks cannot be forked: set worker_argv or plugin of struct gd_launch_options instead of worker, or set allow_threads if the hooks use no lock of other threads");

@@ -209,7 +209,7 @@ static int open_pool(struct map *m, struct gd_error *err)
 		.on_timeout = map_on_failure,
 		.on_setup_fail = on_setup_fail,
 	};
-	return gd_pool_open(&pool, &callbacks, &m->pool, err);
+	return pool_open_trusted(&pool, &callbacks, &m->pool, err);
 }
 
 static int watch_workers(struct map *m, struct gd_error *err)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,10 +9,13 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/trust.h"
 #include "pool/binding.h"
 #include "pool/pool_private.h"
 #include "pool/settings.h"
 #include "pool/worker.h"
+
+#define LOG_NAME "worker-%zu.log"
 
 static bool names(const char *entry, const char *name)
 {
@@ -86,6 +90,45 @@ static int plan_environments(struct gd_pool *p, struct bindings *bindings)
 	return 0;
 }
 
+/* A log that a worker has created is private. */
+static const char *log_objection(const struct stat *st)
+{
+	if (st->st_uid != geteuid())
+		return "it belongs to another user";
+	if (st->st_mode & 077)
+		return "other users may access it";
+	return st->st_nlink > 1 ? "it is a hard link" : NULL;
+}
+
+/* Workers open their logs by path whenever they start, so no other user may be able to put a file there. */
+static int check_outputs(const char *folder, size_t num_slots, struct gd_error *err)
+{
+	cleanup_(closep) int fd = -1;
+	struct gd_error why = {0};
+	int r = trust_open_directory(folder, true, &fd, &why);
+	if (r < 0 && r != -EPERM)
+		return error_set(
+			err, r, "cannot open the folder for the workers' output '%s': %s", folder, error_words(r));
+	const char *objection = r == 0 ? trust_objection(fd) : NULL;
+	if (r < 0 || objection)
+		return error_set(err, -EPERM,
+			"refusing to write the workers' output to '%s': %s%s; choose another folder, or set GPUQ_TRUST=1 if you accept that",
+			folder, objection ? "it " : "", objection ? objection : why.message);
+	for (size_t i = 0; i < num_slots; i++) {
+		char name[32];
+		struct stat st;
+		snprintf(name, sizeof(name), LOG_NAME, i);
+		if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+			continue;
+		objection = log_objection(&st);
+		if (objection)
+			return error_set(err, -EPERM,
+				"refusing to append the workers' output to '%s/%s': %s; remove it, or set GPUQ_TRUST=1 if you accept that",
+				folder, name, objection);
+	}
+	return 0;
+}
+
 static int plan_outputs(struct gd_pool *p, struct gd_error *err)
 {
 	const struct gd_options *o = &p->options;
@@ -94,13 +137,18 @@ static int plan_outputs(struct gd_pool *p, struct gd_error *err)
 	if (o->output == GD_OUTPUT_FILES && mkdir(o->output_dir, 0700) < 0 && errno != EEXIST)
 		return error_set(err, -errno, "cannot create the folder for the workers' output '%s': %s",
 			o->output_dir, error_words(errno));
+	if (o->output == GD_OUTPUT_FILES && !p->trust_output && !trust_is_off()) {
+		int r = check_outputs(o->output_dir, p->num_slots, err);
+		if (r < 0)
+			return r;
+	}
 	p->output_paths = calloc(p->num_slots + 1, sizeof(*p->output_paths));
 	if (!p->output_paths)
 		return -ENOMEM;
 	for (size_t i = 0; i < p->num_slots; i++) {
 		char *path;
 		int n = o->output == GD_OUTPUT_SILENT ? asprintf(&path, "/dev/null")
-						      : asprintf(&path, "%s/worker-%zu.log", o->output_dir, i);
+						      : asprintf(&path, "%s/" LOG_NAME, o->output_dir, i);
 		if (n < 0)
 			return -ENOMEM;
 		p->output_paths[i] = path;

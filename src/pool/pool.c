@@ -204,8 +204,8 @@ static void forget_caller(struct gd_pool *p)
 	o->num_gpu_ids = o->num_settings = 0;
 }
 
-int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *callbacks, struct gd_pool **ret,
-	struct gd_error *err)
+static int pool_open(const struct gd_options *options, const struct gd_callbacks *callbacks, bool trust_output,
+	struct gd_pool **ret, struct gd_error *err)
 {
 	struct gd_pool *p = calloc(1, sizeof(*p));
 	if (!p)
@@ -221,6 +221,7 @@ int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *ca
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->room, NULL);
 	p->poller = pthread_self();
+	p->trust_output = trust_output;
 	p->fair = p->options.fair_start != 0;
 	p->stats.start_ns = clock_now_ns();
 	r = pool_prepare(p, err);
@@ -236,6 +237,18 @@ int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *ca
 		pool_start_worker(p, &p->slots[i]);
 	*ret = p;
 	return 0;
+}
+
+int gd_pool_open(const struct gd_options *options, const struct gd_callbacks *callbacks, struct gd_pool **ret,
+	struct gd_error *err)
+{
+	return pool_open(options, callbacks, false, ret, err);
+}
+
+int pool_open_trusted(const struct gd_options *options, const struct gd_callbacks *callbacks, struct gd_pool **ret,
+	struct gd_error *err)
+{
+	return pool_open(options, callbacks, true, ret, err);
 }
 
 void pool_serve_run(struct gd_pool *p, void (*on_gone)(void *context), void *context)

@@ -6,11 +6,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct gd_draft;
-struct gd_pool;
+#include "gpu_dispatch.h"
 
 /* A payload from this size on is copied without the lock, and bounded in number. */
 #define POOL_LARGE ((size_t)64 << 10)
+
+/* gd_pool_open() for a caller that has checked output_dir, or whose user accepts a folder that others can change. */
+int pool_open_trusted(const struct gd_options *options, const struct gd_callbacks *callbacks, struct gd_pool **ret,
+	struct gd_error *err);
 
 /*
  * For the thread that polls, before it sleeps: spins for some microseconds, because a wake-up costs more. True if there

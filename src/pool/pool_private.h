@@ -43,6 +43,7 @@ struct gd_pool {
 	void (*on_gone)(void *context); /* see pool_serve_run(); NULL: the pool does not belong to a run */
 	void *gone_context;
 	char *program, *output_dir; /* for messages; NULL: none */
+	bool trust_output;          /* see pool_open_trusted() */
 	struct warden_plan plan;
 	struct warden warden;
 	struct gd_env_change **env_changes; /* what the plan points to, by slot */

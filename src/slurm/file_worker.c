@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/loop.h"
 #include "launch/remote_brief.h"
+#include "pool/pool_hints.h"
 #include "slurm/file_message.h"
 #include "slurm/link.h"
 #include "slurm/secret.h"
@@ -374,7 +375,7 @@ static int open_pool(struct file_worker *w, struct gd_error *err)
 		.on_timeout = on_failure,
 		.on_message = on_message,
 		.on_setup_fail = on_setup_fail};
-	return gd_pool_open(&options, &callbacks, &w->pool, err);
+	return pool_open_trusted(&options, &callbacks, &w->pool, err);
 }
 
 static int begin(struct file_worker *w, const char *dir, struct gd_error *err)

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -155,6 +156,73 @@ static void test_log_file_that_cannot_be_written_fails_setup(void **state)
 	check_contains(recorder_note(rec, CALLBACK_SETUP_FAIL, 0)->message, "Is a directory");
 }
 
+static void is_refused(struct recorder *rec, const char *words)
+{
+	recorder_restart(rec);
+	assert_int_equal(recorder_run(rec, &speakers), -EPERM);
+	check_contains(rec->err.message, words);
+	check_contains(rec->err.message, "set GPUQ_TRUST=1 if you accept that");
+}
+
+static void is_accepted(struct recorder *rec)
+{
+	recorder_restart(rec);
+	atomic_store(&board->words[0], 0);
+	assert_int_equal(recorder_run(rec, &speakers), 0);
+	recorder_assert_complete(rec);
+}
+
+static void test_log_folder_that_others_can_change_is_refused(void **state)
+{
+	struct recorder *rec = *state;
+	static char dir[128];
+	char link[128];
+	snprintf(dir, sizeof(dir), "%s/logs", recorder_dir());
+	snprintf(link, sizeof(link), "%s/link", recorder_dir());
+	rec->options.output = GD_OUTPUT_FILES;
+	rec->options.output_dir = dir;
+	assert_int_equal(mkdir(dir, 0700), 0);
+	assert_int_equal(chmod(dir, 0777), 0);
+	is_refused(rec, "/logs': it can be written by everybody; choose another folder");
+	assert_int_equal(setenv("GPUQ_TRUST", "1", 1), 0);
+	is_accepted(rec);
+	assert_int_equal(unsetenv("GPUQ_TRUST"), 0);
+	assert_int_equal(chmod(dir, 0700), 0);
+	is_accepted(rec);
+	if (geteuid() != 0)
+		return;
+	assert_int_equal(chown(dir, 12345, 12345), 0);
+	is_refused(rec, "/logs': it belongs to another user");
+	assert_int_equal(chown(dir, 0, 0), 0);
+	assert_int_equal(symlink(dir, link), 0);
+	rec->options.output_dir = link;
+	gd_dispatcher_destroy(rec->dispatcher);
+	rec->dispatcher = NULL;
+	is_accepted(rec);
+	assert_int_equal(lchown(link, 12345, 12345), 0);
+	is_refused(rec, "/link' is a symbolic link of another user");
+}
+
+static void test_log_that_others_may_access_is_refused(void **state)
+{
+	struct recorder *rec = *state;
+	static char dir[128];
+	char log[160], name[160];
+	snprintf(dir, sizeof(dir), "%s/logs", recorder_dir());
+	snprintf(log, sizeof(log), "%s/worker-1.log", dir);
+	snprintf(name, sizeof(name), "%s/second", dir);
+	rec->options.output = GD_OUTPUT_FILES;
+	rec->options.output_dir = dir;
+	is_accepted(rec);
+	assert_int_equal(chmod(log, 0640), 0);
+	is_refused(rec, "/logs/worker-1.log': other users may access it; remove it");
+	assert_int_equal(chmod(log, 0600), 0);
+	assert_int_equal(link(log, name), 0);
+	is_refused(rec, "/logs/worker-1.log': it is a hard link; remove it");
+	assert_int_equal(unlink(log), 0);
+	is_accepted(rec);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -163,6 +231,8 @@ int main(void)
 		recorder_test(test_output_is_appended_to_one_file_per_worker),
 		recorder_test(test_log_folder_that_cannot_be_made_fails_the_run),
 		recorder_test(test_log_file_that_cannot_be_written_fails_setup),
+		recorder_test(test_log_folder_that_others_can_change_is_refused),
+		recorder_test(test_log_that_others_may_access_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
