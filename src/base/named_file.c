@@ -105,6 +105,8 @@ int named_file_open(const char *path, int *ret_fd, struct gd_error *err)
 		return r;
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return named_file_open_special(path, ret_fd, err);
+	if (trust_is_movable_link(path))
+		return error_set(err, -EPERM, "it is a symbolic link that another user may have moved there");
 	r = open_real(real, &fd, err);
 	if (r < 0)
 		return r;

@@ -82,6 +82,12 @@ int trust_check_directory(const char *path, struct gd_error *err);
 int trust_follow_links(const char *path, char **ret, bool *ret_foreign);
 
 /*
+ * Whether the path is a symbolic link that another user may have renamed: others can add entries to its directory, or
+ * replace them.
+ */
+bool trust_is_movable_link(const char *path);
+
+/*
  * Opens a directory with O_PATH, component by component, and follows only symbolic links of the effective user and
  * root. check_above: each directory above it must be trusted, or be a sticky directory of the user or root, and no link
  * may be in a sticky directory: another user may have renamed a link of this user. Then no other user can replace the

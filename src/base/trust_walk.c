@@ -276,6 +276,17 @@ static bool is_link(int dir_fd, const char *name)
 	return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode);
 }
 
+bool trust_is_movable_link(const char *path)
+{
+	struct stat st;
+	cleanup_(closep) int dir_fd = -1;
+	if (lstat(path, &st) < 0 || !S_ISLNK(st.st_mode))
+		return false;
+	const char *slash = strrchr(path, '/');
+	cleanup_(freep) char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+	return !folder || trust_open_directory(folder, false, &dir_fd, NULL) < 0 || trust_check_place(dir_fd, NULL) < 0;
+}
+
 int trust_open_parent(const char *path, bool check_above, int *ret_fd, char **ret_name, struct gd_error *err)
 {
 	cleanup_(walk_finish) struct walk w = {.check_above = check_above};

@@ -173,6 +173,8 @@ static int write_page(struct report_command *c, const struct text *page)
 	/* The target of a link in /proc, such as /dev/stdout, may have no path. */
 	if (is_named && stat(c->out, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return write_special(c, page);
+	if (trust_is_movable_link(c->out))
+		return refuse(c, "is a symbolic link that another user may have moved there");
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? replace_file(c, dir_fd, name, NULL, page) : write_failed(c, -errno);
 	if (S_ISDIR(st.st_mode))

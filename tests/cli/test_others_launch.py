@@ -132,7 +132,11 @@ def test_summary_does_not_use_a_link_a_pipe_or_a_file_of_another_user(machine, v
     assert result.returncode == 2 and "--json 'theirs': it belongs to another user" in result.stderr, result
     assert (shared / "theirs").read_text() == "theirs\n"
     victim.sh(f"ln -s '{victim.home}/own.json' own.json", shared)
-    assert victim.gpuq(*words, "own.json", "--", "true", cwd=shared).returncode == 0
+    result = victim.gpuq(*words, "own.json", "--", "true", cwd=shared)
+    assert result.returncode == 2 and "is a symbolic link that another user may have moved there" in result.stderr, result
+    project = machine.project(victim)
+    victim.sh(f"ln -s '{victim.home}/own.json' own.json", project)
+    assert victim.gpuq(*words, project / "own.json", "--", "true", cwd=shared).returncode == 0
     assert json.loads((victim.home / "own.json").read_text())["files_done"] == 1
 
 

@@ -238,6 +238,20 @@ def test_report_does_not_follow_a_link_of_another_user(machine, owner, other, re
     assert [p.name for p in shared.iterdir()] == ["report.html"]
 
 
+@pytest.mark.parametrize("mode", [STICKY, GROUP], ids=["sticky", "group"])
+def test_report_does_not_follow_an_own_link_that_another_user_moved(machine, owner, other, report, mode):
+    place, group = machine.directory(mode), machine.directory(GROUP)
+    plant(owner, owner.home / "table", "precious\n", 0o600)
+    owner.sh(f"ln -s '{owner.home}/table' link", group)
+    other.sh(f"mv '{group}/link' report", place)
+    result = owner.gpuq(*report, "-o", place / "report", cwd=owner.home)
+    assert result.returncode == 2 and "is a symbolic link that another user may have moved there" in result.stderr, result
+    assert (owner.home / "table").read_text() == "precious\n"
+    owner.sh(f"ln -sf '{owner.home}/table' chosen.html", owner.home)
+    assert owner.gpuq(*report, "-o", owner.home / "chosen.html", cwd=owner.home).returncode == 0
+    assert (owner.home / "chosen.html").is_symlink() and "precious" not in (owner.home / "table").read_text()
+
+
 @pytest.mark.parametrize("words", [(), ("-o", "report.html")])
 def test_report_does_not_wait_for_a_pipe_of_another_user(machine, owner, other, report, words):
     shared = machine.directory(GROUP)
@@ -255,15 +269,14 @@ def test_report_does_not_wait_for_a_pipe_of_another_user(machine, owner, other, 
 def test_report_replaces_what_the_user_chose(machine, owner, other, report):
     """A link that the user named is kept, and the user's own file keeps its mode; a file of another user is
     replaced only if it is named."""
-    shared = machine.directory(GROUP)
+    shared, own = machine.directory(GROUP), machine.project(owner)
     plant(owner, owner.home / "page", "old\n", 0o600)
-    owner.sh(f"ln -s '{owner.home}/page' report.html", shared)
-    result = owner.gpuq(*report, "-o", "report.html", cwd=shared)
+    owner.sh(f"ln -s '{owner.home}/page' report.html", own)
+    result = owner.gpuq(*report, "-o", "report.html", cwd=own)
     assert result.returncode == 0, result
-    assert (shared / "report.html").is_symlink()
+    assert (own / "report.html").is_symlink()
     assert "</html>" in (owner.home / "page").read_text()
     assert stat.S_IMODE((owner.home / "page").stat().st_mode) == 0o600
-    (shared / "report.html").unlink()
     plant(other, shared / "report.html", "theirs\n")
     result = owner.gpuq(*report, cwd=shared)
     assert result.returncode == 2 and "belongs to another user" in result.stderr, result
