@@ -396,7 +396,8 @@ static void check_appended_and_repaired(const struct file *f)
 	struct gd_error err = {0};
 	struct repair_result result;
 	struct text t = {0};
-	int r = journal_open("jobs.jsonl", false, &j, &err);
+	/* Accepted, because the file is not the one of the counters: with a damaged header, it would be refused. */
+	int r = journal_open("jobs.jsonl", true, &j, &err);
 	if (r < 0)
 		fail_msg("opening: %s", err.message);
 	/* A file without any intact line is not recognized as a journal, and not changed. */
