@@ -10,9 +10,9 @@
 
 /*
  * Opens the file for writing. Creates a missing file; does not truncate. Follows symbolic links of the user and root
- * only (else -EPERM), because links of others could lead to any file of this user. -EPERM also for a file that belongs
- * to another user or that others can write: they could change its contents afterwards. Does not wait for the reader of
- * a pipe: -ENXIO.
+ * only (else -EPERM), because links of others could lead to any file of this user. -EPERM also for a link to a file
+ * that another user may have moved there, and for a file that belongs to another user or that others can write: they
+ * could change its contents afterwards. Does not wait for the reader of a pipe: -ENXIO.
  */
 int named_file_open(const char *path, int *ret_fd, struct gd_error *err);
 

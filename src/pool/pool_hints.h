@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Functions of the pool for the dispatcher, in addition to the public ones. */
+/* Functions of the pool for the dispatcher and the launcher, in addition to the public ones. */
 #ifndef POOL_POOL_HINTS_H
 #define POOL_POOL_HINTS_H
 

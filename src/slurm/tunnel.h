@@ -4,10 +4,10 @@
  *
  * Both sides know a secret, which belongs to one coordinator (address_file.h). The pilot opens with its Slurm job id, a
  * nonce and a MAC over both. A recorded opening can be sent again, so it does not prove that the sender knows the
- * secret. But a stranger who has never seen an opening cannot send one, and the listener takes each opening once. The
- * coordinator answers with its epoch, a nonce and a proof of the secret over its role, both nonces, the epoch and the
- * job id. Only then does the pilot send its own proof, and neither side takes a frame before it has checked the proof
- * of the other. Proofs of the two roles differ, so neither can be reflected.
+ * secret. But only a process that knows the secret can create an opening, and the listener accepts each opening once.
+ * The coordinator answers with its epoch, a nonce and a proof of the secret over its role, both nonces, the epoch and
+ * the job id. Only then does the pilot send its own proof, and neither side takes a frame before it has checked the
+ * proof of the other. Proofs of the two roles differ, so neither can be reflected.
  *
  * Each direction has its own key, derived from the secret and both nonces, and each frame has a counter and a MAC:
  * a frame that is changed, repeated, left out or moved ends the tunnel. A peer that has not proven the secret can make

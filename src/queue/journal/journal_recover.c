@@ -35,8 +35,9 @@ struct recovery {
 /* ---- The beginning of the file --------------------------------------------------------- */
 
 /*
- * Whether the counters are those of this file. A file that was created after the counters were written, for example by
- * git, can have the number of the inode that was removed.
+ * Whether the counters are probably those of this file. A file that was created after the counters were written, for
+ * example by git, can have the number of the inode that was removed. It is not recognized if the counters were written
+ * once more after that.
  */
 static bool is_file_of(const struct journal *j, const struct journal_counters *c)
 {
