@@ -12,14 +12,14 @@
 #include "base/error.h"
 #include "base/trust.h"
 
-/* Without links of the user and root: keepers follow no link that another user puts there later. */
+/* Resolves links of the user and root now: keepers follow no link that another user puts there later. */
 static char *resolve(const char *path)
 {
 	char proc[32], target[PATH_MAX];
 	cleanup_(closep) int fd = -1;
 	if (trust_open_directory(path, false, &fd, NULL) < 0)
 		return NULL;
-	/* Of the descriptor: another user may replace a component of the path now. */
+	/* The path of the descriptor: another user may have replaced a component of the given path. */
 	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
 	ssize_t n = readlink(proc, target, sizeof(target));
 	return n > 0 && (size_t)n < sizeof(target) ? strndup(target, (size_t)n) : NULL;

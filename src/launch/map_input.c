@@ -66,7 +66,8 @@ static int open_named(const char *path, struct gd_error *err)
 {
 	cleanup_(closep) int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	cleanup_(closep) int fd = -1;
-	struct trust_way way = {.replaceable = true}; /* not examined */
+	struct trust_way way = TRUST_WAY_INIT;
+	way.replaceable = true; /* not examined */
 	struct stat st;
 	const char *objection;
 	char opened[32];
