@@ -124,6 +124,14 @@ int64_t file_mtime_ms(const struct stat *st)
 	return s * 1000 + st->st_mtim.tv_nsec / 1000000;
 }
 
+uint64_t file_birth_ns(int fd)
+{
+	struct statx st;
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &st) < 0 || !(st.stx_mask & STATX_BTIME))
+		return 0;
+	return (uint64_t)st.stx_btime.tv_sec * NS_PER_S + st.stx_btime.tv_nsec;
+}
+
 int file_above_stdio(int fd)
 {
 	if (fd < 0)

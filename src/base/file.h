@@ -46,6 +46,12 @@ int64_t file_mtime_ns(const struct stat *st);
 int64_t file_mtime_ms(const struct stat *st);
 
 /*
+ * When the file was created, in nanoseconds since 1970; 0 if the file system does not record it. It tells a file from
+ * an earlier one whose inode number it was given.
+ */
+uint64_t file_birth_ns(int fd);
+
+/*
  * Returns a descriptor that is not 0, 1 or 2. If `fd` is one of them, duplicates and closes it: a program with closed
  * standard descriptors would otherwise print into it, and a child would redirect it. If `fd` is negative, returns
  * -errno.

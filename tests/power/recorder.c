@@ -309,6 +309,15 @@ int lstat(const char *path, struct stat *st)
 	return pretend(NEXT(lstat)(path, st), st);
 }
 
+/* The restored files were created at another time. */
+int statx(int dir, const char *path, int flags, unsigned int mask, struct statx *st)
+{
+	int r = NEXT(statx)(dir, path, flags, mask, st);
+	if (r == 0 && inodes)
+		st->stx_mask &= ~STATX_BTIME;
+	return r;
+}
+
 int fstatat(int dir, const char *path, struct stat *st, int flags)
 {
 	return pretend(NEXT(fstatat)(dir, path, st, flags), st);

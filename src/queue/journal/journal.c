@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/lock.h"
 #include "base/text.h"
 #include "queue/journal/job.h"
@@ -342,6 +343,7 @@ int journal_take_file(struct journal *j, int *fd, struct gd_error *err)
 		return error_set(err, -errno, "cannot replace journal '%s': %s", j->path, error_words(errno));
 	j->dev = st.st_dev;
 	j->ino = st.st_ino;
+	j->birth = file_birth_ns(j->fd);
 	j->recognized = true;
 	j->original = j->fresh = false;
 	j->size = st.st_size;

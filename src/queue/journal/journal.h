@@ -72,8 +72,9 @@ struct journal {
 	bool fresh;      /* the file was missing and has been created */
 	dev_t dev;       /* of fd */
 	ino_t ino;
-	off_t size;    /* offset of the next line; this and the following are valid under the lock */
-	uint64_t tail; /* hash of the bytes before `size` */
+	uint64_t birth; /* file_birth_ns() */
+	off_t size;     /* offset of the next line; this and the following are valid under the lock */
+	uint64_t tail;  /* hash of the bytes before `size` */
 	char queue[JOURNAL_QUEUE_ROOM];
 	uint64_t generation;
 	uint64_t next_n;   /* the sequence number of the next line */

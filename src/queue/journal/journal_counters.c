@@ -18,14 +18,14 @@
 #define MAGIC         "gpuq-counters-2"
 #define LINE_ROOM     512
 #define CHECK_SIZE    10 /* a space, eight digits, a newline */
-#define NUM_NUMBERS   9
+#define NUM_NUMBERS   10
 #define SCAN_STRINGS  MAGIC " %32[0-9a-f] %36s %64s %n"
 #define WRITE_STRINGS MAGIC " %s %s %s"
 
 static uint64_t *number_of(struct journal_counters *c, int i)
 {
-	uint64_t *const numbers[NUM_NUMBERS] = {
-		&c->generation, &c->dev, &c->ino, &c->size, &c->tail, &c->next_n, &c->next_id, &c->fence, &c->synced_n};
+	uint64_t *const numbers[NUM_NUMBERS] = {&c->generation, &c->dev, &c->ino, &c->size, &c->tail, &c->next_n,
+		&c->next_id, &c->fence, &c->synced_n, &c->birth};
 	return numbers[i];
 }
 
@@ -46,8 +46,8 @@ bool journal_counters_read(int lock_fd, struct journal_counters *ret)
 	newline[1] = '\0';
 	if (sscanf(line, SCAN_STRINGS, c.queue, c.boot, c.host, &at) != 3 || at == 0)
 		return false;
-	char *p = line + at;
-	for (int i = 0; i < NUM_NUMBERS; i++)
+	char *p = line + at, *end = newline + 1 - CHECK_SIZE;
+	for (int i = 0; i < NUM_NUMBERS && p < end; i++)
 		*number_of(&c, i) = strtoull(p, &p, 10);
 	*ret = c;
 	return true;
@@ -105,7 +105,8 @@ int journal_counters_write(struct journal *j)
 		.next_n = j->next_n,
 		.next_id = j->next_id,
 		.fence = j->fence,
-		.synced_n = j->synced_n};
+		.synced_n = j->synced_n,
+		.birth = j->birth};
 	memcpy(c.queue, j->queue, sizeof(c.queue));
 	memcpy(c.boot, j->boot, sizeof(c.boot));
 	memcpy(c.host, j->host, sizeof(c.host));

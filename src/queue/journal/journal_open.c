@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/lock.h"
 #include "base/trust.h"
 #include "queue/journal/tally.h"
@@ -167,6 +168,7 @@ int journal_open_file(struct journal *j, struct gd_error *err)
 	j->fd = take_fd(&fd);
 	j->dev = st.st_dev;
 	j->ino = st.st_ino;
+	j->birth = file_birth_ns(j->fd);
 	return 0;
 }
 

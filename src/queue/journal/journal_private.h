@@ -24,6 +24,7 @@ struct journal_counters {
 	char queue[JOURNAL_QUEUE_ROOM];
 	char boot[37], host[65];
 	uint64_t generation, dev, ino, size, tail, next_n, next_id, fence, synced_n;
+	uint64_t birth; /* of the file; 0: unknown, or an older version wrote the line */
 };
 
 /*

@@ -35,20 +35,13 @@ struct recovery {
 /* ---- The beginning of the file --------------------------------------------------------- */
 
 /*
- * Whether the counters are probably those of this file. A file that was created after the counters were written, for
- * example by git, can have the number of the inode that was removed. It is not recognized if the counters were written
- * once more after that.
+ * Whether the counters were written for this file. Another file, for example one that git has put there, can have the
+ * number of the inode that was removed; it was created at another time.
  */
 static bool is_file_of(const struct journal *j, const struct journal_counters *c)
 {
-	struct statx file;
-	struct stat lock;
-	if ((uint64_t)j->dev != c->dev || (uint64_t)j->ino != c->ino || fstat(j->lock_fd, &lock) < 0)
-		return false;
-	if (statx(j->fd, "", AT_EMPTY_PATH, STATX_BTIME, &file) < 0 || !(file.stx_mask & STATX_BTIME))
-		return true;
-	return file.stx_btime.tv_sec < lock.st_mtim.tv_sec ||
-	       (file.stx_btime.tv_sec == lock.st_mtim.tv_sec && (long)file.stx_btime.tv_nsec <= lock.st_mtim.tv_nsec);
+	return (uint64_t)j->dev == c->dev && (uint64_t)j->ino == c->ino &&
+	       (j->birth == c->birth || j->birth == 0 || c->birth == 0);
 }
 
 /*
@@ -329,9 +322,8 @@ int journal_recover(struct journal *j, off_t size, const struct journal_counters
 	int r = check_queue(j, size, c, err);
 	if (r == 0 && j->original)
 		return convert_original(j, c, err);
-	bool known = c && (uint64_t)j->dev == c->dev && (uint64_t)j->ino == c->ino;
 	if (r == 0)
-		r = repair_end(j, size, known ? (off_t)c->size : 0, err);
+		r = repair_end(j, size, c && is_file_of(j, c) ? (off_t)c->size : 0, err);
 	if (r == 0)
 		r = recover_from_lines(&v, size, err);
 	free(v.counts);

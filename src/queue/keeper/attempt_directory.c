@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/trust.h"
 #include "queue/keeper/attempt.h"
 
@@ -21,10 +23,7 @@ static bool must_be_checked(const struct keeper_order *o)
 /* File systems give the number of a removed inode to a new one. */
 static bool is_younger(int fd, int64_t added_ms)
 {
-	struct statx st;
-	if (added_ms <= 0 || statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &st) < 0 || !(st.stx_mask & STATX_BTIME))
-		return false;
-	return st.stx_btime.tv_sec * 1000 + st.stx_btime.tv_nsec / 1000000 > added_ms + CLOCK_SKEW_MS;
+	return added_ms > 0 && file_birth_ns(fd) / NS_PER_MS > (uint64_t)(added_ms + CLOCK_SKEW_MS);
 }
 
 /*
