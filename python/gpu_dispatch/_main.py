@@ -101,7 +101,8 @@ def _name_and_path() -> tuple[str | None, str | None]:
     main = sys.modules["__main__"]
     name = getattr(getattr(main, "__spec__", None), "name", None)
     if name is not None:
-        # A package's __main__ is guarded by its name; for a directory or archive it is the only name.
+        # As with multiprocessing, workers do not execute the __main__.py of a package (PACKAGE.__main__), directory
+        # or archive (__main__): it is meant to be executed as the program only.
         return (None, None) if name == "__main__" or name.endswith(".__main__") else (name, None)
     path = getattr(main, "__file__", None)
     if path is None or not os.path.exists(path):

@@ -173,6 +173,7 @@ def test_fake_claim_that_earlier_runners_saw_for_long_blocks_nothing(desks):
     victim.gpuq("add", "--no-start", "--mem", "10G", "true")
     first = victim.start("run", "--keep", "--poll-interval", "0.05")
     victim.until(lambda: proofs.exists() and str(attacker.account.uid) in proofs.read_text(), "the first runner's record")
+    victim.until(lambda: "is starting" not in victim.gpuq("why", "1"), "the settings of the runner")
     assert "promised to job 7 of" in victim.gpuq("why", "1")
     first.kill()
     first.wait()

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Gives a list of files to ``gpuq launch``, which takes a folder and patterns.
 
-If the files are all files of the caller's input folder with certain extensions, that folder is used
-as it is. Otherwise a temporary folder of symbolic links is used. ``gpuq launch`` records names
-relative to its input folder, so a later run, with another temporary folder, recognizes the files
-that are done. They are relative to the caller's input folder if it contains all files, whichever files
-there are, and gpuq launch records that folder, not the temporary one.
+If the list contains every file of the caller's input folder that has one of the extensions in the
+list, and no other files, that folder is used as it is. Otherwise a temporary folder of symbolic links
+is used. ``gpuq launch`` records names relative to its input folder, so a later run, with another
+temporary folder, recognizes the files that are done. If the caller's input folder contains all files,
+the names are relative to that folder, so they do not depend on which files are in the list, and
+``gpuq launch`` records that folder, not the temporary one.
 
 Only the folder named by the caller may be reached through links of other users. ``gpuq launch``
 checks every other link on the path to a file, so links are not resolved here. It also finds out

@@ -224,7 +224,8 @@ class Launch:
     ) -> None:
         """Report files without a result that an earlier run has finished, by the rules of gpuq launch.
 
-        Others may have waited for a worker until the end, and have a result of other settings or of an older file.
+        Not every file with an earlier result was skipped: it may have waited for a worker until the launch ended,
+        and its earlier result may come from other settings or from an older version of the file.
         """
         for name, events in record.earlier().items() if waiting else ():
             for file in inputs.files_of(name):

@@ -28,9 +28,9 @@ _SEVERAL_USERS = 2**32 - 1  # the owner of a file that others may have written
 class Record:
     """Reads launch.jsonl as it grows.
 
-    gpuq launch writes ``mark``, which no other launch knows, into the line with which it begins. It has
-    then checked the output folder. Without this line, another user may have led the path to the record of
-    an earlier launch.
+    gpuq launch writes ``mark``, which no other launch knows, into the line with which it begins. By then,
+    it has checked the output folder. Without this line, another user may have made the path lead to the
+    record of an earlier launch.
 
     All methods raise OSError if it is not a regular file, or if another user could have written it:
     gpuq launch refuses such a file, but the other user could add results until it has done so.
@@ -88,14 +88,15 @@ class Record:
                     event = json.loads(line)
                     if isinstance(event, dict) and event.get("event") in ("done", "failed") and _is_usable(event):
                         owners = events.setdefault(name_of(event, "file"), {})
-                        # A file that reached no worker, such as one of another input folder, has not replaced a result.
+                        # A file that failed before it reached a worker, such as one of the same name in another
+                        # input folder, has not replaced the earlier result.
                         if "gpu" in event or event["event"] == "done" or event.get("owner", 0) not in owners:
                             owners[event.get("owner", 0)] = event
         return events
 
 
 def event_of(file: str, events: Mapping[int, dict[str, Any]]) -> dict[str, Any] | None:
-    """The event of this file, among those of files with its name: another user may have had one."""
+    """Return the event of this file. ``events``: by owner, as another user may have had a file of the same name."""
     user = os.geteuid()
     try:
         status = os.stat(file)
