@@ -26,11 +26,13 @@ int lease_receive(int fd, struct lease_message *ret)
 {
 	struct lease_message m;
 	ssize_t n;
+	/* ECONNRESET: the other process has exited without reading everything. Its own messages can still be received.
+	 */
 	do
 		n = recv(fd, &m, sizeof(m), 0);
-	while (n < 0 && errno == EINTR);
+	while (n < 0 && (errno == EINTR || errno == ECONNRESET));
 	if (n < 0)
-		return errno == ECONNRESET ? -EPIPE : -errno;
+		return -errno;
 	if (n != sizeof(m))
 		return -EPIPE;
 	m.words[sizeof(m.words) - 1] = '\0';
