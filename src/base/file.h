@@ -46,8 +46,8 @@ int64_t file_mtime_ns(const struct stat *st);
 int64_t file_mtime_ms(const struct stat *st);
 
 /*
- * When the file was created, in nanoseconds since 1970; 0 if the file system does not record it. It tells a file from
- * an earlier one whose inode number it was given.
+ * When the file was created, in nanoseconds since 1970; 0 if the file system does not record it. It distinguishes a
+ * file from an earlier one that had the same inode number.
  */
 uint64_t file_birth_ns(int fd);
 

@@ -55,8 +55,8 @@ int trust_check_way(int fd, struct gd_error *err);
 
 /*
  * The same for the directory `fd` of a file that is used only because of its name: no other user may be able to add
- * entries to it either, so it must not be sticky and writable. Another user who can write both directories can rename a
- * file of this user there.
+ * entries to it either, so it must not be sticky and writable. Otherwise another user who can write to this
+ * directory and to one that contains a file of this user could move that file here.
  */
 int trust_check_place(int fd, struct gd_error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by the files of queue_view; no other file includes this. */
+/* Shared by the files of queue_view; except for a test, no other file includes this. */
 #ifndef CLI_QUEUE_VIEW_PARTS_H
 #define CLI_QUEUE_VIEW_PARTS_H
 

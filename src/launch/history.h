@@ -45,7 +45,7 @@ struct history {
 /*
  * Loads the file of the output folder dir_fd into an empty (zero) history; a missing file has no lines. path: its name
  * in messages. `checked`: refuse a file that other users can write, because they could mark any file as done. The
- * caller has checked the folder, in which others could put another file of this user.
+ * caller has checked the folder; otherwise others could put another file of this user there.
  */
 int history_load(struct history *h, int dir_fd, const char *path, bool checked, struct gd_error *err);
 /* The same for an open file. */

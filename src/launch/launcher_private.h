@@ -189,8 +189,8 @@ const char *launcher_other_input(const struct gd_launcher *l, size_t i);
 
 /*
  * Opens the output folder, for everything that is read or written in it from then on, unless other users could have
- * filled it or can replace it. If a run has locked the folder, it stays open instead. -ENOENT: it does not exist; err
- * is not set.
+ * filled it or can replace it. If the run of this launcher has already locked the folder, the open descriptor is
+ * kept, and nothing is checked again. -ENOENT: the folder does not exist; err is not set.
  */
 int launcher_enter_output(struct gd_launcher *l, struct gd_error *err);
 /*
@@ -201,8 +201,8 @@ int launcher_enter_output(struct gd_launcher *l, struct gd_error *err);
 int launcher_open_output(struct gd_launcher *l, struct gd_error *err);
 /* Whether other users can change the content of the input folder, and the user does not trust them. */
 bool launcher_is_open_to_others(const struct gd_launcher *l);
-/* The owner that counts, for a result of find_owner(): in a folder that only this user can change, shared files are own
- * ones. */
+/* The owner that counts, for a result of find_owner(): in a folder that only this user can change, shared files count
+ * as this user's own. */
 uid_t launcher_owner(const struct gd_launcher *l, uid_t owner);
 /* Notes whether other users can change which files a search finds. */
 void launcher_note_search(struct gd_launcher *l, const struct gd_files *files);

@@ -6,8 +6,8 @@
  * cannot be an item (invalid JSON, not UTF-8, too long) is an item that fails, with the reason: nothing is skipped
  * silently, and the other items continue. The last line needs no newline.
  *
- * A file that grows, even faster than it is read, has the lines that begin within its size at the start. Another user
- * may be appending to it, and holes cost that user nothing.
+ * If a file grows while it is read, only lines that begin within its original size count, so reading ends even if the
+ * file grows faster than it is read. Another user may be appending to it, and holes cost that user nothing.
  */
 #ifndef LAUNCH_MAP_INPUT_H
 #define LAUNCH_MAP_INPUT_H

@@ -66,8 +66,8 @@ unsigned coordinator_journal_losses(const struct job *job);
 int coordinator_journal_read(struct coordinator_journal *c, struct gd_error *err);
 
 /*
- * A read lock of another process (base/lock.h) prevents the lock. Functions that need it fail with LOCK_BLOCKED, at
- * once until this time; 0: they may be called.
+ * After a read lock of another process (base/lock.h) has prevented the append lock, functions that need the append lock
+ * fail at once with LOCK_BLOCKED for a while. Returns the time until which they do; 0: they may be called.
  */
 uint64_t coordinator_journal_blocked_ns(const struct coordinator_journal *c);
 /* Names that process; NULL: the last attempt to take the lock did not fail for this reason. */

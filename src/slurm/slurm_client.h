@@ -38,8 +38,9 @@ int slurm_client_create(const struct slurm_client_options *options, struct slurm
 void slurm_client_destroy(struct slurm_client *c);
 
 /*
- * sbatch --parsable --no-requeue -N1 -n1 --job-name=NAME --output=OUTPUT OPTIONS… SCRIPT. options: the user's options,
- * split into words like a shell does; ours come after them and override them. Returns 0, or -ENOMEM or -EINVAL (an
+ * sbatch OPTIONS… --parsable --no-requeue --nodes=1 --ntasks=1 --job-name=NAME --output=OUTPUT --open-mode=append
+ * --wrap=SCRIPT. options: the user's options, split into words as a shell does; ours come after them and override them.
+ * Returns 0, or -ENOMEM or -EINVAL (an
  * unclosed quotation mark), after which no callback follows.
  */
 int slurm_client_submit(

@@ -21,8 +21,8 @@ void content_store_name(const void *data, size_t size, char ret_name[HASH_TEXT])
 int content_store_save(int dir_fd, const char *folder, const void *data, size_t size, char ret_name[HASH_TEXT]);
 
 /*
- * Removes files that are not in `used` (sorted by strcmp()) and were not saved recently. Only under the append lock. A
- * process that saves a content before it waits for the lock finds it afterwards, however long it waits.
+ * Removes files that are not in `used` (sorted by strcmp()) and were last saved more than an hour ago. Only under the
+ * append lock. So a process that saves a content, and gets the lock within an hour, finds the content.
  */
 void content_store_sweep(int dir_fd, const char *folder, const char *const *used, size_t count);
 

@@ -8,7 +8,7 @@
  *                 │ ▲                            │
  *                 │ └──── end, and a try left ───┘     retry: from any of the last three to pending
  *                 └── cancel ──▶ cancelled
- *                 └── fail ────▶ failed (a job it waited for failed)
+ *                 └── fail ────▶ failed (without an attempt: a job it waited for failed, or it could not be started)
  *
  * An attempt that was *interrupted*, because its allocation, container or pilot ended or because the job asked to be
  * run again, makes the job pending again and does not count against its retries. An unfinished job that lost a record

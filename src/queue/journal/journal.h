@@ -35,9 +35,9 @@
  * had not read a cancellation, leaves no line: the job provably never ran.
  *
  * Jobs are executed, so the file and the folder must be trusted (base/trust.h): each descriptor is checked when it is
- * opened, also after the journal was replaced. Other users must not be able to rename files in its directory, or a
- * directory above it; a sticky directory is fine. A file is changed only after it was recognized as a journal. Reading
- * needs no trust.
+ * opened, also after the journal was replaced. Other users must not be able to create or rename files in its directory,
+ * sticky or not, or to rename a directory above it. A file is changed only after it was recognized as a journal.
+ * Reading needs no trust.
  */
 #ifndef QUEUE_JOURNAL_JOURNAL_H
 #define QUEUE_JOURNAL_JOURNAL_H

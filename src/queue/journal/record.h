@@ -24,9 +24,9 @@ enum event {
 	EVENT_JOURNAL,     /* the first line: the version */
 	EVENT_ADD,         /* a job was accepted */
 	EVENT_KEEPER,      /* a keeper began: its machine and PID */
-	EVENT_START,       /* an attempt began; written by its keeper */
+	EVENT_START,       /* an attempt began; written by its first process, or on a cluster by the coordinator */
 	EVENT_END,         /* an attempt ended; written by its keeper, or by the runner that found the keeper lost */
-	EVENT_FAIL,        /* a job failed without an attempt: a job it waited for failed */
+	EVENT_FAIL,        /* a job failed without an attempt, for example because a job it waited for failed */
 	EVENT_CANCEL,
 	EVENT_HOLD,
 	EVENT_RELEASE,

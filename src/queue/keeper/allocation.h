@@ -18,7 +18,10 @@
 /* The same for a job that was killed by a signal that we did not send. */
 #define ALLOCATION_SIGNAL_MS 2000
 
-/* A job fails after its runner and its keeper were killed with their allocation this many times. */
+/*
+ * A job whose runner and keeper were killed with their allocation is pending again at most this many times; the next
+ * time, it fails.
+ */
 #define ALLOCATION_LOSSES 3
 
 /*

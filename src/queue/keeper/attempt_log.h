@@ -58,7 +58,7 @@ struct attempt_log {
 
 /*
  * Creates a new file, so no two attempts share a file. -ENOTUNIQ: another user can change the
- * directory, or its path goes over a symbolic link of another user. The umask does not affect the
+ * directory, or its path leads through a symbolic link of another user. The umask does not affect the
  * access to the file, nor to the directory if it is created here.
  */
 int attempt_log_open(struct attempt_log *l, const struct attempt_log_options *o, uint64_t id);

@@ -136,9 +136,9 @@ void placement_reserve_host(
 	struct placement_reservation *r, const struct ledger *l, uint64_t job, const struct placement_need *need);
 
 /*
- * Jobs of the same kind as this one, which was just refused, need not be checked in this pass if they
- * need at least this much memory: its own need, or less once something is reserved, because then only
- * jobs that fit matter.
+ * Called after a job with this need was refused. Jobs of the same kind that need at least the returned amount of memory
+ * need not be checked in this pass. The amount is the need of the refused job. Once something is reserved, it may be
+ * less: a job that does not fit reserves nothing then, so only jobs that fit must be found.
  */
 uint64_t placement_beyond(
 	const struct ledger *l, const struct placement_need *need, const struct placement_reservation *r);
