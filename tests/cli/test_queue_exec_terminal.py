@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """gpuq exec and gpuq shell in a terminal, below a shell with job control."""
 import os
+import pathlib
 
 import pytest
 
@@ -175,8 +176,9 @@ def test_shell_has_job_control_of_its_own(shell):
     shell.lab.until(lambda: sleeps(shell.lab), "sleep")
     shell.keys("\x1a")
     shell.sees("Stopped")
-    shell.keys("kill %1; wait; echo gpu:$GPUQ_GPU\n")
+    shell.keys("kill -KILL %1; echo gpu:$GPUQ_GPU\n")
     shell.sees("gpu:0")
+    shell.lab.until(lambda: not sleeps(shell.lab), "the end of sleep")  # otherwise the shell would refuse to exit
     shell.keys("suspend\n")
     shell.prompt()
     shell.types("fg")
@@ -189,8 +191,14 @@ def test_shell_has_job_control_of_its_own(shell):
 
 
 def sleeps(lab):
-    return [pid for pid in lab.processes() if os.path.exists(f"/proc/{pid}") and
-            open(f"/proc/{pid}/comm", encoding="ascii").read() == "sleep\n"]
+    return [pid for pid in lab.processes() if comm(pid) == "sleep"]
+
+
+def comm(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def test_terminal_comes_back_from_a_shell_that_was_killed(shell):
