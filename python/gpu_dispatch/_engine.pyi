@@ -24,8 +24,8 @@ class Failure(tuple[Any, ...]):
         """A human-readable line."""
     @property
     def payload(self) -> Any:
-        """(pickled exception or None, traceback) of an exception in the worker; None if there was none.
-        Of an "undecodable" result: the exception."""
+        """Of an exception in the worker: a pair of the pickled exception (or a str that says why it is not sent)
+        and the traceback. None if there was none. Of an "undecodable" result: the exception."""
     @property
     def code(self) -> int: ...
     @property

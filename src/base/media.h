@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Formats of recordings that ffmpeg and ffprobe may read, for -format_whitelist: plain containers. Playlists and lists
- * of files (HLS, DASH, concat) are not among them, because they name other files, for example private files of the user
- * whose path the author of the playlist knows.
+ * of files (HLS, DASH, concat) are not among them, because they name other files, for example private files of the
+ * user, if the author of the playlist knows their paths.
  */
 #ifndef BASE_MEDIA_H
 #define BASE_MEDIA_H

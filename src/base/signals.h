@@ -6,8 +6,9 @@
 #include <stddef.h>
 
 /*
- * In a new process, resets all signals to the default, except handlers of the C library. It uses signals 32 and 33
- * itself; a parent may have ignored them, and they would then be ignored in the programs that we execute.
+ * In a new process, resets all signals to the default, but keeps handlers of the C library, which uses signals 32 and
+ * 33 itself. If a parent has ignored these two, they are reset, too; otherwise they would be ignored in the programs
+ * that we execute.
  */
 void signals_reset(void);
 

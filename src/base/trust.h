@@ -102,8 +102,8 @@ int trust_open_directory(const char *path, bool check_above, int *ret_fd, struct
 /* The same for a path relative to the directory dir_fd. dir_fd itself and the directories above it are not checked. */
 int trust_open_directory_at(int dir_fd, const char *path, bool check_above, int *ret_fd, struct gd_error *err);
 
-/* Several users, users without an id in this user namespace, or a user whose link leads through a link in /proc, which
- * can lead another process elsewhere. */
+/* Several users, users without an id in this user namespace, or a user whose link leads through a link in /proc: such a
+ * link can have another target in another process. */
 #define TRUST_SEVERAL_USERS ((uid_t)-1)
 
 /* How other users affect where a path leads. Start from TRUST_WAY_INIT. */
@@ -155,10 +155,10 @@ bool trust_is_known_to_movers(int fd);
 bool trust_is_open_to_others(int fd);
 
 /*
- * Opens the directory of a file in the same way, with O_PATH. If the file itself is a link, follows it; *ret_name is
- * the last component, which need not exist: open it there with O_NOFOLLOW, and release it with free(). check_above:
- * this directory must be trusted or sticky, too. -EISDIR: the path certainly names a directory. err is set for all
- * codes.
+ * Opens the directory of a file as trust_open_directory() does, with O_PATH. If the file itself is a link, follows it;
+ * *ret_name is the last component, which need not exist: open it there with O_NOFOLLOW, and release it with free().
+ * check_above: this directory must be trusted or sticky, too. -EISDIR: the path certainly names a directory. err is set
+ * for all codes.
  */
 int trust_open_parent(const char *path, bool check_above, int *ret_fd, char **ret_name, struct gd_error *err);
 

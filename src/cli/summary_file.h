@@ -12,7 +12,7 @@ bool summary_file_is_standard(const char *path);
 
 /*
  * Called before the run starts, because a file that cannot be written is a usage error, and after all other checks,
- * because the file is created. Old contents stay until summary_file_clear(). Prints the reason if it fails. path NULL:
+ * because the file is created. Old contents stay until summary_file_write(). Prints the reason if it fails. path NULL:
  * *ret is -1.
  */
 int summary_file_open(const char *path, int *ret);

@@ -169,8 +169,9 @@ uint64_t ring_take_back(const struct ring *r, uint64_t lowest, struct ring_words
 
 /*
  * The consumer's half: announces that it has begun the records before `until`. False if some were taken back since it
- * read round_seen; then it must withdraw `begun`. What the consumer stored before is visible to a producer that does
- * not see its `begun`.
+ * read round_seen; then it must withdraw `begun`. The fence also orders other words: if, after this call, the
+ * consumer does not see what the producer stored before a fence of its own, then the producer sees, after that fence,
+ * everything that the consumer stored before this call.
  */
 static inline bool ring_begin(
 	_Atomic uint64_t *begun, uint64_t until, const _Atomic uint64_t *round, uint64_t round_seen)

@@ -27,16 +27,16 @@
  * cancelled, held or pruned since.
  *
  * The epoch is checked after a heartbeat or hello arrived and before it is answered: COORDINATOR_CHECK asks for one
- * read of the fence (a pread of append.lock), COORDINATOR_CHECKED answers. So no coordinator that was replaced renews a
- * lease that began after the new one had begun, even if it does not know that it was replaced.
+ * read of the fence (a pread of append.lock), COORDINATOR_CHECKED answers. So a coordinator that was replaced renews no
+ * lease that began after its successor had started, even if it does not know that it was replaced.
  *
  * Guarantees:
  *  - A grant is sent only after its `start` was synced, once, in the session in which the pilot is connected, and not
  * before every pilot of the journal and of Slurm's listing has connected to this coordinator or is proven dead.
  *  - An attempt gets an end that its pilot did not report only after proof of the pilot's death and after its outbox
  * was read.
- *  - No pilot is declared dead in the first COORDINATOR_GRACE_NS after a restart, or before the end of the longest
- * lease that it may have if that is sooner.
+ *  - After a restart, no pilot is declared dead before COORDINATOR_GRACE_NS have passed or the longest lease that it
+ * may have has ended, whichever comes first.
  *  - An end is acknowledged only after it was synced; a later end of the same attempt is acknowledged and not written.
  */
 #ifndef SLURM_COORDINATOR_CORE_H

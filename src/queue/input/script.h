@@ -44,7 +44,7 @@ struct script {
 int script_read(struct script *s, const char *path, script_note_fn *note, void *context, struct gd_error *err);
 void script_finish(struct script *s);
 
-/* For script_sbatch.c: one option, "mem", of a line that is called `where`. */
+/* For script_sbatch.c: sets one option of the job from its text, as job_options_set() does. */
 int script_set(struct script *s, enum job_option option, const char *value, struct gd_error *err);
 /* Applies one option of a #SBATCH line; value: NULL if there is none. 0; 1: ignored; 2: applied with a difference that
  * err describes. -EINVAL with a message. */

@@ -4,8 +4,8 @@
  *
  * The runner that starts a keeper has a socket to it from the beginning. Other processes connect to
  * the keeper's own socket (keeper_socket.h): a later runner and the runner of a lease, which send
- * KEEPER_ORDER_ADOPT first, and `gpuq cancel`. On each connection the keeper sends the first message:
- * KEEPER_NOTE_HELLO.
+ * KEEPER_ORDER_ADOPT first, and `gpuq cancel`, `pause` and `resume`. On each connection the keeper sends the first
+ * message: KEEPER_NOTE_HELLO.
  *
  * The two ends may be different builds of gpuq, if gpuq was upgraded while a job runs. So each message
  * begins with the size that its struct has at its sender: fields are only ever added at the end,

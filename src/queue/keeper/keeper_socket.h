@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The socket of a keeper for processes that did not start it: a later runner, the runner of a lease,
- * or `gpuq cancel`.
+ * or `gpuq cancel`, `pause` or `resume`.
  *
  * A stream socket in the abstract namespace, because not every file system that can hold a queue can
  * hold a socket. Its name is random and is stored in the keeper's own file, keepers/NAME. Both ends

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asks Slurm again when the runner's allocation ends, because its time limit may have been changed. Asks only if a job
- * does not fit into the known time or the end is near, and not often. A separate process asks Slurm; the runner waits
- * for the answer only if it would otherwise exit because the remaining jobs do not fit.
+ * Asks Slurm again for the end of the runner's allocation, because its time limit may have been changed. Asks only if a
+ * job does not fit into the known time or the end is near, and not often. A separate process asks Slurm; the runner
+ * waits for the answer only if it would otherwise exit because the remaining jobs do not fit.
  */
 #ifndef QUEUE_RUNNER_RUNNER_END_H
 #define QUEUE_RUNNER_RUNNER_END_H
