@@ -254,7 +254,7 @@ struct gd_share {
 	uint64_t bytes;
 	double audio_seconds; /**< total of the files whose seconds are known */
 	double load;          /**< fraction of all work, 0…1: by seconds, or estimated from the size */
-	double imbalance;     /**< of all shares: by what fraction of the mean the largest load exceeds it; 0: even */
+	double imbalance;     /**< of all shares: largest load / mean load - 1; 0: even */
 };
 
 /** Fills *ret (of `size` bytes) with the share of one GPU. -EINVAL: no such GPU. */
@@ -314,7 +314,7 @@ struct gd_launch_summary {
 	double wall_seconds;
 	double rtf;     /**< processing seconds over audio seconds, of files for which both are known */
 	double speedup; /**< processing seconds over wall clock without loading_seconds and idle_seconds */
-	double skew;    /**< by what fraction of the mean the busiest GPU's working time exceeds it; 0: even */
+	double skew;    /**< working time of the busiest GPU / mean of all GPUs - 1; 0: even */
 	size_t num_failures;
 	const struct gd_launch_failure *const *failures;
 	size_t num_gpus;

@@ -17,7 +17,7 @@
 #define FIRST_PAUSE_NS   (NS_PER_MS / 20)
 #define SHORT_PAUSE_NS   (10 * NS_PER_MS)
 #define LONGEST_PAUSE_NS (100 * NS_PER_MS)
-/* A long wait is extended by at most this part. */
+/* In a long wait, a pause is at most 1/PAUSE_PART of the time waited so far. */
 #define PAUSE_PART 10
 
 static int lock_call(int fd, short type)

@@ -28,7 +28,7 @@ int sized_read(void *ret, size_t size, const void *from, const char *name, struc
 	if (!from)
 		return error_set(err, -EINVAL, "struct %s is missing (NULL)", name);
 	size_t given = stated_size(from);
-	/* Each of them is aligned like a pointer, so no version has another kind of size. */
+	/* Every such struct is aligned like a pointer, so in every version its size is a multiple of a pointer's. */
 	if (given < sizeof(size_t) || given > SIZE_MOST || given % sizeof(void *) != 0)
 		return error_set(
 			err, -EINVAL, "the size in struct %s is %zu; set it to sizeof(struct %s)", name, given, name);

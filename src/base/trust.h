@@ -120,9 +120,9 @@ struct trust_way {
 	 */
 	bool restricted;
 	/*
-	 * Another user can make the path lead elsewhere: there is a chooser, or a directory above the file, below the
-	 * one that the path begins at, in which another user can replace the next component. Never reset, so one struct
-	 * can sum up many paths; if it is true, it is not examined again.
+	 * Another user can make the path lead elsewhere: there is a chooser, or another user can replace the next
+	 * component in a directory on the way to the file, other than the one that the path begins at. Never reset, so
+	 * one struct can sum up many paths; if it is true, it is not examined again.
 	 */
 	bool replaceable;
 	gid_t private_group; /* a cache */

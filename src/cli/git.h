@@ -18,9 +18,9 @@ int git_run(const char *dir, const char *index, const char *const *words, struct
 void git_cut_newline(struct text *t);
 
 /*
- * Appends those paths that are ignored, in the same order. Each path begins with "./", because ":" has a meaning, is
- * relative to the top of the working tree, and ends with NUL. Git reads rules in the directories above each path, and
- * nothing in the path itself. Whether the path is tracked makes no difference.
+ * Appends those paths that are ignored, in the same order. Each path is relative to the top of the working
+ * tree, begins with "./" (git gives a leading ":" a meaning), and ends with NUL. Git reads rules in the directories
+ * above each path, and nothing in the path itself. Whether the path is tracked makes no difference.
  */
 int git_list_ignored(const char *top, const struct text *paths, struct text *ret, struct gd_error *err);
 

@@ -89,7 +89,7 @@ static bool others_can_change(const char *folder, int folder_fd)
 static int refuse(const char *path, struct gd_error *err)
 {
 	return error_set(err, -EPERM,
-		"cannot open log '%s': it is not in the log folder, so it is not shown; name another folder with --log-dir",
+		"cannot open log '%s': it is not a regular file in the log folder, or another user may have put it there; 'gpuq web --log-dir FOLDER' names another folder",
 		path);
 }
 

@@ -4,9 +4,9 @@
  *
  * The path comes from the journal, and the journal may have been written by another user: it must not become a way to
  * read any file of this account. Only a regular file is opened, never a symbolic link. If no other user can write the
- * journal, the file must belong to its owner or root, and must be in the log folder or be named as a log of this job.
- * Otherwise both must hold, no link of another user may lead to the folder, and folder and file must belong to the
- * owner of the journal.
+ * journal, the file must belong to the journal's owner or root, and must be in the log folder or be named as a log of
+ * this job. Otherwise it must be in the log folder and be named as a log of this job, no link of another user may lead
+ * to the folder unless the user has named the folder, and folder and file must belong to the owner of the journal.
  */
 #ifndef CLI_JOB_LOG_H
 #define CLI_JOB_LOG_H

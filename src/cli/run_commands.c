@@ -115,7 +115,6 @@ void run_look_at_what_failed_before(struct run *run)
 		say("nothing new in '%s'; %zu of its commands failed before; 'gpuq retry --failed' runs %s again",
 			run->file, failed, failed == 1 ? "it" : "them");
 	if (cancelled && !run->quiet)
-		say("%s'%s'%s%zu of its commands %s cancelled before; 'gpuq retry --cancelled' runs %s again",
-			failed ? "of " : "nothing new in ", run->file, failed ? ", " : "; ", cancelled,
-			cancelled == 1 ? "was" : "were", cancelled == 1 ? "it" : "them");
+		say("nothing new in '%s'; %zu of its commands %s cancelled before; 'gpuq retry --cancelled' runs %s again",
+			run->file, cancelled, cancelled == 1 ? "was" : "were", cancelled == 1 ? "it" : "them");
 }

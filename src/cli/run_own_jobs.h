@@ -26,8 +26,8 @@ int run_own_jobs_init(struct run_own_jobs *o, const struct id_list *ids);
 void run_own_jobs_finish(struct run_own_jobs *o);
 
 /*
- * Call before run_own_jobs_follow(): calls `changed` for each job that has begun or ended, even earlier, and for
- * each later change; only once, even if the journal is read again from its beginning. old: the previous state.
+ * Call before run_own_jobs_follow(): calls `changed` for each job that has already begun or ended, and for
+ * each later change; once per change, even if the journal is read again from its beginning. old: the previous state.
  */
 void run_own_jobs_watch(struct run_own_jobs *o,
 	void (*changed)(void *context, const struct job *job, enum job_state old), void *context);

@@ -204,7 +204,7 @@ static int run_pilot(struct slurm_arguments *a)
 		return EXIT_WORK_FAILED;
 	}
 	if (result.killed)
-		say("the guard of this pilot was killed: its lease has ended");
+		say("the guard of this pilot was killed, by its timer at the end of the lease or from outside");
 	return result.exit_code == 0 ? 0 : EXIT_WORK_FAILED;
 }
 

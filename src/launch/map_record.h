@@ -54,8 +54,8 @@ struct map_record {
 
 /*
  * Opens the output ("-": standard output) and the errors file (or NULL), reads the finished items and truncates torn
- * lines. Unless `trust`, other users must not be able to write or replace the files, or to have moved them there (see
- * map_origin.h). -EBUSY: another run uses one of them.
+ * lines. Unless `trust`, other users must not be able to write or replace the files, and must not have been able to
+ * move them there (see map_origin.h). -EBUSY: another run uses one of them.
  */
 int map_record_open(struct map_record *r, const char *output, const char *errors, bool trust, struct gd_error *err);
 void map_record_finish(struct map_record *r);

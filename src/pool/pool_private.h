@@ -153,7 +153,7 @@ static inline bool pool_has_waiting(const struct gd_pool *p)
 /* hand_out.c, with the lock held */
 struct pool_wish {
 	int avoid;      /* avoid this slot unless there is no other; or -1 */
-	int on_gpu;     /* only workers of this GPU, plus one, as long as it has any; 0: all */
+	int on_gpu;     /* number of a GPU, plus one: only its workers, as long as it has any; 0: all */
 	bool only_idle; /* workers that have no task */
 };
 struct slot *pool_pick(struct gd_pool *p, struct pool_wish wish);

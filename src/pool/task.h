@@ -25,7 +25,7 @@ struct task {
 	struct parcel parcel;
 	int tries;        /* attempts that are over */
 	int avoid;        /* the slot where the last of them failed, or -1 */
-	int on_gpu;       /* only for workers of this GPU, plus one; 0: for any */
+	int on_gpu;       /* number of a GPU, plus one: only for its workers; 0: for any */
 	bool announced;   /* on_task_start was made for the present attempt */
 	bool doomed;      /* its payload is lost, because memory ran out: ends as GD_FAILURE_NOT_CARRIED */
 	bool alone;       /* processed alone: an earlier batch with this task ran out of time */

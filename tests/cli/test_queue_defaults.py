@@ -50,7 +50,7 @@ def test_running_the_file_again_names_what_was_cancelled_before(lab):
     result = lab.result("run")
     name = f"{lab.directory}/commands.txt"
     assert result.stderr == (f"gpuq: nothing new in '{name}'; 1 of its commands failed before; 'gpuq retry --failed' runs it again\n"
-                             f"gpuq: of '{name}', 1 of its commands was cancelled before; 'gpuq retry --cancelled' runs it again\n")
+                             f"gpuq: nothing new in '{name}'; 1 of its commands was cancelled before; 'gpuq retry --cancelled' runs it again\n")
 
 
 def test_retries_hold_for_jobs_that_are_handed_over(lab):

@@ -50,7 +50,7 @@ pid_t runner_keeper_holder(const struct runner *r, const struct keeper_info *k)
 
 /* ---- A keeper that is gone ------------------------------------------------------- */
 
-/* SIGKILL for a process of a job whose keeper is gone, else 0. */
+/* More ancestors of a process are not examined. */
 #define MOST_ANCESTORS 64
 
 /* Whether the keeper is an ancestor of the process: then it is not gone, but belongs to the queue of which ours is a
@@ -67,6 +67,7 @@ static bool has_keeper(pid_t pid, const struct keeper_info *keeper)
 	return false;
 }
 
+/* SIGKILL for a process of a job whose keeper is gone, else 0. */
 static int ask_if_left(void *context, pid_t pid, const char *value)
 {
 	struct runner *r = context;

@@ -205,7 +205,8 @@ int claim_folder_open(int dir_fd, const struct claim_folder *folder, int *ret_fd
 
 /*
  * Creates the folder, or uses our existing folder of this name. -EPERM: it belongs to another user, or others can write
- * it. They could have moved it there from a directory of a group: it would then be opened to all, and cleaned.
+ * it. In the latter case, they could have moved an unrelated directory of ours there, which would then become readable
+ * by everybody and be cleaned.
  */
 static int make_own(int dir_fd, const char *name, int *ret_fd)
 {

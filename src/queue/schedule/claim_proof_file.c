@@ -185,8 +185,8 @@ int claim_proofs_update_shared(struct claim_proofs *p, uint64_t now_ns, struct c
 	const struct claims_list *list, const struct gd_gpu_list *gpus, const struct machine *here)
 {
 	bool others = has_claim_of_others(list);
-	/* First, so that the time since an earlier runner has seen the claims counts: each may have lived only for a
-	 * few seconds. */
+	/* Load first, so that the time since an earlier runner saw the claims is counted: each runner may have lived
+	 * for only a few seconds. */
 	if (others && !p->synced_ns)
 		(void)claim_proofs_load(p, now_ns, here->host, claims);
 	int r = claim_proofs_update(p, now_ns, list, gpus, gpu_users_foreign_pids(here));

@@ -137,8 +137,8 @@ void placement_reserve_host(
 
 /*
  * Called after a job with this need was refused. Jobs of the same kind that need at least the returned amount of memory
- * need not be checked in this pass. The amount is the need of the refused job. Once something is reserved, it may be
- * less: a job that does not fit reserves nothing then, so only jobs that fit must be found.
+ * need not be checked in this pass. The amount is the need of the refused job. Once something is reserved, the amount
+ * may be less: later jobs that do not fit can no longer reserve anything, so only jobs that fit have to be found.
  */
 uint64_t placement_beyond(
 	const struct ledger *l, const struct placement_need *need, const struct placement_reservation *r);
