@@ -17,18 +17,14 @@
 
 #define FLAGS (O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
 
-/* Below a folder that no link of another user leads to. A new file can be written by this user only. */
-static int open_real(const char *path, int *ret_fd, struct gd_error *err)
+/* A new file can be written by this user only. */
+static int open_regular(const char *path, int *ret_fd, struct gd_error *err)
 {
-	const char *slash = strrchr(path, '/');
-	cleanup_(freep) char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+	cleanup_(freep) char *name = NULL;
 	cleanup_(closep) int dir_fd = -1;
-	if (!folder)
-		return error_set(err, -ENOMEM, "out of memory");
-	int r = trust_open_directory(folder, false, &dir_fd, err);
+	int r = trust_open_parent_stable(path, &dir_fd, &name, err);
 	if (r < 0)
 		return r;
-	const char *name = slash ? slash + 1 : path;
 	/* First without O_CREAT: with it, the kernel may refuse files of other users without a clear error. */
 	int fd = openat(dir_fd, name, FLAGS | O_NOFOLLOW);
 	if (fd < 0 && errno == ENOENT)
@@ -39,19 +35,15 @@ static int open_real(const char *path, int *ret_fd, struct gd_error *err)
 	return 0;
 }
 
-/* The path after all links are followed; none of them belongs to another user. */
-static int check_links(const char *path, char **ret, struct gd_error *err)
+/* -EPERM: a link that the path consists of, or leads to, belongs to another user. */
+static int check_links(const char *path, struct gd_error *err)
 {
 	cleanup_(freep) char *real = NULL;
 	bool foreign;
 	int r = trust_follow_links(path, &real, &foreign);
 	if (r < 0)
 		return error_set(err, r, "%s", error_words(r));
-	if (foreign)
-		return error_set(err, -EPERM, "it is a symbolic link of another user");
-	if (ret)
-		*ret = take_ptr(real);
-	return 0;
+	return foreign ? error_set(err, -EPERM, "it is a symbolic link of another user") : 0;
 }
 
 static int make_blocking(int fd)
@@ -76,7 +68,7 @@ bool named_file_is_pipe_of_others(int fd, const struct stat *st)
 int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err)
 {
 	struct stat st;
-	int r = check_links(path, NULL, err);
+	int r = check_links(path, err);
 	if (r < 0)
 		return r;
 	cleanup_(closep) int fd = open(path, FLAGS);
@@ -97,17 +89,14 @@ int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err)
 
 int named_file_open(const char *path, int *ret_fd, struct gd_error *err)
 {
-	cleanup_(freep) char *real = NULL;
 	cleanup_(closep) int fd = -1;
 	struct stat st;
-	int r = check_links(path, &real, err);
+	int r = check_links(path, err);
 	if (r < 0)
 		return r;
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return named_file_open_special(path, ret_fd, err);
-	if (trust_is_movable_link(path))
-		return error_set(err, -EPERM, "it is a symbolic link that another user may have moved there");
-	r = open_real(real, &fd, err);
+	r = open_regular(path, &fd, err);
 	if (r < 0)
 		return r;
 	/* In the meantime, another user may have put a pipe there and never read from it. */

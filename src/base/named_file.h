@@ -10,7 +10,7 @@
 
 /*
  * Opens the file for writing. Creates a missing file; does not truncate. Follows symbolic links of the user and root
- * only (else -EPERM), because links of others could lead to any file of this user. -EPERM also for a link to a file
+ * only (else -EPERM), because links of others could lead to any file of this user. -EPERM also for a link
  * that another user may have moved there, and for a file that belongs to another user or that others can write: they
  * could change its contents afterwards. Does not wait for the reader of a pipe: -ENXIO.
  */

@@ -82,12 +82,6 @@ int trust_check_directory(const char *path, struct gd_error *err);
 int trust_follow_links(const char *path, char **ret, bool *ret_foreign);
 
 /*
- * Whether the path is a symbolic link that another user may have renamed: others can add entries to its directory, or
- * replace them.
- */
-bool trust_is_movable_link(const char *path);
-
-/*
  * Opens a directory with O_PATH, component by component, and follows only symbolic links of the effective user and
  * root. check_above: each directory above it must be trusted, or be a sticky directory of the user or root, and no link
  * may be in a sticky directory: another user may have renamed a link of this user. Then no other user can replace the
@@ -161,6 +155,13 @@ bool trust_is_open_to_others(int fd);
  * for all codes.
  */
 int trust_open_parent(const char *path, bool check_above, int *ret_fd, char **ret_name, struct gd_error *err);
+
+/*
+ * As trust_open_parent() with check_above false, but each link that is followed must be in a directory that passes
+ * trust_check_place(): otherwise another user may have moved a link of this user there. Judge the directory by
+ * *ret_fd, and open the file there: the path may lead elsewhere a moment later.
+ */
+int trust_open_parent_stable(const char *path, int *ret_fd, char **ret_name, struct gd_error *err);
 
 /*
  * Checks a directory and everything in it, at any depth: files and directories must be trusted, and a default access

@@ -25,6 +25,7 @@
 
 struct walk {
 	bool check_above; /* each directory on the way must be trusted */
+	bool links_stay;  /* no other user may have been able to move a link that is followed */
 	bool any_file;    /* the last component need not be a directory */
 	int fd;           /* the component that was opened last */
 	bool in_sticky;   /* it is a sticky directory */
@@ -147,8 +148,8 @@ static int walk_follow(struct walk *w, int link_fd, const struct stat *st)
 	/* Another user may have renamed this link of the user, too. */
 	if (w->way && w->in_sticky)
 		w->way->replaceable = true;
-	w->objection =
-		w->check_above && w->in_sticky ? "is a symbolic link that another user may have moved there" : NULL;
+	bool is_movable = w->check_above ? w->in_sticky : w->links_stay && trust_check_place(w->fd, NULL) < 0;
+	w->objection = is_movable ? "is a symbolic link that another user may have moved there" : NULL;
 	if (w->objection)
 		return -EPERM;
 	ssize_t n = readlinkat(link_fd, "", target, sizeof(target));
@@ -276,36 +277,37 @@ static bool is_link(int dir_fd, const char *name)
 	return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode);
 }
 
-bool trust_is_movable_link(const char *path)
+/* To the directory of the last component. */
+static int walk_to_parent(struct walk *w, const char *path, int *ret_fd, char **ret_name, struct gd_error *err)
 {
-	struct stat st;
-	cleanup_(closep) int dir_fd = -1;
-	if (lstat(path, &st) < 0 || !S_ISLNK(st.st_mode))
-		return false;
-	const char *slash = strrchr(path, '/');
-	cleanup_(freep) char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-	return !folder || trust_open_directory(folder, false, &dir_fd, NULL) < 0 || trust_check_place(dir_fd, NULL) < 0;
+	int r = walk_begin(w, AT_FDCWD, path, err);
+	if (r < 0)
+		return r;
+	while (r == 0) {
+		if (!walk_take_name(w))
+			return error_set(err, -EISDIR, "'%s': %s", path, error_words(-EISDIR));
+		if (!walk_has_more(w) && !is_link(w->fd, w->name))
+			break;
+		r = walk_step(w);
+	}
+	if (r < 0)
+		return walk_refuse(w, r, err);
+	char *copy = strdup(w->name);
+	if (!copy)
+		return error_set(err, -ENOMEM, "'%s': out of memory", path);
+	*ret_name = copy;
+	*ret_fd = take_fd(&w->fd);
+	return 0;
 }
 
 int trust_open_parent(const char *path, bool check_above, int *ret_fd, char **ret_name, struct gd_error *err)
 {
 	cleanup_(walk_finish) struct walk w = {.check_above = check_above};
-	int r = walk_begin(&w, AT_FDCWD, path, err);
-	if (r < 0)
-		return r;
-	while (r == 0) {
-		if (!walk_take_name(&w))
-			return error_set(err, -EISDIR, "'%s': %s", path, error_words(-EISDIR));
-		if (!walk_has_more(&w) && !is_link(w.fd, w.name))
-			break;
-		r = walk_step(&w);
-	}
-	if (r < 0)
-		return walk_refuse(&w, r, err);
-	char *copy = strdup(w.name);
-	if (!copy)
-		return error_set(err, -ENOMEM, "'%s': out of memory", path);
-	*ret_name = copy;
-	*ret_fd = take_fd(&w.fd);
-	return 0;
+	return walk_to_parent(&w, path, ret_fd, ret_name, err);
+}
+
+int trust_open_parent_stable(const char *path, int *ret_fd, char **ret_name, struct gd_error *err)
+{
+	cleanup_(walk_finish) struct walk w = {.links_stay = true};
+	return walk_to_parent(&w, path, ret_fd, ret_name, err);
 }

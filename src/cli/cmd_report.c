@@ -138,13 +138,13 @@ static int write_special(struct report_command *c, const struct text *page)
 	return r < 0 ? write_failed(c, r) : 0;
 }
 
-/* Links of the user and of root are followed, including links to directories. */
+/* Links of the user and of root are followed, including links to directories, unless another user may have moved them. */
 static int open_folder(struct report_command *c, int *ret_fd, char **ret_name)
 {
 	cleanup_(freep) char *path = NULL;
 	struct gd_error why = {0};
 	bool foreign = false;
-	int r = trust_open_parent(c->out, false, ret_fd, ret_name, &why);
+	int r = trust_open_parent_stable(c->out, ret_fd, ret_name, &why);
 	if (r == -EPERM && trust_follow_links(c->out, &path, &foreign) == 0 && foreign)
 		return refuse(c, "is a symbolic link of another user");
 	if (r == -EPERM)
@@ -173,8 +173,6 @@ static int write_page(struct report_command *c, const struct text *page)
 	/* The target of a link in /proc, such as /dev/stdout, may have no path. */
 	if (is_named && stat(c->out, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return write_special(c, page);
-	if (trust_is_movable_link(c->out))
-		return refuse(c, "is a symbolic link that another user may have moved there");
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? replace_file(c, dir_fd, name, NULL, page) : write_failed(c, -errno);
 	if (S_ISDIR(st.st_mode))

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 import sealing
 
-from users import GROUP, JOURNAL, LIMIT, STICKY, hold_pipe, job, plant, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
+from users import FLIP, GROUP, JOURNAL, LIMIT, STICKY, hold_pipe, job, plant, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
 
 pytestmark = needs_users
 
@@ -236,6 +236,17 @@ def test_report_does_not_follow_a_link_of_another_user(machine, owner, other, re
     if exists:
         assert secret.read_text() == "precious\n" and stat.S_IMODE(secret.stat().st_mode) == 0o600
     assert [p.name for p in shared.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize("words", [(), ("-o", "report.html")], ids=["default", "named"])
+def test_report_does_not_follow_an_own_link_that_appears_meanwhile(machine, owner, other, report, words):
+    place = machine.directory(GROUP)
+    plant(owner, owner.home / "table", "precious\n", 0o600)
+    owner.sh(f"ln -s '{owner.home}/table' link; echo old > report.html", place)
+    assert other.attack(FLIP, place / "link", place / "report.html") == "begun"
+    for _ in range(60):
+        owner.gpuq(*report, *words, cwd=place)
+        assert (owner.home / "table").read_text() == "precious\n"
 
 
 @pytest.mark.parametrize("mode", [STICKY, GROUP], ids=["sticky", "group"])

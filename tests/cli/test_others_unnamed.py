@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Files of other users that a command finds without their names being given."""
+import os
 import stat
 
 import pytest
 
-from users import GROUP, STICKY, plant, refused, get_other, get_owner, make_machine, needs_users  # noqa: F401
+from users import FLIP, GROUP, STICKY, plant, refused, get_other, get_owner, make_machine, needs_users  # noqa: F401
 
 pytestmark = needs_users
 
@@ -43,7 +44,7 @@ def test_link_of_another_user_is_not_followed(machine, owner, other, name, words
     plant(owner, owner.home / "history", "touch stolen\n" + "x" * 100000)
     before = (owner.home / "history").read_text()
     other.sh(f"ln -s '{owner.home}/history' {name}", shared)
-    refused(owner.gpuq(*words, cwd=shared), f"{name}': it is a symbolic link of another user")
+    refused(owner.gpuq(*words, cwd=shared), "is a symbolic link of another user")
     assert (owner.home / "history").read_text() == before
     assert not (owner.home / "history.d").exists()
     assert [p.name for p in shared.iterdir()] == [name]
@@ -56,7 +57,7 @@ def test_own_link_through_a_link_of_another_user_is_not_followed(machine, owner,
     owner.sh(f"rm -rf private; mkdir private; echo 'on_finish: touch stolen' > private/{name}", owner.home)
     other.sh(f"ln -s '{owner.home}/private' folder", shared)
     owner.sh(f"ln -s {shared}/folder/{name} {name}", here)
-    refused(owner.gpuq(*words, cwd=here), f"{name}': it has a symbolic link of another user in its path")
+    refused(owner.gpuq(*words, cwd=here), "symbolic link of another user")
     assert sorted(p.name for p in here.iterdir()) == [name]
 
 
@@ -154,3 +155,17 @@ def test_planted_queue_does_not_hide_the_personal_one(machine, owner, other, pla
         result = owner.gpuq(*words, cwd=shared, env=unnamed)
         assert result.returncode == 0 and "not using './jobs.jsonl', which belongs to another user" in result.stderr, result
         assert words != ("status",) or "mine" in result.stdout
+
+
+def test_working_directory_is_not_judged_by_a_link_that_takes_its_place(machine, owner, other):
+    """The link leads to a private directory of the victim. Another user has given the file of the victim its name."""
+    shared = machine.directory(GROUP)
+    owner.sh("mkdir -p trusted", owner.home)
+    owner.sh(f"ln -s '{owner.home}/trusted' link; mkdir -m 775 here; echo 'touch {owner.home}/stolen' > here/notes", shared)
+    other.sh("mv here/notes here/commands.txt", shared)
+    here = os.open(shared / "here", os.O_PATH)
+    assert other.attack(FLIP, shared / "here", shared / "link") == "begun"
+    for number in range(60):
+        owner.gpuq("run", "--jobs-file", owner.home / f"flip{number}.jsonl", cwd=f"/proc/self/fd/{here}")
+        assert not (owner.home / "stolen").exists()
+    os.close(here)

@@ -169,6 +169,20 @@ def hold_pipe(user, path):
     assert user.attack(program, path) == "1"
 
 
+# Exchanges two entries as often as it can.
+FLIP = """
+import ctypes, os, sys
+renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+def flip():
+    if renameat2(-100, os.fsencode(sys.argv[1]), -100, os.fsencode(sys.argv[2]), 2) < 0:
+        sys.exit(os.strerror(ctypes.get_errno()))
+flip()
+print("begun", flush=True)
+while True:
+    flip()
+"""
+
+
 def refused(result, words):
     assert result.returncode == 2, result
     assert words in result.stderr, result

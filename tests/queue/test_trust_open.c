@@ -34,22 +34,27 @@ int fstat(int fd, struct stat *st)
 	return r;
 }
 
-static int open_found(void (*act)(void), struct gd_error *err)
+static int open_found(const char *path, void (*act)(void), struct gd_error *err)
 {
+	char text[16] = "";
 	int fd = -1;
 	attack = act;
-	int r = trust_open("dir/commands.txt", TRUST_FOUND, &fd, err);
+	int r = trust_open(path, TRUST_FOUND, &fd, err);
 	assert_null(attack);
-	if (r == 0)
+	if (r == 0) {
+		assert_int_equal(read(fd, text, sizeof(text) - 1), 6);
+		assert_string_equal(text, "first\n");
 		close(fd);
+	}
 	return r;
 }
 
-static void make_files(void)
+static void make_files(mode_t mode)
 {
-	assert_int_equal(mkdir("dir", 0700) | mkdir("other", 0700), 0);
-	scratch_write_text("dir/commands.txt", "first\n");
-	scratch_write_text("dir/second.txt", "second\n");
+	assert_int_equal(mkdir("shared", 0700) | chmod("shared", mode), 0);
+	assert_int_equal(mkdir("shared/dir", 0700) | mkdir("private", 0700), 0);
+	scratch_write_text("shared/dir/commands.txt", "first\n");
+	scratch_write_text("shared/dir/second.txt", "second\n");
 }
 
 static void do_nothing(void)
@@ -58,27 +63,52 @@ static void do_nothing(void)
 
 static void replace_file(void)
 {
-	assert_int_equal(rename("dir/second.txt", "dir/commands.txt"), 0);
+	assert_int_equal(rename("shared/dir/second.txt", "shared/dir/commands.txt"), 0);
 }
 
-/* A link to the same file, in a trusted directory. */
+/* With a link to a trusted directory that contains the same file. */
 static void replace_directory_with_link(void)
 {
-	assert_int_equal(rename("dir", "away"), 0);
-	assert_int_equal(link("away/commands.txt", "other/commands.txt"), 0);
-	assert_int_equal(symlink("other", "dir") | lchown("dir", OTHER, OTHER), 0);
+	assert_int_equal(rename("shared/dir", "shared/away"), 0);
+	assert_int_equal(rename("shared/away/commands.txt", "private/commands.txt"), 0);
+	assert_int_equal(symlink("../private", "shared/dir"), 0);
 }
 
-static void test_file_that_was_replaced_is_refused(void **state)
+static void replace_directory_with_link_of_another_user(void)
+{
+	replace_directory_with_link();
+	assert_int_equal(lchown("shared/dir", OTHER, OTHER), 0);
+}
+
+static void test_file_of_a_trusted_directory_is_the_one_that_was_opened(void **state)
 {
 	(void)state;
 	struct gd_error err = {0};
-	make_files();
-	assert_int_equal(open_found(do_nothing, &err), 0);
-	assert_int_equal(open_found(replace_file, &err), -EPERM);
-	check_contains(err.message, "refusing to use 'dir/commands.txt': ");
-	/* Nobody replaces the new one. */
-	assert_int_equal(open_found(do_nothing, &err), 0);
+	make_files(0755);
+	assert_int_equal(open_found("shared/dir/commands.txt", do_nothing, &err), 0);
+	assert_int_equal(open_found("shared/dir/commands.txt", replace_file, &err), 0);
+}
+
+static void test_directory_that_others_can_rename_is_refused_even_if_the_path_now_leads_elsewhere(void **state)
+{
+	(void)state;
+	struct gd_error err = {0};
+	make_files(0777);
+	assert_int_equal(open_found("shared/dir/commands.txt", replace_directory_with_link, &err), -EPERM);
+	check_contains(err.message, "refusing to use 'shared/dir/commands.txt': ");
+	/* The link that others can move is not followed either. */
+	int fd;
+	assert_int_equal(trust_open("shared/dir/commands.txt", TRUST_FOUND, &fd, &err), -EPERM);
+	check_contains(err.message, "/shared/dir' is a symbolic link that another user may have moved there");
+}
+
+static void test_own_link_in_an_own_directory_is_followed(void **state)
+{
+	(void)state;
+	struct gd_error err = {0};
+	make_files(0755);
+	replace_directory_with_link();
+	assert_int_equal(open_found("shared/dir/commands.txt", do_nothing, &err), 0);
 }
 
 static void test_link_of_another_user_that_was_put_in_the_path_is_refused(void **state)
@@ -87,15 +117,18 @@ static void test_link_of_another_user_that_was_put_in_the_path_is_refused(void *
 	struct gd_error err = {0};
 	if (geteuid() != 0)
 		skip();
-	make_files();
-	assert_int_equal(open_found(replace_directory_with_link, &err), -EPERM);
-	check_contains(err.message, "refusing to use 'dir/commands.txt': ");
+	make_files(0777);
+	assert_int_equal(
+		open_found("shared/dir/commands.txt", replace_directory_with_link_of_another_user, &err), -EPERM);
+	check_contains(err.message, "refusing to use 'shared/dir/commands.txt': ");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		scratch_test(test_file_that_was_replaced_is_refused),
+		scratch_test(test_file_of_a_trusted_directory_is_the_one_that_was_opened),
+		scratch_test(test_directory_that_others_can_rename_is_refused_even_if_the_path_now_leads_elsewhere),
+		scratch_test(test_own_link_in_an_own_directory_is_followed),
 		scratch_test(test_link_of_another_user_that_was_put_in_the_path_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

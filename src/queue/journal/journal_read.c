@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,47 +88,41 @@ static const char *reader_name(const struct journal_reader *r)
 	return r->journal ? r->journal->name : r->path;
 }
 
-/* Whether other users can change or replace the file. */
-static int check_trust(struct journal_reader *r, int fd)
-{
-	cleanup_(closep) int dir_fd = -1;
-	int e = trust_check(fd, r->path, &r->refusal);
-	if (e < 0 || r->journal)
-		return e < 0 ? e : trust_check_journal_directory(r->journal->parent_fd, r->path, &r->refusal);
-	cleanup_(freep) char *dir = strdup(r->path);
-	if (!dir)
-		return -ENOMEM;
-	/* Since the file was opened, another user may have put a link to a trusted directory there. */
-	e = trust_open_directory(dirname(dir), false, &dir_fd, NULL);
-	if (e == -EPERM)
-		return trust_refuse(r->path, TRUST_FOREIGN_WAY, &r->refusal);
-	return e < 0 ? e : trust_check_journal_directory(dir_fd, r->path, &r->refusal);
-}
-
-/* The path had no links of other users when it was resolved; a directory may have been replaced with one since. */
-static int open_path(struct journal_reader *r)
+/*
+ * The path had no links of other users when it was resolved; a directory may have been replaced with one since. checked:
+ * other users must not be able to change or replace the file. The path is resolved once for all checks: another user
+ * could exchange a part of it between two.
+ */
+static int open_path(struct journal_reader *r, bool checked)
 {
 	cleanup_(freep) char *name = NULL;
-	cleanup_(closep) int dir_fd = -1;
-	if (r->journal || trust_is_off())
-		return file_open_regular(reader_dir(r), reader_name(r), O_NOFOLLOW);
-	int e = trust_open_parent(r->path, false, &dir_fd, &name, NULL);
+	cleanup_(closep) int dir_fd = -1, fd = -1;
+	bool as_it_is = r->journal || trust_is_off();
+	int e = 0;
+	if (!as_it_is)
+		e = checked ? trust_open_parent_stable(r->path, &dir_fd, &name, NULL)
+			    : trust_open_parent(r->path, false, &dir_fd, &name, NULL);
 	if (e == -EPERM)
 		return trust_refuse(r->path, TRUST_FOREIGN_WAY, &r->refusal);
-	return e < 0 ? e : file_open_regular(dir_fd, name, O_NOFOLLOW);
+	if (e < 0)
+		return e;
+	fd = file_open_regular(as_it_is ? reader_dir(r) : dir_fd, as_it_is ? reader_name(r) : name, O_NOFOLLOW);
+	if (fd < 0 || !checked)
+		return take_fd(&fd);
+	e = trust_check(fd, r->path, &r->refusal);
+	if (e == 0 && (r->journal || !as_it_is))
+		e = trust_check_journal_directory(r->journal ? r->journal->parent_fd : dir_fd, r->path, &r->refusal);
+	return e < 0 ? e : take_fd(&fd);
 }
 
 static int reader_open(struct journal_reader *r)
 {
-	cleanup_(closep) int fd = open_path(r);
+	cleanup_(closep) int fd = open_path(r, r->checked);
 	if (fd < 0)
 		return fd == -ENOENT ? 0 : fd;
 	struct stat st;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	int e = r->checked ? check_trust(r, fd) : 0;
-	if (e < 0)
-		return e;
 	journal_limits_init(&r->limits, fd, r->journal);
 	r->fd = take_fd(&fd);
 	r->dev = st.st_dev;
@@ -368,7 +361,12 @@ int journal_reader_read(struct journal_reader *r, journal_line_fn *fn, void *con
 
 int journal_reader_check(struct journal_reader *r)
 {
-	return check_trust(r, r->fd);
+	struct stat st;
+	cleanup_(closep) int fd = open_path(r, true);
+	if (fd < 0 && fd != -ENOENT)
+		return fd;
+	bool is_same = fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == r->dev && st.st_ino == r->ino;
+	return is_same ? 0 : trust_refuse(r->path, TRUST_JUST_REPLACED, &r->refusal);
 }
 
 int journal_reader_explain(const struct journal_reader *r, int code, struct gd_error *err)
