@@ -146,6 +146,15 @@ def test_file_named_latest_is_not_replaced(machine, owner):
     assert (shared / "logs/latest").read_text() == "precious\n"
 
 
+@pytest.mark.parametrize("target", ["step900.pt", "job_1.pt", "/job_x.log"])
+def test_link_named_latest_to_something_else_is_not_replaced(machine, owner, target):
+    project = machine.project(owner)
+    owner.sh(f"mkdir -m 700 logs; ln -s {target} logs/latest", project)
+    assert owner.gpuq("add", "true", cwd=project).returncode == 0
+    assert owner.gpuq("wait", "1", cwd=project).returncode == 0
+    assert os.readlink(project / "logs/latest") == target
+
+
 # ---- The folder for logs ----------------------------------------------------------------
 
 

@@ -104,3 +104,16 @@ def test_journal_that_replaces_that_of_a_queue_is_not_executed(lab, kind, same_i
         result = lab.result(*words)
         assert result.returncode == 2 and ("belongs to another journal" in result.stderr or "not a journal" in result.stderr), result
     assert lab.journal.read_bytes() == FOREIGN[kind] and lab.ran() == []
+
+
+def test_link_that_replaces_the_journal_of_a_queue_is_not_followed(lab):
+    """Git creates links, too."""
+    lab.gpuq("add", "--no-start", "true")
+    (lab.directory / "data").mkdir()
+    (lab.directory / "data/results.jsonl").write_bytes(FOREIGN["original"])
+    lab.journal.unlink()
+    lab.journal.symlink_to("data/results.jsonl")
+    for words in (("add", "--no-start", "true"), ("run",)):
+        result = lab.result(*words)
+        assert result.returncode == 2 and "it is a symbolic link, but the folder of a queue is next to it" in result.stderr, result
+    assert (lab.directory / "data/results.jsonl").read_bytes() == FOREIGN["original"] and lab.ran() == []

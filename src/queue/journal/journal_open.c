@@ -65,6 +65,16 @@ static int path_below(int dir_fd, const char *name, char **ret)
 	return 0;
 }
 
+/* Something has replaced the journal, for example git: it would hide the jobs of the queue. */
+static bool is_link_beside_a_folder(const char *path)
+{
+	char folder[PATH_MAX];
+	struct stat st;
+	int n = snprintf(folder, sizeof(folder), "%s.d/append.lock", path);
+	return lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && n > 0 && (size_t)n < sizeof(folder) &&
+	       lstat(folder, &st) == 0;
+}
+
 int journal_resolve(const char *path, char **ret, const char **ret_objection, struct gd_error *err)
 {
 	cleanup_(freep) char *name = NULL;
@@ -85,6 +95,8 @@ int journal_resolve(const char *path, char **ret, const char **ret_objection, st
 		if (!objection)
 			objection = r == -EPERM ? TRUST_FOREIGN_WAY : TRUST_JUST_REPLACED;
 	}
+	if (!objection && is_link_beside_a_folder(path))
+		objection = TRUST_REPLACED_BY_LINK;
 	if (ret_objection)
 		*ret_objection = objection;
 	return 0;

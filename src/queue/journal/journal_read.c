@@ -89,9 +89,9 @@ static const char *reader_name(const struct journal_reader *r)
 }
 
 /*
- * The path had no links of other users when it was resolved; a directory may have been replaced with one since. checked:
- * other users must not be able to change or replace the file. The path is resolved once for all checks: another user
- * could exchange a part of it between two.
+ * The path had no links of other users when it was resolved; a directory may have been replaced with one since.
+ * checked: other users must not be able to change or replace the file. The path is resolved once for all checks:
+ * another user could exchange a part of it between two.
  */
 static int open_path(struct journal_reader *r, bool checked)
 {

@@ -41,6 +41,8 @@ int trust_check_journal_directory(int dir_fd, const char *path, struct gd_error 
 /* Objections to a path whose last part, or a directory before it, is a link of another user, for trust_refuse(). */
 #define TRUST_FOREIGN_LINK "is a symbolic link of another user"
 #define TRUST_FOREIGN_WAY  "has a symbolic link of another user in its path"
+/* The journal of a queue was replaced, and its folder was not. */
+#define TRUST_REPLACED_BY_LINK "is a symbolic link, but the folder of a queue is next to it"
 /* The path leads elsewhere than a moment ago. */
 #define TRUST_JUST_REPLACED "has just been replaced"
 

@@ -6,26 +6,30 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/trust.h"
 
-/* Whether the name is free or belongs to a link, which we may replace. A file of this name belongs to the user. */
-static bool is_link_or_missing(int dir_fd, const char *name)
+/* Whether the name is free or belongs to a link to a log. Everything else with this name belongs to the user. */
+static bool is_free_or_ours(int dir_fd, const char *name)
 {
-	struct stat st;
-	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+	static const char begin[] = "job_", end[] = ".log";
+	char target[NAME_MAX + 1];
+	ssize_t n = readlinkat(dir_fd, name, target, sizeof(target));
+	if (n < 0)
 		return errno == ENOENT;
-	return S_ISLNK(st.st_mode);
+	size_t length = (size_t)n;
+	return length < sizeof(target) && length >= strlen(begin) + strlen(end) && !memchr(target, '/', length) &&
+	       memcmp(target, begin, strlen(begin)) == 0 &&
+	       memcmp(target + length - strlen(end), end, strlen(end)) == 0;
 }
 
 static void make_link(int dir_fd, const char *log)
 {
 	char draft[32];
 	snprintf(draft, sizeof(draft), "latest.%d", (int)getpid());
-	if (!is_link_or_missing(dir_fd, "latest") || !is_link_or_missing(dir_fd, draft))
+	if (!is_free_or_ours(dir_fd, "latest") || !is_free_or_ours(dir_fd, draft))
 		return;
 	unlinkat(dir_fd, draft, 0);
 	if (symlinkat(log, dir_fd, draft) == 0 && renameat(dir_fd, draft, dir_fd, "latest") < 0)
