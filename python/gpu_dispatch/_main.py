@@ -166,7 +166,8 @@ def _is_importing() -> bool:
 
 
 def end_preparation() -> None:
-    """The program has been loaded, and may never continue from its current point."""
+    """End the preparation. The program has been loaded, to its end or up to the point where it would start workers; it
+    does not continue from there."""
     global _go_on
     _go_on = None
     _end_loading()

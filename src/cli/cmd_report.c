@@ -138,7 +138,8 @@ static int write_special(struct report_command *c, const struct text *page)
 	return r < 0 ? write_failed(c, r) : 0;
 }
 
-/* Links of the user and of root are followed, including links to directories, unless another user may have moved them. */
+/* Links of the user and of root are followed, including links to directories, unless another user may have moved them.
+ */
 static int open_folder(struct report_command *c, int *ret_fd, char **ret_name)
 {
 	cleanup_(freep) char *path = NULL;

@@ -20,7 +20,7 @@ void durations_stop(struct durations *d);
 /* How many files have been read so far. */
 size_t durations_asked(const struct durations *d);
 bool durations_is_over(const struct durations *d);
-/* The file that was read as the k-th. */
+/* The k-th file that was read, counted from 0. */
 size_t durations_file(const struct durations *d, size_t k);
 /* Seconds of a file; -1: unknown; -2: not read yet. */
 double durations_get(const struct durations *d, size_t file);

@@ -17,7 +17,7 @@
 
 #define HISTORY_NAME "launch.jsonl"
 
-/* The last line of a file. Files of different owners with the same name are different files. */
+/* The last line about a file. Files of different owners with the same name are different files. */
 struct history_entry {
 	const char *file;   /* below the input folder */
 	const char *output; /* below the output folder */

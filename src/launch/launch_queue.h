@@ -28,7 +28,7 @@ int launch_queue_place(struct launch_queue *q, size_t num_gpus);
  * NULL: they are for any GPU. -ENOMEM: none was added.
  */
 int launch_queue_add(struct launch_queue *q, const size_t *order, const size_t *gpus, size_t count);
-/* Puts a file that was taken from a line before all others of the line for any GPU. -ENOMEM. */
+/* Puts back a file that was taken from a line: it becomes the first file of the line for any GPU. -ENOMEM. */
 int launch_queue_put_back(struct launch_queue *q, size_t file);
 void launch_queue_finish(struct launch_queue *q);
 

@@ -226,7 +226,7 @@ int launcher_make_result_folder(struct gd_launcher *l, size_t i, const char **re
 
 /* ---- launcher_results.c ---- */
 
-/* What the history says about file i, with its size and time as they are now. */
+/* A new entry for the history about file i, with its current size and time; the caller adds how the file ended. */
 struct history_entry launcher_describe(const struct gd_launcher *l, size_t i);
 /* The end of a file; `e` is NULL if it never reached a worker, `error` if it succeeded. */
 void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event *e, const char *error);

@@ -17,7 +17,10 @@
 void message_put_setup(
 	struct text *t, int gpu, int device, int64_t seed, const struct gd_setting *settings, size_t num_settings);
 void message_put_task(struct text *t, uint64_t id, const struct gd_file *file);
-/* To add to the error of a file: a simple worker fails if a path is missing because it is not UTF-8. "" otherwise. */
+/*
+ * An explanation to append to the error of a file if its path or that of its output folder is not UTF-8: the message
+ * then has it only as base64, and a simple worker fails. "" if both are UTF-8.
+ */
 const char *message_explain_task(const struct gd_file *file);
 /* values: the items as a JSON array. */
 void message_put_items(struct text *t, uint64_t id, const char *values, size_t size);

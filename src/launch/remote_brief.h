@@ -15,7 +15,7 @@ struct remote_brief {
 	size_t num_settings;
 	int64_t task_timeout_ms, setup_timeout_ms, retries;
 	const char *log_dir; /* exists; each worker makes a folder of its own there; NULL: output is inherited */
-	int64_t lease_ms;    /* after this time without contact to its proxy, a worker ends */
+	int64_t lease_ms;    /* after this time without contact with its proxy, a worker ends */
 	int64_t silence_ms;  /* after this time without a message, it connects again */
 	/* Private: memory. */
 	char *data;

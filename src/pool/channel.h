@@ -125,8 +125,8 @@ void channel_wake(const _Atomic uint32_t *claimed);
 
 /*
  * The worker announces that it is about to sleep, then checks once more for what it waits for; channel_wake_worker()
- * stores first and then checks for this announcement. A fence separates the store and the later load, because emulators
- * of other processors get their order wrong otherwise.
+ * stores first and then checks for this announcement. A fence orders the store and the later load. Sequentially
+ * consistent operations without a fence would not be enough: emulators of other processors get their order wrong.
  */
 static inline void channel_announce_sleep(struct channel *c)
 {

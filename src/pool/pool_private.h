@@ -104,7 +104,7 @@ struct gd_pool {
 	struct clock_cache clock;
 	uint64_t submitted_ns; /* when the last small task was submitted */
 	uint64_t pace_ns;      /* recent average interval between them */
-	bool stalled;          /* a task could not be handed out, for another reason than space */
+	bool stalled;          /* a task could not be handed out, for a reason other than lack of space */
 	bool untimed;          /* the polling thread may be asleep, with no timer for the above or for pool_balance() */
 	bool maybe_idle;       /* some worker may be idle */
 	bool fair;             /* see fair_start.c */

@@ -53,8 +53,8 @@ int task_detach(struct task *t);
  * Tasks in the order of their ids, except that those given back come first. Holds at
  * most `limit` tasks.
  *
- * A task that is removed from the middle leaves a hole. There is no hole at either end, so a queue of holes only is
- * empty. After the first `unsorted` entries, all are in the order of their ids, holes included.
+ * A task that is removed from the middle leaves a hole. There is never a hole at either end, so a queue without
+ * tasks has no entries at all. After the first `unsorted` entries, all are in the order of their ids, holes included.
  */
 struct backlog {
 	struct task *tasks;

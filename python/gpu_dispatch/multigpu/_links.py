@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A temporary folder of symbolic links that other users can neither enter nor exchange."""
+"""A temporary folder of symbolic links that other users can neither enter nor replace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LinkFolder:
     """A new folder. ``path`` leads to it until ``remove()``.
 
     It is in ``$TMPDIR`` if no other user can rename it there, otherwise in ``/tmp`` or in the state
-    directory of gpuq. With ``GPUQ_TRUST=1`` it is always in ``$TMPDIR``, where others may exchange
+    directory of gpuq. With ``GPUQ_TRUST=1`` it is always in ``$TMPDIR``, where others may replace
     it, so everything is created and removed through a descriptor of the folder.
 
     Raises OSError if there is no such place.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Finds directories and links that another user could exchange, with the rules of ``gpuq``."""
+"""Finds directories and links that another user could replace, with the rules of ``gpuq``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def is_chosen(path: str) -> bool:
 
 
 def open_place(path: str) -> tuple[str, int]:
-    """The real path and a descriptor of a directory in which no other user can exchange this user's entries.
+    """The real path and a descriptor of a directory in which no other user can replace this user's entries.
 
     This applies to all directories above it, too, so the path can be used afterwards. Raises
     PermissionError for other directories, and OSError if it cannot be opened.

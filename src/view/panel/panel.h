@@ -5,9 +5,9 @@
  *
  *     panel_create() → panel_draw() … panel_print() … → panel_destroy()
  *
- * Between two frames the hidden cursor is at the beginning of the panel's first line. So a terminal that is made
- * narrower may wrap or cut off the panel: everything from the cursor on is ours, and is erased. A frame is one write,
- * with only the changed lines.
+ * Between two frames the hidden cursor is at the beginning of the panel's first line. So it does no harm if a
+ * terminal that is made narrower wraps or cuts off the panel: everything from the cursor on is ours, and is erased. A
+ * frame is one write, with only the changed lines.
  *
  * Without a terminal, or without colors ($NO_COLOR, TERM=dumb), plain lines are printed instead: after changes, at most
  * every few seconds.

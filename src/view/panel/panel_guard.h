@@ -30,9 +30,9 @@ void panel_guard_show_keys(void);
 bool panel_guard_was_left(void);
 
 /*
- * For a drawing thread: between the two calls, bytes that it has read from the pipe below are on their way to the
- * terminal, and a dying program waits for it, at most one second. False: the program is dying, and nothing may be
- * drawn.
+ * For a drawing thread: between the two calls, bytes that it has read from the pipe of panel_guard_drain() are on
+ * their way to the terminal, and a dying program waits for the thread, at most one second. False: the program is dying,
+ * and nothing may be drawn.
  */
 bool panel_guard_enter(void);
 void panel_guard_exit(void);

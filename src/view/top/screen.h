@@ -65,7 +65,7 @@ void screen_invert(struct screen *s, int row, int column, int width);
 
 /* ---- Bars, boxes and plots ------------------------------------------------------------ */
 
-/* ━━━━╸─── ; part of whole, which is above 0. */
+/* ━━━━╸─── ; part: the filled fraction, 0…1. */
 void screen_bar(struct screen *s, int row, int column, int width, unsigned style, double part);
 /* ━━━╍╍─── ; the same, plus a reserved part: `reserved` is a fraction of the whole, counted from its beginning. */
 void screen_bar_reserved(
