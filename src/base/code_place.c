@@ -55,6 +55,14 @@ bool place_is_plain(const char *text, size_t size)
 	return true;
 }
 
+bool place_is_simple(const char *text, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		if (text[i] && strchr(",:=@%", text[i]))
+			return false;
+	return place_is_plain(text, size);
+}
+
 /*
  * "msl:x", "concat:x", "subfile,,start,0,end,9,,:x": a protocol for ffmpeg and curl, a script for ImageMagick.
  * "user@host:x", "10.0.0.5:x": a file of another machine for tar and scp.
@@ -99,7 +107,7 @@ static bool is_short_code_option(const char *word, bool attached)
 static bool is_long_code_option(const char *word, bool attached)
 {
 	static const char *const names[] = {
-		"command", "eval", "exec", "execute", "expression", "run", "split-string", "wrap"};
+		"command", "eval", "exec", "execute", "expression", "filter", "run", "split-string", "wrap"};
 	if (strncmp(word, "--", 2) != 0)
 		return false;
 	size_t length = strcspn(word + 2, "=");
@@ -116,6 +124,12 @@ static bool is_code_option(const char *word, bool attached)
 	return is_short_code_option(word, attached) || is_long_code_option(word, attached);
 }
 
+static bool is_program(const char *word, const char *name)
+{
+	const char *slash = strrchr(word, '/');
+	return strcmp(slash ? slash + 1 : word, name) == 0;
+}
+
 /*
  * Programs that pass their arguments to a shell, perhaps on another machine, or execute them themselves. Perl's <>,
  * and exiftool before 12.38, execute a name that ends in '|', Ruby's open() executes one that begins with it, and sox
@@ -124,13 +138,11 @@ static bool is_code_option(const char *word, bool attached)
 static bool executes_arguments(const char *program)
 {
 	static const char *const names[] = {"ssh", "autossh", "mosh", "scp", "rsync", "rsh", "pssh", "parallel-ssh",
-		"pdsh", "dsh", "clush", "su", "bsub", "qsub", "pueue", "make", "gmake", "watch", "parallel", "tmux",
-		"screen", "eval", "perl", "exiftool", "sed", "awk", "gawk", "mawk", "m4", "ruby", "sox", "soxi", "play",
-		"rec"};
-	const char *slash = strrchr(program, '/');
-	const char *name = slash ? slash + 1 : program;
+		"pdsh", "dsh", "clush", "su", "bsub", "qsub", "pueue", "make", "gmake", "watch", "parallel", "sem",
+		"niceload", "tmux", "screen", "eval", "perl", "exiftool", "sed", "awk", "gawk", "mawk", "m4", "ruby",
+		"sox", "soxi", "play", "rec"};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strcmp(name, names[i]) == 0)
+		if (is_program(program, names[i]))
 			return true;
 	return false;
 }
@@ -147,4 +159,81 @@ bool place_is_code(const char *const *argv, size_t i)
 		if (executes_arguments(argv[k]))
 			return true;
 	return false;
+}
+
+/* ---- Languages ------------------------------------------------------------ */
+
+/* Whether argv[i] is the value of the option: "-o VALUE", "--option VALUE" or "--option=VALUE". */
+static bool is_value_of(const char *const *argv, size_t i, const char *option)
+{
+	size_t length = strlen(option);
+	if (strncmp(option, "--", 2) == 0 && strncmp(argv[i], option, length) == 0 && argv[i][length] == '=')
+		return true;
+	return i > 0 && strcmp(argv[i - 1], option) == 0;
+}
+
+/* "-vf", "-af:1", "-filter_complex", "-filter:v:0": filters of ffmpeg; "--vf": those of mpv. */
+static bool is_filter(const char *const *argv, size_t i)
+{
+	static const char *const options[] = {"-vf", "-af", "-lavfi", "-filter", "-filter_complex"};
+	if (is_value_of(argv, i, "--vf") || is_value_of(argv, i, "--af") || is_value_of(argv, i, "--lavfi-complex"))
+		return true;
+	size_t length = i > 0 ? strcspn(argv[i - 1], ":") : 0;
+	for (size_t k = 0; k < sizeof(options) / sizeof(options[0]); k++)
+		if (strlen(options[k]) == length && memcmp(argv[i - 1], options[k], length) == 0)
+			return true;
+	return false;
+}
+
+/* Whether the program argv[program] reads argv[i], one of its arguments, as a language. */
+static bool program_has_language(const char *const *argv, size_t program, size_t i)
+{
+	static const struct {
+		const char *program, *options[7]; /* without options: all arguments */
+	} languages[] = {
+		{"gst-launch-1.0", {NULL}},
+		{"socat", {NULL}},
+		{"curl", {"-F", "--form"}},
+		{"docker", {"--mount"}},
+		{"podman", {"--mount"}},
+		{"gdb", {"-ex", "-iex", "--ex", "--iex", "--eval-command", "--init-eval-command"}},
+		{"lldb", {"-o", "-O", "-k", "--one-line", "--one-line-before-file"}},
+		{"matlab", {"-batch", "-r"}},
+		{"node", {"-p", "-pe", "--print"}},
+		{"php", {"-r", "-B", "-R", "--run"}},
+		{"sbatch", {"--export"}},
+		{"srun", {"--export"}},
+		{"sqlite3", {"-cmd", "--cmd"}},
+		{"tar", {"-I", "-F", "--checkpoint-action", "--info-script", "--rsh-command", "--to-command",
+				"--use-compress-program"}},
+	};
+	for (size_t k = 0; k < sizeof(languages) / sizeof(languages[0]); k++) {
+		if (!is_program(argv[program], languages[k].program))
+			continue;
+		const char *const *options = languages[k].options;
+		bool found = !options[0];
+		for (size_t o = 0; o < sizeof(languages[k].options) / sizeof(options[0]) && options[o]; o++)
+			found |= is_value_of(argv, i, options[o]);
+		return found;
+	}
+	return false;
+}
+
+/* "sqlite3 DATABASE SQL" */
+static bool is_sql(const char *const *argv, size_t program, size_t i)
+{
+	if (!is_program(argv[program], "sqlite3"))
+		return false;
+	for (size_t k = program + 1; k < i; k++)
+		if (argv[k][0] != '-')
+			return true;
+	return false;
+}
+
+bool place_is_language(const char *const *argv, size_t i)
+{
+	for (size_t k = 0; k < i; k++)
+		if (program_has_language(argv, k, i) || is_sql(argv, k, i))
+			return true;
+	return is_filter(argv, i);
 }

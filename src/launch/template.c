@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/code_place.h"
+#include "base/code_word.h"
 #include "base/error.h"
 #include "base/suggest.h"
 #include "base/text.h"
@@ -198,22 +199,44 @@ static void append_word(struct text *t, enum word word, const struct template_va
 
 /* How the names of the file affect an argument. */
 struct names {
-	enum word word;  /* the first name that is not plain or begins with a sign */
-	bool special;    /* a name is not plain */
-	bool first_sign; /* the argument begins with a name that begins with a sign */
-	char sign;       /* a name begins with this, such as '-', '@' or '|'; 0: no name does */
-	bool in_script;  /* the text around the names is not plain */
+	enum word word;         /* the first name that is not plain or begins with a sign */
+	bool special;           /* a name is not plain */
+	bool first_sign;        /* the argument begins with a name that begins with a sign */
+	char sign;              /* a name begins with this, such as '-', '@' or '|'; 0: no name does */
+	bool in_script;         /* the text around the names is not plain */
+	struct code_word at;    /* where the next name would be inserted */
+	const char *odd_word;   /* the first name that is not simple; NULL: none */
+	const char *mixed_word; /* the first such name within a possible language: "subtitles={file}"; NULL: none */
 };
+
+/* Whether the argument may be a language, and the name not simple enough for it. */
+static void note_place(struct names *n, enum word word, const char *name, size_t size)
+{
+	bool odd = !place_is_simple(name, size), fine = code_word_add_name(&n->at, name, size);
+	if (odd && !n->odd_word)
+		n->odd_word = word_names[word];
+	if (odd && !fine && !n->mixed_word)
+		n->mixed_word = word_names[word];
+}
 
 static void note_name(struct names *n, enum word word, const char *name, size_t size, bool is_first)
 {
 	bool special = !place_is_plain(name, size), sign = !place_may_begin(name, size);
+	note_place(n, word, name, size);
 	if ((special || sign) && !n->special && !n->sign)
 		n->word = word;
 	n->special |= special;
 	n->first_sign |= sign && is_first;
 	if (sign && !n->sign)
 		n->sign = name[0];
+}
+
+/* Text of the command or a value of yours. */
+static void note_text(struct names *n, const char *text, size_t size)
+{
+	n->in_script |= !place_is_plain(text, size);
+	if (!code_word_add_text(&n->at, text, size) && !n->mixed_word)
+		n->mixed_word = n->odd_word;
 }
 
 static int append_token(
@@ -234,8 +257,8 @@ static int append_token(
 		return text_error(t);
 	if (word >= 0 && variable_of((enum word)word))
 		note_name(n, (enum word)word, t->data + before, t->length - before, before == start);
-	else if (!place_is_plain(t->data + before, t->length - before))
-		n->in_script = true;
+	else
+		note_text(n, t->data + before, t->length - before);
 	return 0;
 }
 
@@ -261,6 +284,14 @@ static int check_names(const char *const *argv, size_t i, const struct names *n,
 		return error_set(err, -EPERM,
 			"its path has special characters, which the command could execute; make {%s} a separate word, or use \"$%s\" in the command",
 			word, variable);
+	if (n->mixed_word)
+		return error_set(err, -EPERM,
+			"its path has characters other than letters, digits and _./+-, which the command could interpret; make {%s} an argument of its own, or use --option={%s}",
+			n->mixed_word, n->mixed_word);
+	if (n->odd_word && place_is_language(argv, i))
+		return error_set(err, -EPERM,
+			"its path has characters other than letters, digits and _./+-, which the command could interpret where {%s} is; rename the file or its folder",
+			n->odd_word);
 	if (!n->first_sign && !(n->sign && n->in_script))
 		return 0;
 	if (n->sign == '-')

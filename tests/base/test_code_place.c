@@ -41,10 +41,30 @@ static void test_arguments_of_programs_that_execute_them_are_code(void **state)
 {
 	(void)state;
 	static const char *const programs[] = {"sox", "soxi", "play", "/usr/bin/rec", "ruby", "ssh", "autossh", "mosh",
-		"pssh", "parallel-ssh", "pdsh", "dsh", "qsub", "pueue", "exiftool"};
+		"pssh", "parallel-ssh", "pdsh", "dsh", "qsub", "pueue", "exiftool", "sem", "niceload"};
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
 		assert_true(place_is_code((const char *const[]){"nice", programs[i], "x", "y", NULL}, 3));
 	assert_false(place_is_code((const char *const[]){"nice", "soxy", "x", "y", NULL}, 3));
+}
+
+static void test_options_of_programs_introduce_languages(void **state)
+{
+	(void)state;
+	static const char *const languages[][3] = {{"ffmpeg", "-vf", "x"}, {"ffmpeg", "-af:1", "x"},
+		{"ffmpeg", "-lavfi", "x"}, {"ffmpeg", "-filter_complex", "x"}, {"ffmpeg", "-filter:v:0", "x"},
+		{"mpv", "-x", "--vf=x"}, {"/usr/bin/curl", "-F", "x"}, {"curl", "-s", "--form=x"},
+		{"gst-launch-1.0", "a", "x"}, {"socat", "-u", "x"}, {"docker", "--mount", "x"}, {"gdb", "-ex", "x"},
+		{"matlab", "-batch", "x"}, {"node", "-p", "x"}, {"php", "-r", "x"}, {"sbatch", "-v", "--export=x"},
+		{"sqlite3", "a.db", "x"}, {"tar", "-I", "x"}, {"tar", "--to-command", "x"}};
+	static const char *const others[][3] = {{"tail", "-F", "x"}, {"ffmpeg", "-vframes", "x"}, {"cp", "-r", "x"},
+		{"sqlite3", "-batch", "x"}, {"tar", "-f", "x"}, {"curl", "-T", "x"}, {"docker", "-v", "x"}};
+	for (size_t i = 0; i < sizeof(languages) / sizeof(languages[0]); i++)
+		if (!place_is_language(languages[i], 2))
+			fail_msg("%s %s", languages[i][0], languages[i][1]);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (place_is_language(others[i], 2))
+			fail_msg("%s %s", others[i][0], others[i][1]);
+	assert_true(place_is_code((const char *const[]){"split", "--filter=x", NULL}, 1));
 }
 
 int main(void)
@@ -53,6 +73,7 @@ int main(void)
 		cmocka_unit_test(test_argument_begins_with_a_letter_a_digit_or_a_path),
 		cmocka_unit_test(test_argument_begins_with_no_sign),
 		cmocka_unit_test(test_arguments_of_programs_that_execute_them_are_code),
+		cmocka_unit_test(test_options_of_programs_introduce_languages),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,11 +33,11 @@ static const struct gd_file usual = {.path = "/a b/-c\n.wav", .output_dir = "/ou
 static void test_every_placeholder_is_filled_in(void **state)
 {
 	(void)state;
-	const char *const argv[] = {"={stem}", "={name}", "{dir}", "{output}/{stem}.txt", "{gpu}{seed}", "{model_size}",
-		"-l{language}", "--file={file}", NULL};
+	const char *const argv[] = {"./{stem}", "./{name}", "{dir}", "{output}/{stem}.txt", "{gpu}{seed}",
+		"{model_size}", "-l{language}", "--file={file}", NULL};
 	char **filled = fill(argv, &usual);
-	assert_string_equal(filled[0], "=-c\n");
-	assert_string_equal(filled[1], "=-c\n.wav");
+	assert_string_equal(filled[0], "./-c\n");
+	assert_string_equal(filled[1], "./-c\n.wav");
 	assert_string_equal(filled[2], "/a b");
 	assert_string_equal(filled[3], "/out/-c\n/-c\n.txt");
 	assert_string_equal(filled[4], "3-45");
@@ -198,7 +198,7 @@ static void test_special_names_are_put_into_no_code(void **state)
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 		for (size_t k = 0; k < NUM_SPECIAL; k++)
 			fills(-EPERM, commands[i], special_names[k]);
-		fills(0, commands[i], "Take_2.b,c=d@e%f+g-h");
+		fills(0, commands[i], "Take_2.b+g-h");
 		fills(0, commands[i], "\xc3\xa4\xe9\x9f\xb3\xd0\xb6");
 	}
 }
@@ -218,6 +218,86 @@ static void test_any_name_goes_into_arguments_that_are_no_code(void **state)
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		for (size_t k = 0; k < NUM_SPECIAL; k++)
 			fills(0, commands[i], special_names[k]);
+}
+
+static const char *const odd_names[] = {
+	"a,b", "a:b", "a=b", "a@b", "a%b", "a;b", "a<b", "a b", "a\tb", "a!b", "a\\b", "a'b", "a[b]", "a\xff"};
+#define NUM_ODD (sizeof(odd_names) / sizeof(odd_names[0]))
+
+static void test_languages_get_simple_names_only(void **state)
+{
+	(void)state;
+	static const command commands[] = {
+		{"ffmpeg", "-vf", "subtitles={file}", "{output}/o.mp4"},
+		{"ffmpeg", "-vf", "scale=64:64,subtitles=/in/{name}", "o.mp4"},
+		{"ffmpeg", "-vf", "drawtext=text={stem}", "o.mp4"},
+		{"ffmpeg", "-filter:v", "{stem}", "o.mp4"},
+		{"mpv", "--vf=subtitles={file}"},
+		{"mpv", "--vf={stem}"},
+		{"gst-launch-1.0", "filesrc", "location={file}", "!", "fakesink"},
+		{"nice", "/usr/bin/gst-launch-1.0", "filesrc", "{file}"},
+		{"curl", "-F", "file=@{file}", "http://host/"},
+		{"curl", "-Ftitle={stem}", "http://host/"},
+		{"curl", "--form={stem}", "http://host/"},
+		{"curl", "-F", "{stem}", "http://host/"},
+		{"dd", "if={file}"},
+		{"7z", "x", "x.7z", "-o{output}"},
+		{"tool", "{stem}_{stem}"},
+		{"tool", "--a=--b={file}"},
+		{"tool", "-a=/x/{name}"},
+		{"tool", "--a,b={file}"},
+		{"sqlite3", "x.db", "{stem}"},
+		{"sh", "-c", "ffmpeg -vf subtitles={file} x"},
+		{"sh", "-c", "ffmpeg -vf subtitles=\"{file}\" x"},
+		{"sh", "-c", "ffmpeg -vf \"drawtext=text=Take {stem}\" x"},
+		{"sh", "-c", "ffmpeg -vf drawtext=text=Take\\ {stem} x"},
+		{"sh", "-c", "# don't\nffmpeg -vf 'text=Take {stem}' x"},
+	};
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		for (size_t k = 0; k < NUM_ODD; k++)
+			fills(-EPERM, commands[i], odd_names[k]);
+		fills(0, commands[i], "Take_2.b+g-h");
+		fills(0, commands[i], "\xc3\xa4\xe9\x9f\xb3\xd0\xb6");
+	}
+}
+
+static void test_words_of_scripts_get_plain_names(void **state)
+{
+	(void)state;
+	static const command commands[] = {
+		{"sh", "-c", "cat {file} > {output}/x; wc<{file}"},
+		{"sh", "-c", "cat \"{file}\" > '{output}/x-{stem}.txt'"},
+		{"sh", "-c", "python3 x.py --in={file} --out=\"{output}\""},
+		{"python3", "-c", "open('{file}')"},
+		{"ssh", "host", "cat", "{file}"},
+	};
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		fills(0, commands[i], "lr=0.1,b@c%d+e-12");
+}
+
+static void test_any_name_goes_into_paths_and_values_of_options(void **state)
+{
+	(void)state;
+	static const command commands[] = {
+		{"ffmpeg", "-i", "{file}", "{output}/{stem}.wav"},
+		{"tool", "--in_file-2={file}", "--out={output}/x-{stem}.txt"},
+		{"tool", "./{name}", "/in/x_{stem}.{language}.txt", "{dir}/{name}", "-I/x/{name}"},
+		{"sqlite3", "-batch", "{file}", ".dump"},
+		{"tail", "-F", "{file}", "-vframes", "{file}"},
+	};
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		for (size_t k = 0; k < NUM_ODD; k++)
+			fills(0, commands[i], odd_names[k]);
+}
+
+static void test_name_has_no_separator_that_follows_it(void **state)
+{
+	(void)state;
+	static const command volume = {"docker", "run", "-v", "{file}:/in"}, list = {"tool", "--in={file},ro"};
+	fills(0, volume, "a b,c=d");
+	fills(-EPERM, volume, "a b:c");
+	fills(0, list, "a b:c=d");
+	fills(-EPERM, list, "a,b");
 }
 
 static void test_name_that_begins_with_a_dash_becomes_no_option(void **state)
@@ -261,11 +341,18 @@ static void test_name_that_begins_with_a_sign_begins_no_argument(void **state)
 static void test_refusal_says_what_to_write_instead(void **state)
 {
 	(void)state;
-	static const command script = {"sh", "-c", "cat {gpu} > {output}/x"}, option = {"cat", "{stem}"};
+	static const command script = {"sh", "-c", "cat {gpu} > {output}/x"}, option = {"cat", "{stem}"},
+			     filter = {"ffmpeg", "-vf", "subtitles={file}"}, pipeline = {"socat", "{file}", "-"};
 	struct gd_error why = {0};
 	assert_int_equal(fill_name(script, "a b", &why), -EPERM);
 	assert_string_equal(why.message,
 		"its path has special characters, which the command could execute; make {output} a separate word, or use \"$GPUQ_OUTPUT\" in the command");
+	assert_int_equal(fill_name(filter, "a,b", &why), -EPERM);
+	assert_string_equal(why.message,
+		"its path has characters other than letters, digits and _./+-, which the command could interpret; make {file} an argument of its own, or use --option={file}");
+	assert_int_equal(fill_name(pipeline, "a,b", &why), -EPERM);
+	assert_string_equal(why.message,
+		"its path has characters other than letters, digits and _./+-, which the command could interpret where {file} is; rename the file or its folder");
 	assert_int_equal(fill_name(option, "-n", &why), -EPERM);
 	assert_string_equal(why.message,
 		"its name begins with '-', which the command could take for an option; use {file} or ./{stem}, or use \"$GPUQ_STEM\" in the command");
@@ -297,6 +384,10 @@ int main(void)
 		cmocka_unit_test(test_setting_that_a_word_hides_is_an_error),
 		cmocka_unit_test(test_special_names_are_put_into_no_code),
 		cmocka_unit_test(test_any_name_goes_into_arguments_that_are_no_code),
+		cmocka_unit_test(test_languages_get_simple_names_only),
+		cmocka_unit_test(test_words_of_scripts_get_plain_names),
+		cmocka_unit_test(test_any_name_goes_into_paths_and_values_of_options),
+		cmocka_unit_test(test_name_has_no_separator_that_follows_it),
 		cmocka_unit_test(test_name_that_begins_with_a_dash_becomes_no_option),
 		cmocka_unit_test(test_name_that_begins_with_a_sign_begins_no_argument),
 		cmocka_unit_test(test_refusal_says_what_to_write_instead),

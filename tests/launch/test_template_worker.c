@@ -26,7 +26,7 @@ static const struct file_end *run_script(struct file_rig *rig, const char *scrip
 static void test_names_of_any_kind_reach_the_command_as_one_argument(void **state)
 {
 	static const char *const argv[] = {"/bin/sh", "-c", "printf '<%s>' \"$@\" > \"$0\"/said", "{output}", "{file}",
-		"={stem}", "={name}", "{gpu}", "{seed}", "{beam}", "a  b", "", NULL};
+		"./{stem}", "./{name}", "{gpu}", "{seed}", "{beam}", "a  b", "", NULL};
 	static const struct gd_setting settings[] = {{.key = "beam", .value = "5"}};
 	struct file_rig *rig = rig_of(state, argv);
 	rig->worker.settings = settings;
@@ -36,7 +36,7 @@ static void test_names_of_any_kind_reach_the_command_as_one_argument(void **stat
 	assert_string_equal(end->message, "");
 	assert_int_equal(end->failure, GD_FAILURE_NONE);
 	char expected[1024];
-	snprintf(expected, sizeof(expected), "<%s/%s><=-n \"x'\n$(id)\xff*><=%s><0><42><5><a  b><>", rig->dir, name,
+	snprintf(expected, sizeof(expected), "<%s/%s><./-n \"x'\n$(id)\xff*><./%s><0><42><5><a  b><>", rig->dir, name,
 		name);
 	assert_string_equal(file_rig_read(rig, "said"), expected);
 }
