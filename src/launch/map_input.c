@@ -62,12 +62,13 @@ static bool is_passed(const char *path)
 
 /* A link of another user must not lead to a file that its owner may not be allowed to read: the results would disclose
  * it. */
-static int open_named(const char *path, struct gd_error *err)
+static int open_named(const char *path, bool *ret_replaceable, struct gd_error *err)
 {
 	cleanup_(closep) int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	cleanup_(closep) int fd = -1;
 	struct trust_way way = TRUST_WAY_INIT;
-	way.replaceable = true; /* not examined */
+	/* The walk does not examine the directory that the path begins at. */
+	way.replaceable = here < 0 || (path[0] != '/' && trust_check_place(here, NULL) < 0);
 	struct stat st;
 	const char *objection;
 	char opened[32];
@@ -79,6 +80,7 @@ static int open_named(const char *path, struct gd_error *err)
 			strchr(objection, ';') ? "" : "; to use it, name it without this link");
 	if (r < 0)
 		return error_set(err, r, "cannot read input '%s': %s", path, error_words(r));
+	*ret_replaceable = way.replaceable;
 	snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
 	return open_leased(path, opened, err);
 }
@@ -93,8 +95,9 @@ static bool has_holes(int fd, off_t from, off_t size)
 int map_input_open(struct map_input *in, const char *path, bool lines, struct gd_error *err)
 {
 	struct stat st;
-	bool standard = strcmp(path, "-") == 0;
-	cleanup_(closep) int fd = standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open_named(path, err);
+	bool standard = strcmp(path, "-") == 0, replaceable = false;
+	cleanup_(closep) int fd =
+		standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open_named(path, &replaceable, err);
 	if (fd < 0 && !standard)
 		return fd;
 	if (fd < 0 || fstat(fd, &st) < 0)
@@ -116,6 +119,7 @@ int map_input_open(struct map_input *in, const char *path, bool lines, struct gd
 		.name = standard ? "standard input" : path,
 		.lines = lines,
 		.regular = at == 0,
+		.replaceable = replaceable,
 		.size = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0,
 		.limit = at >= 0 && st.st_size > at ? (uint64_t)(st.st_size - at) : 0,
 	};

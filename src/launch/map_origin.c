@@ -54,11 +54,11 @@ static bool is_noted(const struct map_record *r, int fd)
 }
 
 /* Then it contains nothing, and will not let more users read the results than a new file. */
-static bool is_like_new(const struct stat *st)
+static bool is_like_new(const struct map_record *r, const struct stat *st)
 {
 	mode_t mask = umask(077);
 	umask(mask);
-	return st->st_size == 0 && !(st->st_mode & 0777 & ~(MAP_RECORD_MODE & ~mask));
+	return st->st_size == 0 && !(st->st_mode & 0777 & ~(map_record_mode(r) & ~mask));
 }
 
 bool map_origin_is_doubtful(const struct map_record *r, int dir_fd, int fd)
@@ -66,7 +66,7 @@ bool map_origin_is_doubtful(const struct map_record *r, int dir_fd, int fd)
 	struct stat st;
 	if (trust_check_place(dir_fd, NULL) == 0)
 		return false;
-	return fstat(fd, &st) < 0 || !(is_like_new(&st) || is_noted(r, fd));
+	return fstat(fd, &st) < 0 || !(is_like_new(r, &st) || is_noted(r, fd));
 }
 
 static void write_note(int logs_fd, int flags, const struct text *t)

@@ -49,6 +49,11 @@ static int lock(struct map_file *f, struct gd_error *err)
 	return r;
 }
 
+mode_t map_record_mode(const struct map_record *r)
+{
+	return r->is_private ? 0600 : 0644;
+}
+
 static int open_file(const struct map_record *r, struct map_file *f, bool trust, struct gd_error *err)
 {
 	const int flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -56,7 +61,7 @@ static int open_file(const struct map_record *r, struct map_file *f, bool trust,
 	/* First without O_CREAT: with it, the kernel may refuse files of other users without a clear error. */
 	cleanup_(closep) int fd = openat(f->dir_fd, f->entry, flags);
 	if (fd < 0 && errno == ENOENT)
-		fd = openat(f->dir_fd, f->entry, flags | O_CREAT, MAP_RECORD_MODE);
+		fd = openat(f->dir_fd, f->entry, flags | O_CREAT, map_record_mode(r));
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return error_set(err, -errno, "cannot write output '%s': %s", f->name, error_words(-errno));
 	if (!S_ISREG(st.st_mode))

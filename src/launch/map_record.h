@@ -16,13 +16,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/text.h"
 #include "gpu_dispatch.h"
 #include "launch/history_lock.h"
 #include "launch/items_task.h"
-
-#define MAP_RECORD_MODE 0644 /* of new files */
 
 struct map_file {
 	const char *name; /* for messages; NULL: there is no file */
@@ -44,6 +43,7 @@ struct map_record {
 	uint64_t count, failed; /* items done; those that failed */
 	uint64_t outdated;      /* lines in the errors file for items that are also in the output */
 	uint64_t highest;       /* highest item number; 0: none */
+	bool is_private;        /* only this user may read new files; set before map_record_open() */
 };
 
 #define MAP_FILE_NONE                                                                                                  \
@@ -59,6 +59,8 @@ struct map_record {
  */
 int map_record_open(struct map_record *r, const char *output, const char *errors, bool trust, struct gd_error *err);
 void map_record_finish(struct map_record *r);
+/* The mode of new files. */
+mode_t map_record_mode(const struct map_record *r);
 
 /*
  * Makes the folder OUTPUT.logs for the logs of workers, which open them by path whenever they start. Unless `trust`,

@@ -231,6 +231,8 @@ static bool same_file(int a, int b)
 static int open_files(struct map *m, struct gd_error *err)
 {
 	const struct map_options *o = &m->options;
+	/* Another user may have chosen a private file as the input. */
+	m->record.is_private = m->input.replaceable && !o->trust;
 	int r = map_record_open(&m->record, o->output, o->errors, o->trust, err);
 	if (r < 0)
 		return r;

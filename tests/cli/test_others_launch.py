@@ -541,6 +541,31 @@ def test_map_does_not_read_a_private_file_behind_a_link_of_another_user(machine,
         assert result.returncode == 0 and f'"{text}"' in (project / "results.jsonl").read_text(), result
 
 
+@pytest.mark.parametrize("place", ["group", "sticky", "current directory", "own"])
+def test_results_of_an_input_that_another_user_can_exchange_are_private(machine, victim, other, place):
+    """The other user renames a link of the victim to the name of the input."""
+    shared = machine.directory(STICKY if place == "sticky" else GROUP)
+    project = machine.project(victim)
+    plant(victim, victim.home / "mapper.py", MAPPER)
+    victim.sh(f"ln -s '{victim.home}/notes' latest", shared)
+    if place != "sticky":
+        other.sh("mv latest items", shared)
+    folder = {"own": project, "current directory": "."}.get(place, shared)
+    name = "latest" if place == "sticky" else "items"
+    victim.sh("echo mine > items", project)
+
+    def modes(*words):
+        victim.sh("rm -rf results.jsonl* errors.jsonl*", project)
+        result = victim.run("gpuq", "map", "--lines", "--input", f"{folder}/{name}", "--output", project / "results.jsonl", "--errors",
+                            project / "errors.jsonl", "--gpus", "sim:1", *words, "--worker-command", f"python3 {victim.home}/mapper.py",
+                            cwd=shared if folder == "." else project, umask=0o022)
+        assert result.returncode == 0, result
+        return {stat.S_IMODE((project / name).stat().st_mode) for name in ("results.jsonl", "errors.jsonl")}
+
+    assert modes() == {0o644 if place == "own" else 0o600}
+    assert modes("--trust") == {0o644}
+
+
 # A worker that fails all items until the file `good` exists.
 FAILING = MAPPER.replace('"ok": True, "results": message["items"]',
                          '**({"ok": True, "results": message["items"]} if os.path.exists(sys.argv[1]) else {"ok": False, "error": "bad"})').replace(
