@@ -229,7 +229,8 @@ int map_on_success(void *context, const struct gd_event *e)
 	count_message(m, b, e);
 	if (is_complete(bytes, b->count)) {
 		raise_batch(m);
-		for (size_t i = 0; items_answer_next(&bytes, &answer) > 0; i++)
+		/* The answer is in memory of the worker, which may have changed it since. */
+		for (size_t i = 0; i < b->count && items_answer_next(&bytes, &answer) > 0; i++)
 			if (answer.failed)
 				fail_item(m, b, i, e->gpu, answer.data, answer.size);
 			else
