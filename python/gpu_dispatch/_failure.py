@@ -102,6 +102,15 @@ def describe(error: BaseException) -> tuple[str, tuple[bytes | str, str]]:
     return _plain(line[:MOST_LINE]), (pickled, _plain(_shortened(text, MOST_TEXT)))
 
 
+def _is_damaged(payload: Any) -> bool:
+    """Whether the payload is not what describe() returned: code of the worker may have overwritten its memory."""
+    if payload is None:
+        return False
+    if type(payload) is not tuple or len(payload) != 2:
+        return True
+    return not isinstance(payload[0], (bytes, str)) or not isinstance(payload[1], str)
+
+
 def traceback_text(failure: Failure) -> str:
     """The text for an error callback: the traceback, or the message if there is no traceback."""
     if failure.kind == "undecodable":
@@ -110,7 +119,7 @@ def traceback_text(failure: Failure) -> str:
         error = failure.payload
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         return f"{trace}\n{failure.message}"
-    if failure.payload is not None:
+    if failure.payload is not None and not _is_damaged(failure.payload):
         text: str = failure.payload[1]
         return text
     return failure.message
@@ -127,6 +136,8 @@ def exception_of(failure: Failure, hook: str = "process()") -> Exception:
         wrong = TaskError(failure.message)
         wrong.__cause__ = failure.payload
         return wrong
+    if _is_damaged(failure.payload):
+        return TaskError(f"{failure.message} (the exception itself could not be decoded: it is damaged)")
     if failure.payload is None:
         if failure.kind in ("crashed", "out of memory", "stuck"):
             return WorkerDied(failure.message, failure.signal or None)

@@ -6,6 +6,7 @@ import pathlib
 import signal
 import threading
 import time
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +17,7 @@ import workers
 from engine_lab import Log, drain, open_pool, poll_until, submit_all
 from workers import Naughty
 
-from gpu_dispatch import BaseWorker, GPUNotFound, _engine
+from gpu_dispatch import BaseWorker, GPUNotFound, TaskError, _engine, _failure
 
 
 @pytest.fixture
@@ -210,6 +211,15 @@ def test_failures_carry_exception_and_traceback(log: Log) -> None:
     assert (died.kind, died.signal, died.payload) == ("crashed", signal.SIGKILL, None)
     assert undecodable.kind == "undecodable" and isinstance(undecodable.payload, ValueError)
     pool.close()
+
+
+@pytest.mark.parametrize("payload", [7, "text", (), (b"",), (b"", 1), (1, "text"), (b"", "text", 3), [b"", "text"], {}])
+def test_damaged_exception_is_a_failed_task(payload: Any) -> None:
+    failure: Any = types.SimpleNamespace(kind="failed", message="ValueError: broken", payload=payload, signal=0)
+    error = _failure.exception_of(failure)
+    assert isinstance(error, TaskError)
+    assert str(error) == "ValueError: broken (the exception itself could not be decoded: it is damaged)"
+    assert _failure.traceback_text(failure) == "ValueError: broken"
 
 
 def test_message_of_a_failure_names_the_exception_not_its_notes(log: Log) -> None:
