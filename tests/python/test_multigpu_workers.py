@@ -356,6 +356,21 @@ def test_record_that_another_user_leads_to_is_not_reported(lab: Lab, monkeypatch
     assert spawner.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("message", "reason"), [("gpuq: refusing to use it", "gpuq: refusing to use it"), ("", "gpuq launch ended with code 2")]
+)
+def test_warning_is_not_the_reason_for_a_missing_result(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, message: str, reason: str
+) -> None:
+    program = lab.directory / "gpuq"
+    warning = "gpuq launch: warning: created output folder"
+    program.write_text(f"#!/bin/sh\necho '{message}' >&2; echo '{warning}' >&2; exit 2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("GPUQ", str(program))
+    _, results = spawn(lab, lab.put("a.wav"))
+    assert [result["error"] for result in results] == [reason]
+
+
 def test_results_of_another_launcher_are_not_reported(tmp_path: Path) -> None:
     path = tmp_path / "launch.jsonl"
     path.write_text('{"event": "run"}\n')

@@ -312,15 +312,20 @@ def _lines(file: IO[bytes]) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
+def _warning(line: str) -> str:
+    """The text of a warning of gpuq; empty if the line is something else."""
+    prefix, _, words = line.partition(": warning: ")
+    return words if prefix.startswith("gpuq") else ""
+
+
 def _pass_on_warnings(log: IO[bytes]) -> None:
     for line in _lines(log):
-        prefix, found, words = line.partition(": warning: ")
-        if found and prefix.startswith("gpuq"):
+        if words := _warning(line):
             logger.warning("%s", words)
 
 
 def _last_line(file: IO[bytes]) -> str:
-    """The last message of gpuq."""
-    lines = _lines(file)
+    """The last message of gpuq that is not a warning, which is not the reason for a failure."""
+    lines = [line for line in _lines(file) if not _warning(line)]
     ours = [line for line in lines if line.startswith("gpuq")]
     return (ours or lines or [""])[-1]
