@@ -26,8 +26,7 @@ struct map_input {
 	int fd;
 	bool lines;       /* an item is a line of text, not a JSON value */
 	bool regular;     /* a file that can be read again */
-	bool replaceable; /* another user can make the path lead to a different file, or may have moved the file there
-			   */
+	bool replaceable; /* another user can make the path lead elsewhere, or may have moved the file there */
 	uint64_t size;
 	uint64_t limit;  /* of `taken`; 0: the input has no size, and is read to its end */
 	uint64_t number; /* of the last line taken */
