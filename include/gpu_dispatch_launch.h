@@ -235,12 +235,12 @@ GD_API int gd_balance_parse(const char *name, enum gd_balance *ret);
  * an unknown balance. */
 GD_API int gd_balance_order(
 	const struct gd_found *const *files, size_t count, enum gd_balance balance, size_t *ret_order);
-/** Writes the GPU (0…num_gpus-1) that each file would get into ret_gpus[0…count). -EINVAL as above, and if num_gpus is
+/** Writes to ret_gpus[0…count) the GPU (0…num_gpus-1) that each file would get. -EINVAL as above, and if num_gpus is
  * 0. */
 GD_API int gd_balance_share(
 	const struct gd_found *const *files, size_t count, enum gd_balance balance, size_t num_gpus, size_t *ret_gpus);
 
-/** A strategy of your own: writes which GPU (0…num_gpus-1) gets files[i] into ret_gpus[i]. 0 or a negative errno. */
+/** A strategy of your own: writes to ret_gpus[i] the GPU (0…num_gpus-1) that gets files[i]. 0 or a negative errno. */
 typedef int gd_strategy(
 	void *context, const struct gd_found *const *files, size_t count, size_t num_gpus, size_t *ret_gpus);
 

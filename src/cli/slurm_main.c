@@ -203,8 +203,12 @@ static int run_pilot(struct slurm_arguments *a)
 		say("%s", err.message);
 		return EXIT_WORK_FAILED;
 	}
-	if (result.killed)
-		say("the guard of this pilot was killed, by its timer at the end of the lease or from outside");
+	/* The guard and the agent have the same deadline: whichever notices it first, the message is the same. */
+	if (result.expired)
+		say("exiting: %s", agent.until_ns && result.deadline_ns >= agent.until_ns ? "its time limit is reached"
+											  : "the lease has ended");
+	else if (result.killed)
+		say("the guard of this pilot was killed");
 	return result.exit_code == 0 ? 0 : EXIT_WORK_FAILED;
 }
 

@@ -65,13 +65,25 @@ static void sweep(void)
 	}
 }
 
-static int arm(timer_t timer, uint64_t deadline_ns)
+struct guard {
+	const struct guard_options *options;
+	_Atomic uint64_t *deadline_ns; /* shared with the sweeper */
+	timer_t timer;
+	int renew_fd;
+	int signal_fd;
+	pid_t sweeper, agent;
+	bool namespaced;
+};
+
+static int arm(struct guard *g, uint64_t deadline_ns)
 {
 	struct itimerspec at = {.it_value = {(time_t)(deadline_ns / NS_PER_S), (long)(deadline_ns % NS_PER_S)}};
 	/* A deadline of 0 would disarm the timer. */
 	if (deadline_ns == 0)
 		at.it_value.tv_nsec = 1;
-	return timer_settime(timer, TIMER_ABSTIME, &at, NULL) < 0 ? -errno : 0;
+	/* First: the timer may kill this process before the next line. */
+	*g->deadline_ns = deadline_ns;
+	return timer_settime(g->timer, TIMER_ABSTIME, &at, NULL) < 0 ? -errno : 0;
 }
 
 /* The first process of a PID namespace needs its own /proc: keepers find their descendants there. */
@@ -92,15 +104,6 @@ _Noreturn static void become_agent(const struct guard_options *o, int fd, int go
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	_exit(o->agent(o->context, fd));
 }
-
-struct guard {
-	const struct guard_options *options;
-	timer_t timer;
-	int renew_fd;
-	int signal_fd;
-	pid_t sweeper, agent;
-	bool namespaced;
-};
 
 /* clone() instead of unshare(): the guard itself stays outside, where the timer's signal can kill it. */
 static pid_t fork_agent(struct guard *g, int fd, const int go[2], const sigset_t *mask)
@@ -158,7 +161,7 @@ static void on_renewals(struct guard *g)
 	while (recv(g->renew_fd, &deadline_ns, sizeof(deadline_ns), MSG_DONTWAIT) == sizeof(deadline_ns)) {
 		if (g->options->until_ns && deadline_ns > g->options->until_ns)
 			deadline_ns = g->options->until_ns;
-		if (arm(g->timer, deadline_ns) < 0)
+		if (arm(g, deadline_ns) < 0)
 			kill(getpid(), SIGKILL);
 	}
 }
@@ -181,16 +184,16 @@ static void on_signals(struct guard *g)
 			_exit(WIFEXITED(status) ? WEXITSTATUS(status) : NO_AGENT);
 }
 
-_Noreturn static void guard_main(const struct guard_options *o, pid_t sweeper, const sigset_t *mask, int report_fd)
+_Noreturn static void guard_main(struct guard g, const sigset_t *mask, int report_fd)
 {
-	struct guard g = {.options = o, .sweeper = sweeper};
+	const struct guard_options *o = g.options;
 	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
 	int renew[2], go[2];
 	sigset_t set;
 	prctl(PR_SET_NAME, "gpuq-guard");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	/* Arm the timer first: nothing below may run without a deadline. */
-	if (timer_create(CLOCK_BOOTTIME, &event, &g.timer) < 0 || arm(g.timer, o->first_ns) < 0 || chdir("/") < 0 ||
+	if (timer_create(CLOCK_BOOTTIME, &event, &g.timer) < 0 || arm(&g, o->first_ns) < 0 || chdir("/") < 0 ||
 		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, renew) < 0 || pipe2(go, O_CLOEXEC) < 0)
 		_exit(NO_AGENT);
 	sigemptyset(&set);
@@ -265,8 +268,10 @@ int guard_run(const struct guard_options *options, struct guard_result *ret, str
 	sigaddset(&set, SIGHUP);
 	if (sigprocmask(SIG_BLOCK, &set, &mask) < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
 		return error_set(err, -errno, "cannot start the guard: %s", error_words(errno));
+	_Atomic uint64_t *deadline_ns =
+		mmap(NULL, sizeof(*deadline_ns), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	cleanup_(closep) int signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (signal_fd < 0 || pipe2(report, O_CLOEXEC) < 0)
+	if (deadline_ns == MAP_FAILED || signal_fd < 0 || pipe2(report, O_CLOEXEC) < 0)
 		return error_set(err, -errno, "cannot start the guard: %s", error_words(errno));
 	pid_t parent = getpid(), guard = fork();
 	if (guard == 0) {
@@ -276,7 +281,8 @@ int guard_run(const struct guard_options *options, struct guard_result *ret, str
 		close(signal_fd);
 		if (getppid() != parent)
 			_exit(NO_AGENT);
-		guard_main(options, parent, &mask, report[1]);
+		struct guard g = {.options = options, .deadline_ns = deadline_ns, .sweeper = parent};
+		guard_main(g, &mask, report[1]);
 	}
 	close(report[1]);
 	if (guard < 0) {
@@ -291,10 +297,13 @@ int guard_run(const struct guard_options *options, struct guard_result *ret, str
 	/* Lock the memory, as in the guard: code that must be read from a hanging file system would come too late. */
 	(void)mlockall(MCL_CURRENT | MCL_FUTURE);
 	await_guard(guard, signal_fd, &status);
-	sweep();
 	result.killed = WIFSIGNALED(status);
+	result.deadline_ns = *deadline_ns;
+	result.expired = result.killed && guard_now_ns() >= result.deadline_ns;
+	sweep();
 	if (WIFEXITED(status) && WEXITSTATUS(status) != NO_AGENT)
 		result.exit_code = WEXITSTATUS(status);
+	munmap((void *)deadline_ns, sizeof(*deadline_ns));
 	*ret = result;
 	return 0;
 }

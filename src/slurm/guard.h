@@ -40,9 +40,11 @@ struct guard_options {
 
 /* The result of guard_run(). */
 struct guard_result {
-	int exit_code;   /* of the agent; -1: it was killed */
-	bool killed;     /* the guard was killed: by the timer at the end of its lease, or from outside */
-	bool namespaced; /* the agent had a PID namespace */
+	int exit_code;        /* of the agent; -1: it was killed */
+	bool killed;          /* the guard was killed */
+	bool expired;         /* it was killed at the end of its lease, by its timer; otherwise from outside */
+	bool namespaced;      /* the agent had a PID namespace */
+	uint64_t deadline_ns; /* the last one (CLOCK_BOOTTIME) */
 };
 
 /*

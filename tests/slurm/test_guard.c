@@ -89,7 +89,7 @@ static pid_t start(const struct play *p, uint64_t until_ns)
 		.context = &copy};
 	check_equal(guard_run(&o, &result, NULL), 0);
 	char text[64];
-	snprintf(text, sizeof(text), "%d %d %d", result.exit_code, result.killed, result.namespaced);
+	snprintf(text, sizeof(text), "%d %d%d %d", result.exit_code, result.killed, result.expired, result.namespaced);
 	scratch_write_text("result", text);
 	_exit(0);
 }
@@ -124,7 +124,7 @@ static size_t below(pid_t pid, pid_t *ret, size_t room)
 
 static bool is_namespaced(void)
 {
-	return strstr(scratch_read("result"), " 1 1") || strstr(scratch_read("result"), " 0 1");
+	return strstr(scratch_read("result"), "1 1") || strstr(scratch_read("result"), "0 1");
 }
 
 static void test_exit_code_of_the_agent_is_passed_on(void **state)
@@ -148,7 +148,7 @@ static void test_lease_that_is_not_renewed_ends_everything(void **state)
 		pid_t pid = start(&(struct play){first, no_namespace, .exit_code = -1}, 0);
 		assert_int_equal(process_exit_code(pid), 0);
 		assert_true(guard_now_ns() >= first);
-		assert_int_equal(strncmp(scratch_read("result"), "-1 1", 4), 0);
+		assert_int_equal(strncmp(scratch_read("result"), "-1 11", 5), 0);
 	}
 }
 
@@ -159,7 +159,7 @@ static void test_renewals_do_not_go_beyond_the_end_of_the_pilot(void **state)
 	pid_t pid =
 		start(&(struct play){now + FAR_NS, true, .renew_ns = now + FAR_NS, .exit_code = -1}, now + SHORT_NS);
 	assert_int_equal(process_exit_code(pid), 0);
-	assert_int_equal(strncmp(scratch_read("result"), "-1 1", 4), 0);
+	assert_int_equal(strncmp(scratch_read("result"), "-1 11", 5), 0);
 }
 
 /* The kernel enforces the deadline: the guard need not run. */
@@ -260,6 +260,7 @@ static void test_killed_guard_takes_everything_along(void **state)
 	wait_until(below(sweeper, all, 8) == 4);
 	assert_int_equal(kill(all[0], SIGKILL), 0);
 	assert_int_equal(process_exit_code(sweeper), 0);
+	assert_int_equal(strncmp(scratch_read("result"), "-1 10", 5), 0);
 	for (int i = 0; i < 4; i++)
 		assert_true(process_await_gone(all[i], WAIT_MS));
 }

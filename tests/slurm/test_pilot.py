@@ -268,6 +268,7 @@ def test_stopped_agent_does_not_outlive_the_lease(place):
     os.kill(processes.children(agent.guard())[0], signal.SIGSTOP)
     until(lambda: not any(processes.alive(pid) for pid in pids), "the end of the jobs")
     assert agent.wait() != 0
+    assert "lease has ended" in agent.text()
 
 
 @pytest.mark.parametrize("which", ["guard", "agent"])
@@ -277,6 +278,8 @@ def test_killed_guard_or_agent_takes_all_jobs_along(place, which):
     os.kill(agent.guard() if which == "guard" else processes.children(agent.guard())[0], signal.SIGKILL)
     until(lambda: not any(processes.alive(pid) for pid in pids), "the end of the jobs")
     assert agent.wait() != 0
+    assert ("guard of this pilot was killed" in agent.text()) == (which == "guard")
+    assert "lease has ended" not in agent.text()
 
 
 def test_renewed_lease_lasts(place):
