@@ -185,7 +185,7 @@ static bool is_filter(const char *const *argv, size_t i)
 	return false;
 }
 
-/* Whether the program argv[program] reads argv[i], one of its arguments, as a language. */
+/* Whether the program argv[program] interprets argv[i], one of its arguments, as code in a language of its own. */
 static bool program_has_language(const char *const *argv, size_t program, size_t i)
 {
 	static const struct {

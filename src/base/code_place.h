@@ -33,7 +33,7 @@ bool place_may_begin(const char *name, size_t size);
 /* Whether the argument argv[i], whose own text is plain, is executed as code or passed to a program that does so. */
 bool place_is_code(const char *const *argv, size_t i);
 
-/* Whether the program reads the whole argument argv[i] as a language in which signs such as ',' and '=' have a meaning:
+/* Whether the program interprets the whole argument argv[i] as code in which signs such as ',' and '=' have a meaning:
  * the filters of ffmpeg, the forms of curl, SQL. */
 bool place_is_language(const char *const *argv, size_t i);
 

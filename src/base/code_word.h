@@ -28,7 +28,7 @@ struct code_word {
 /* The command's own text follows. False: it has a separator that also occurs in a name before it: "{dir}:/in". */
 bool code_word_add_text(struct code_word *w, const char *text, size_t size);
 
-/* A name follows. False: the name is a part of a word that may be a language. */
+/* A name follows. False: the name is a part of a word that may be code. */
 bool code_word_add_name(struct code_word *w, const char *name, size_t size);
 
 #endif

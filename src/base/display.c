@@ -32,7 +32,7 @@ static int columns_of(uint32_t c)
 	return width;
 }
 
-/* The representation of the bytes at a position on the screen. */
+/* How the bytes at one position of the text are shown on the screen. */
 struct piece {
 	size_t eaten;
 	char shown[16];

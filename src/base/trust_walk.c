@@ -113,7 +113,7 @@ static bool walk_has_more(const struct walk *w)
 	return w->rest[strspn(w->rest, "/")] != '\0';
 }
 
-/* Links such as /proc/self and /proc/self/cwd: they lead the program that will use the path elsewhere. */
+/* Links such as /proc/self and /proc/self/cwd: for the program that will use the path, they lead elsewhere. */
 static bool is_in_proc(int fd)
 {
 	struct statfs fs;

@@ -78,7 +78,8 @@ static int add(struct exec *e, const struct job_spec *spec)
 	return r;
 }
 
-/* With the open journal: a reader that closed the lock file would release the lock that withdrawing the job takes. */
+/* Uses the open journal: a reader of its own would close another descriptor of the lock file, which would release the
+ * lock that is held while the job is withdrawn. */
 static int open_follow(struct exec *e)
 {
 	int r = follow_open_journal(e->journal, &e->follow, &e->err);

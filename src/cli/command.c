@@ -48,7 +48,7 @@ static char *filter_help(int key, const char *words, void *input)
 	return key == ARGP_KEY_HELP_DUP_ARGS_NOTE ? NULL : (char *)(uintptr_t)words;
 }
 
-/* For that note, argp calls only the filter of the root, which it creates itself, without one. */
+/* For that note, argp calls only the filter of the root argp, which argp itself creates without a filter: set one. */
 static void set_help_filter(struct argp_state *state)
 {
 	static struct argp root;

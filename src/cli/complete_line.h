@@ -17,7 +17,7 @@ struct complete_line {
 	const struct complete_option *option;
 	const char *word; /* text to complete; "ru" for "--state=ru" */
 	const char *head; /* the whole word, which ends with `word` */
-	int command_at;   /* index of the first word of a command; count: the word to complete is its first */
+	int command_at;   /* index of the first word of a command; -1: none begins before the word to complete */
 	bool after_dashes;
 	/* Options that choose the queue; NULL: not given. */
 	const char *jobs_file, *config_file, *gpus;

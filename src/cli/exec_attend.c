@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `gpuq exec` while its command runs, which is in the same process group.
+ * `gpuq exec` while its command runs. The command is in the same process group.
  *
  * Signals from the terminal (Ctrl-C, Ctrl-Z, a new size) and to the group reach the command directly. A signal that
  * another process sends to `gpuq exec` is forwarded. `gpuq exec` stops when the command has stopped, not before: an

@@ -162,8 +162,8 @@ static int look(struct waiting *w)
 		return e->err.code;
 	if (job->attempts || begin < w->next_look_ns)
 		return 0;
-	/* If no runner could start the job, a new one would not help: explain() finds that first, except the first
-	 * time. */
+	/* If no runner could start the job, a new one would not help: explain() checks that before keep_runner() starts
+	 * one, except the first time. */
 	int r = w->next_look_ns ? 0 : keep_runner(w, job);
 	if (r == 0)
 		r = explain(w, job, begin - w->begin_ns > SILENCE_NS);

@@ -24,7 +24,7 @@
 /* For one file: other users may have written it. */
 #define LIMIT_MS    5000
 #define CPU_SECONDS 2
-/* Files that take longer before no more are read: in a row, and in total. */
+/* After this many files that take longer, no more are read: in a row, and in total. */
 #define MOST_SLOW_IN_A_ROW 3
 #define MOST_SLOW          20
 

@@ -9,8 +9,8 @@
 
 #define BLOCK 65536
 /*
- * The beginning of a line is searched in this many blocks: another user can make a log that is longer than the disk, by
- * holes or shared blocks.
+ * The beginning of a line is searched for in at most this many blocks: another user can make a log that is longer than
+ * the disk, with holes or shared blocks.
  */
 #define MAX_BLOCKS 1024
 

@@ -68,7 +68,7 @@ static int unknown(const char *name)
 	const char *names[COMMAND_TABLE_SIZE + 1] = {"help"};
 	for (size_t i = 0; i < COMMAND_TABLE_SIZE; i++)
 		names[i + 1] = command_table[i]->name;
-	/* The meaning of a word takes precedence over its spelling: "pause" is not "prune". */
+	/* The meaning of a word takes precedence over its spelling: "stop" means "cancel", not "top". */
 	const char *meant = command_names_meaning(name);
 	if (!meant)
 		meant = suggest(name, names, COMMAND_TABLE_SIZE + 1);

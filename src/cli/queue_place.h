@@ -27,8 +27,9 @@ void queue_place_skipped_finish(struct queue_place_skipped *s);
 
 /*
  * The journal of the nearest parent directory below $HOME, if it is a regular file of the user, and no other user could
- * have put it there; NULL if there is none. A user who can write the directory can rename any file of this user, and
- * must not stop the commands below it. trust: the user accepts such directories. Release *ret with free().
+ * have put it there; NULL if there is none. A user who can write the directory can move any file of this user there,
+ * and must not be able to stop commands in directories below it. trust: the user accepts such directories. Release *ret
+ * with free().
  */
 int queue_place_find_above(bool trust, char **ret, struct queue_place_skipped *ret_skipped);
 

@@ -40,7 +40,7 @@ static char *describe_probe(const struct runner_rules *rules)
 /* On success, takes ownership of `spec`. */
 static int open_probe(struct queue_view *v, bool of_runner, char **spec, struct gd_error *err)
 {
-	/* The runner may have been started in a shell that hides other GPUs than this one. */
+	/* The runner may have been started in a shell in which other GPUs are visible than here. */
 	struct gpu_probe_options o = {.spec = v->rules.gpus,
 		.period_ms = v->options.sample_ms ? v->options.sample_ms : SAMPLE_MS,
 		.machine = of_runner ? v->rules.machine : NULL};

@@ -76,7 +76,8 @@ void gpu_probe_machine(const struct gpu_probe *p, char ret[GPU_MACHINE_SIZE]);
 /* The PID of the probe process; 0 for simulated GPUs. */
 pid_t gpu_probe_pid(const struct gpu_probe *p);
 
-/* Kills and reaps the process, which takes at most a second. NULL is allowed. */
+/* Kills and reaps the process, which takes at most a second, or ten if the process gets no CPU time. NULL is
+ * allowed. */
 void gpu_probe_close(struct gpu_probe *p);
 
 /*

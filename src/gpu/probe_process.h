@@ -23,7 +23,7 @@ struct probe_process {
 /* Starts it and waits until it runs (not until a driver answers). */
 int probe_process_start(const struct prober_settings *settings, struct probe_process *ret);
 
-/* Kills and reaps it, which takes a second at most; closes what belongs to it. */
+/* Kills and reaps it, which takes at most a second, or ten if it gets no CPU time; closes what belongs to it. */
 void probe_process_end(struct probe_process *p);
 
 #endif

@@ -199,17 +199,18 @@ static void append_word(struct text *t, enum word word, const struct template_va
 
 /* How the names of the file affect an argument. */
 struct names {
-	enum word word;         /* the first name that is not plain or begins with a sign */
-	bool special;           /* a name is not plain */
-	bool first_sign;        /* the argument begins with a name that begins with a sign */
-	char sign;              /* a name begins with this, such as '-', '@' or '|'; 0: no name does */
-	bool in_script;         /* the text around the names is not plain */
-	struct code_word at;    /* where the next name would be inserted */
-	const char *odd_word;   /* the first name that is not simple; NULL: none */
-	const char *mixed_word; /* the first such name within a possible language: "subtitles={file}"; NULL: none */
+	enum word word;       /* the first name that is not plain or begins with a sign */
+	bool special;         /* a name is not plain */
+	bool first_sign;      /* the argument begins with a name that begins with a sign */
+	char sign;            /* a name begins with this, such as '-', '@' or '|'; 0: no name does */
+	bool in_script;       /* the text around the names is not plain */
+	struct code_word at;  /* where the next name would be inserted */
+	const char *odd_word; /* the first name that is not simple; NULL: none */
+	const char
+		*mixed_word; /* the first such name in an argument that may be code: "subtitles={file}"; NULL: none */
 };
 
-/* Whether the argument may be a language, and the name not simple enough for it. */
+/* Whether the argument may be code, and the name is not simple enough for it. */
 static void note_place(struct names *n, enum word word, const char *name, size_t size)
 {
 	bool odd = !place_is_simple(name, size), fine = code_word_add_name(&n->at, name, size);

@@ -188,7 +188,7 @@ void pool_cancel_waiting(struct gd_pool *p, enum gd_failure failure, const char 
 	}
 }
 
-/* They are at the front, where they were given back. */
+/* Doomed tasks are at the front of the backlog, where tasks that are given back are put. */
 void pool_conclude_doomed(struct gd_pool *p)
 {
 	for (;;) {

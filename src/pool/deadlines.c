@@ -157,7 +157,7 @@ static void begin_grace(struct warden_process *w, struct ward *ward, unsigned re
 	ward->grace_last = last;
 }
 
-/* The reason of a kill that was not needed after all is forgotten with its task. */
+/* If the kill was not needed after all, the reason for it is forgotten with the task. */
 static void end_grace(struct ward *ward)
 {
 	ward->grace_end = 0;
@@ -202,7 +202,7 @@ static uint64_t check_task(struct warden_process *w, struct ward *ward, uint64_t
 		return check_unread(w, ward, now);
 	uint64_t last;
 	bool cancelled = find_cancelled(ward, &last);
-	/* A worker that has not begun a cancelled task after all withdraws it. */
+	/* If the worker turns out not to have begun a cancelled task, it withdraws the task. */
 	bool withdrawn = !cancelled && (ward->flags & WARDEN_END_CANCELLED);
 	if (ward->grace_end && (ward->watched > ward->grace_last || withdrawn))
 		end_grace(ward);

@@ -18,7 +18,8 @@
  */
 #define TINY_NS 200
 
-/* Tasks move to another worker only after this many tasks found the worker busy. */
+/* If a worker's tasks are shorter than this and it is busy, it is still the first choice for the next task, even if
+ * another worker gets this one. */
 #define SHORT_NS 1000
 
 #define MOST_AGAIN 16 /* examined at once */

@@ -8,7 +8,7 @@
 
 #include "gpu_dispatch.h"
 
-/* A payload from this size on is copied without the lock, and bounded in number. */
+/* Payloads of at least this size are copied without the lock, and their number is limited. */
 #define POOL_LARGE ((size_t)64 << 10)
 
 /* gd_pool_open() for a caller that has checked output_dir, or whose user accepts a folder that others can change. */

@@ -18,7 +18,7 @@
 #include "queue/runner/runner_lock.h"
 #include "queue/runner/runner_rules.h"
 
-/* Delay before the lock is tried again that a read lock of another process prevents. */
+/* Delay before the next attempt to take the lock, if a read lock of another process prevents it. */
 #define BLOCKED_PAUSE_NS NS_PER_S
 
 /* A line that the core requested, with the memory that it points to. */

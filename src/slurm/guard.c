@@ -229,7 +229,7 @@ _Noreturn static void guard_main(struct guard g, const sigset_t *mask, int repor
 /* ---- The sweeper ---------------------------------------------------------------------- */
 
 /*
- * The parent is slurmstepd. If it is killed, Slurm takes the job for ended and gives its GPUs to others, but signals
+ * The parent is slurmstepd. If it is killed, Slurm considers the job ended and gives its GPUs to others, but signals
  * nobody: end the pilot.
  */
 static void await_guard(pid_t guard, int signal_fd, int *ret_status)

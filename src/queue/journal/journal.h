@@ -19,7 +19,7 @@
  *     env/          environments of jobs, a file for each distinct content
  *     samples.jsonl memory and utilization of the GPUs over time, see samples.h
  *
- * The counters, with a checksum, are the queue's id, the generation, the file and its size that they belong to, the
+ * The counters, with a checksum, are the queue's id, the generation, the file that they belong to and its size, the
  * next sequence number and job id, the *fence*, host and boot, and the last number that was synced. The line is written
  * after each append. If it does not match the file (a crash in between, a restored copy) or is damaged, it is rebuilt
  * from the lines of the file and the fence is raised. Numbers that the counters know but the file lacks are missing

@@ -28,7 +28,8 @@
 
 #define OPEN_TRIES 3
 
-/* Otherwise the jobs' usage would be counted in addition to the memory that was promised to them. */
+/* Finds out which processes belong to jobs: otherwise the jobs' usage would be counted in addition to the memory that
+ * was promised to them. */
 static int attribute_processes(struct runner *r)
 {
 	size_t n = 0;

@@ -19,8 +19,8 @@
 #define CLAIM_DIRECTORY_DEFAULT "/tmp"
 
 /*
- * Opens `dir`, or the directory above if it is NULL. make: creates a missing directory that is named. -ENOENT: it is
- * missing. -EPERM: it is not sticky, or another user owns or can replace it.
+ * Opens `dir`, or if it is NULL, the directory described at the top of this file. make: creates a missing directory
+ * that is named. -ENOENT: it is missing. -EPERM: it is not sticky, or another user owns or can replace it.
  */
 int claim_directory_open(const char *dir, bool make, int *ret_fd, struct gd_error *err);
 
