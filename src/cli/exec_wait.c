@@ -146,9 +146,12 @@ static int explain(struct waiting *w, const struct job *job, bool late)
 			&e->err, r < 0 ? r : -ENOMEM, "cannot read the queue: %s", error_words(r < 0 ? r : -ENOMEM));
 	if (obstacle.length && at == job)
 		return error_set(&e->err, -ENODEV, "job %" PRIu64 " %s", e->id, text_string(&obstacle));
-	if (e->no_wait && (verdict.answer == SCHEDULER_WAITS || job->state == JOB_HELD))
+	bool stopped = job->state == JOB_HELD || e->follow.jobs.paused;
+	if (e->no_wait && stopped)
+		return error_set(&e->err, -EBUSY, "the job cannot start now: %s", text_string(&w->words));
+	if (e->no_wait && verdict.answer == SCHEDULER_WAITS)
 		return error_set(&e->err, -EBUSY, "no GPU is free now: %s", text_string(&w->words));
-	if (verdict.answer == SCHEDULER_WAITS || job->state == JOB_HELD || late)
+	if (verdict.answer == SCHEDULER_WAITS || stopped || late)
 		exec_notice_waiting(&e->notice, e->id, position, text_string(&w->words));
 	return 0;
 }

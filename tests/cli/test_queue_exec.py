@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -281,6 +282,16 @@ def test_no_wait_fails_if_no_gpu_is_free(one):
     assert (result.returncode, result.stdout, result.stderr) == (125, "", "gpuq: no GPU is free now: GPUs busy\n")
     assert one.job(3)["status"] == "cancelled"
     unblock(one)
+
+
+def test_no_wait_fails_at_once_if_the_queue_is_paused(one):
+    assert one.gpuq("exec", "--no-wait", "echo", "x") == "x\n"
+    one.gpuq("pause")
+    begin = time.monotonic()
+    result = one.result("exec", "--no-wait", "echo", "x")
+    assert (result.returncode, result.stdout, result.stderr) == (125, "", "gpuq: the job cannot start now: the queue is paused\n")
+    assert time.monotonic() - begin < 25  # a job that is about to start is given 30 seconds
+    assert one.job(2)["status"] == "cancelled"
 
 
 def test_wait_timeout_gives_up(one):
