@@ -462,7 +462,7 @@ int main(int argc, char **argv)
 	}
 	int r = start(&s, argv[1]);
 	if (r < 0) {
-		fprintf(stderr, "poll_server: listening on '%s': %s\n", argv[1], strerror(-r));
+		fprintf(stderr, "poll_server: cannot listen on '%s': %s\n", argv[1], strerror(-r));
 		gd_pool_close(s.pool, NULL, 0, NULL);
 		return 1;
 	}

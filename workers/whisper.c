@@ -62,7 +62,7 @@ static int find_model(const char *size, char path[PATH_MAX], char *words, size_t
 	snprintf(words, room,
 		"there is no model ggml-%.60s.bin in $WHISPER_MODEL_DIR (%.100s), ~/.cache/whisper, ~/.cache/whisper.cpp, "
 		"/usr/local/share/whisper.cpp/models or /usr/share/whisper.cpp/models; the script "
-		"models/download-ggml-model.sh of whisper.cpp downloads it (%.60s); or give its path with the setting model_size",
+		"'models/download-ggml-model.sh %.60s' of whisper.cpp downloads it; or give its path with the setting model_size",
 		size, own && *own ? own : "not set", size);
 	return -ENOENT;
 }

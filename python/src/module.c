@@ -23,7 +23,7 @@ PyObject *engine_raise(int code, const char *message)
 		PyErr_SetString(PyExc_MemoryError, message);
 		return NULL;
 	case -EDEADLK:
-		PyErr_Format(PyExc_RuntimeError, "%s: not inside a callback", message);
+		PyErr_Format(PyExc_RuntimeError, "%s: not allowed inside a callback", message);
 		return NULL;
 	default: {
 		PyObject *args = Py_BuildValue("(is)", -code, message);

@@ -243,7 +243,7 @@ int pypool_init(PyObject *object, PyObject *args, PyObject *kwargs)
 	PyObject *success = Py_None, *dumps = Py_None, *error = Py_None, *timeout = Py_None, *cancelled = Py_None;
 	PyObject *start = Py_None, *message = Py_None, *setup_fail = Py_None, *cleanup_fail = Py_None;
 	if (self->gd || self->on_success) {
-		PyErr_SetString(PyExc_RuntimeError, "the pool is open");
+		PyErr_SetString(PyExc_RuntimeError, "the pool is already open");
 		return -1;
 	}
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOpiOLiipLLLLKKipspKOOOOOOOOp:Pool", names, &a.argv,

@@ -45,7 +45,7 @@ static void on_exceeded(int signal)
 		(void)!write(STDOUT_FILENO, LEAVE_SCREEN, sizeof(LEAVE_SCREEN) - 1);
 		tcsetattr(STDIN_FILENO, TCSANOW, &limit.terminal);
 	}
-	say("gpuq: '");
+	say("gpuq: reading '");
 	say(limit.path);
 	say("' takes too much CPU time, and other users may have written it; ");
 	say(limit.allow);

@@ -221,8 +221,8 @@ static int find_attempt(struct logs *l, const struct job *job, const struct job_
 	while (l->attempt && a && a->attempt != l->attempt)
 		a = a->earlier;
 	if (l->attempt && !a && (job_is_final(job) || !l->follow))
-		return error_set(&l->err, -ENOENT, "job %" PRIu64 ": no attempt %" PRId64 "; it had %u", job->id,
-			l->attempt, job->num_attempts);
+		return error_set(&l->err, -ENOENT, "job %" PRIu64 ": no attempt %" PRId64 "; the job has %u attempt%s",
+			job->id, l->attempt, job->num_attempts, job->num_attempts == 1 ? "" : "s");
 	*ret = a;
 	return 0;
 }

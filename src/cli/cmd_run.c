@@ -73,7 +73,7 @@ static const struct argp_option options[] = {
 	{"slurm-lease", OPTION_FIRST + CONFIG_SLURM_LEASE, "SECONDS", 0,
 		"With --slurm: nodes end their jobs after this long without contact with 'gpuq run' (900)", 1},
 	{"slurm-address", OPTION_FIRST + CONFIG_SLURM_ADDRESS, "HOST", 0,
-		"With --slurm: the address of this host that nodes connect to. For the address of another host in their network, this host's address in that network is used (found by asking Slurm)",
+		"With --slurm: the address of this host that nodes connect to, or any host in their network, to select this host's address there (found by asking Slurm)",
 		1},
 	{"takeover", OPTION_TAKEOVER, 0, 0,
 		"With --slurm: take over a queue whose coordinator ran on another host and is gone", 1},
@@ -151,9 +151,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r = take_ready_fd(run, arg);
 		break;
 	case OPTION_GRACE:
-		r = units_parse_duration(arg, &run->grace_ms, &run->err);
+		if (units_parse_duration(arg, &run->grace_ms, &run->err) < 0)
+			arguments_error(state, "--grace: %s", run->err.message);
 		run->given_grace = arg;
-		break;
+		return 0;
 	case ARGP_KEY_ARG:
 		arguments_error(
 			state, "unexpected argument '%s'; commands come from --commands-file or 'gpuq add'", arg);

@@ -73,8 +73,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r = parse_states(s, arg);
 		break;
 	case OPTION_SINCE:
-		r = units_parse_duration(arg, &s->since_ms, &s->err);
-		break;
+		if (units_parse_duration(arg, &s->since_ms, &s->err) < 0)
+			arguments_error(state, "--since: %s", s->err.message);
+		return 0;
 	case ARGP_KEY_ARG:
 		r = job_selection_add(&s->selection, arg, &s->err);
 		break;

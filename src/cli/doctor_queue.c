@@ -162,13 +162,12 @@ void doctor_check_claims(struct doctor *d)
 			"'%s': %s", path, error_words(errno));
 	else if (!(named && *named) && strcmp(path, CLAIM_DIRECTORY_SYSTEM) != 0)
 		doctor_add(d, DOCTOR_NOTE, "directory",
-			"root can create " CLAIM_DIRECTORY_SYSTEM
-			" (systemd-tmpfiles --create): some services have a private /tmp",
+			"services with a private /tmp do not see it; as root, run 'systemd-tmpfiles --create gpuq.conf' to "
+			"create " CLAIM_DIRECTORY_SYSTEM,
 			"%s", path);
 	else
 		doctor_add(d, DOCTOR_OK, "directory", NULL, "%s", path);
 	if (claim_folders_update(fd, &folders) == 0)
-		doctor_add(
-			d, DOCTOR_OK, "folders", NULL, "of %zu user%s", folders.count, folders.count == 1 ? "" : "s");
+		doctor_add(d, DOCTOR_OK, "folders", NULL, "%zu (one for each user)", folders.count);
 	claim_folders_finish(&folders);
 }

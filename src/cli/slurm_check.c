@@ -32,8 +32,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		d->json = true;
 		return 0;
 	case SLURM_OPTION_WAIT:
-		r = units_parse_duration(arg, &c->wait_ms, &d->err);
-		break;
+		if (units_parse_duration(arg, &c->wait_ms, &d->err) < 0)
+			arguments_error(state, "--wait: %s", d->err.message);
+		return 0;
 	case ARGP_KEY_ARG:
 		if (state->arg_num != 0 || strcmp(arg, "check") != 0)
 			arguments_error(state, "unknown argument '%s'; use 'gpuq slurm check'", arg);

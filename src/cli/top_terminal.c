@@ -34,10 +34,10 @@ int top_terminal_check(struct gd_error *err)
 {
 	const char *term = getenv("TERM");
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
-		return error_set(err, -EINVAL, "gpuq top needs a terminal; use 'gpuq status' instead");
+		return error_set(err, -EINVAL, "'gpuq top' needs a terminal; use 'gpuq status' instead");
 	if (!term || !*term || strcmp(term, "dumb") == 0)
 		return error_set(err, -EINVAL,
-			"gpuq top needs a terminal that can move its cursor, but TERM is '%s'; use 'gpuq status' instead",
+			"'gpuq top' needs a terminal that can move its cursor, but TERM is '%s'; use 'gpuq status' instead",
 			term ? term : "");
 	if (!top_terminal_is_known(term))
 		return error_set(err, -EINVAL, "unknown terminal type TERM='%s'; try TERM=xterm-256color", term);

@@ -300,7 +300,7 @@ static int check_names(const char *const *argv, size_t i, const struct names *n,
 			"its name begins with '-', which the command could take for an option; use {file} or ./{%s}, or use \"$%s\" in the command",
 			word, variable);
 	return error_set(err, -EPERM,
-		"its name begins with a special character or a word and a colon, which the command could interpret; use {file} or ./{%s}, or use \"$%s\" in the command",
+		"its name begins with a special character, or with a word and a colon, which the command could interpret; use {file} or ./{%s}, or use \"$%s\" in the command",
 		word, variable);
 }
 

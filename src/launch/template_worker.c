@@ -57,7 +57,7 @@ static int run(struct gd_worker *w, char *const argv[])
 		return 0;
 	char words[512];
 	child_words(&c, words, sizeof(words));
-	return told ? gd_worker_fail(w, -ECANCELED, "told to stop: %s", words) : gd_worker_fail(w, -EIO, "%s", words);
+	return told ? gd_worker_fail(w, -ECANCELED, "cancelled: %s", words) : gd_worker_fail(w, -EIO, "%s", words);
 }
 
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)

@@ -67,8 +67,9 @@ static void test_computing_for_too_long_ends_with_a_message(void **state)
 	char words[512];
 	(void)state;
 	assert_int_equal(run(compute_too_long, words, sizeof(words)), COST_LIMIT_EXIT);
-	assert_string_equal(
-		words, "gpuq: 'bad?[2Jname' takes too much CPU time, and other users may have written it; " ALLOW "\n");
+	assert_string_equal(words,
+		"gpuq: reading 'bad?[2Jname' takes too much CPU time, and other users may have written it; " ALLOW
+		"\n");
 }
 
 static void stop_in_time(void)

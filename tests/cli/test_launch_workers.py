@@ -133,7 +133,7 @@ def test_model_is_a_path_or_a_name_that_is_searched(whisper, tmp_path):
     code, lines = whisper.run([file], "model_size=large-v9")
     assert code == 1
     assert any(f"no model ggml-large-v9.bin in $WHISPER_MODEL_DIR ({models})" in line
-               and "download-ggml-model.sh of whisper.cpp downloads it (large-v9)" in line for line in lines), lines
+               and "download-ggml-model.sh large-v9' of whisper.cpp downloads it" in line for line in lines), lines
     code, lines = whisper.run([file], "model_size=./nowhere.bin")
     assert any("the model './nowhere.bin' cannot be read: No such file or directory" in line for line in lines)
     (models / "ggml-odd.bin").write_text("rubbish")

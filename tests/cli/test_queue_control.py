@@ -57,7 +57,7 @@ def test_cancel_ends_pending_and_running_jobs(lab):
     assert len(lab.ran()) == 1
     result = lab.result("cancel", 1)
     assert result.returncode == 1
-    assert "already cancelled" in result.stderr
+    assert "already ended (cancelled)" in result.stderr
 
 
 @pytest.mark.parametrize("word, before, after", [
@@ -82,7 +82,7 @@ def test_cancel_skips_a_finished_job_and_cancels_the_other(lab):
     lab.gpuq("run")
     lab.add("true")
     result = lab.result("cancel", 1, 2)
-    assert (result.returncode, result.stderr) == (1, "gpuq: cannot cancel job 1: it is already completed\n")
+    assert (result.returncode, result.stderr) == (1, "gpuq: cannot cancel job 1: it has already ended (completed)\n")
     assert (lab.job(1)["status"], lab.job(2)["status"]) == ("completed", "cancelled")
 
 
@@ -180,7 +180,7 @@ def test_commands_report_what_they_did(lab):
     assert lab.gpuq("urgent", "-q", "4") == "" and lab.gpuq("urgent", "4") == "prioritized job 4\n"
     result = lab.result("cancel", "1", "5", "99")
     assert (result.returncode, result.stdout) == (1, "cancelled job 5\n")
-    assert "job 1: it is already cancelled" in result.stderr and "job 99" in result.stderr
+    assert "job 1: it has already ended (cancelled)" in result.stderr and "job 99" in result.stderr
     lab.gpuq("cancel", "3")
     assert lab.gpuq("cancel", "n") == "cancelled 2 jobs: 2, 4\n"
     assert lab.gpuq("cancel", "--all") == "cancelled 9 jobs: 6-14\n"

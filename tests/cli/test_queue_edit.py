@@ -87,7 +87,7 @@ def test_jobs_that_have_started_or_are_over_are_refused(lab):
     (lab.directory / "fifo").unlink()
     lab.gpuq("wait", "1")
     result = lab.result("edit", "1", "--mem", "1G")
-    assert result.returncode == 2 and "cannot edit job 1: it is completed; only pending and held jobs can be edited" in result.stderr
+    assert result.returncode == 2 and "cannot edit job 1: its state is completed; only pending and held jobs can be edited" in result.stderr
     assert lab.job(1)["mem_mb"] is None
 
 
@@ -95,7 +95,7 @@ def test_an_edit_of_several_jobs_is_made_for_all_or_none(lab):
     lab.gpuq("add", "--no-start", "--hold", "--tag", "t", "--param", "n=1-3", "echo {n}")
     lab.gpuq("cancel", "2")
     result = lab.result("edit", "1-3", "--mem", "1G")
-    assert result.returncode == 2 and "cannot edit job 2: it is cancelled" in result.stderr
+    assert result.returncode == 2 and "cannot edit job 2: its state is cancelled" in result.stderr
     assert [job["mem_mb"] for job in lab.jobs().values()] == [None, None, None]
     lab.gpuq("edit", "g1", "--mem", "1G")
     lab.gpuq("edit", "tag:t", "--name", "all")
@@ -156,7 +156,7 @@ def test_an_edit_that_races_with_starts_never_lets_old_values_run(lab):
         result = lab.result("edit", "--no-start", number, "--command", f"echo new{number} >> ran")
         assert result.returncode in (0, 2), result.stderr
         if result.returncode == 2:
-            assert "it has already started" in result.stderr or "it is completed" in result.stderr
+            assert "it has already started" in result.stderr or "its state is completed" in result.stderr
             refused.add(number)
     assert run.wait(120) == 0
     assert sorted(lab.ran()) == sorted(f"old{n}" if n in refused else f"new{n}" for n in range(1, 61))

@@ -106,7 +106,7 @@ def test_needs_of_a_line_go_over_the_settings(lab):
 @pytest.mark.parametrize("options, words", [
     (["--gpu", "0,1", "--num-gpus", "1"], "the job is pinned to 2 GPUs (0,1) but requests 1; the numbers must be equal"),
     (["--gpu", "0", "--num-gpus", "0"], "the job is pinned to GPU 0 but requests no GPU"),
-    (["--mem", "4G", "--num-gpus", "0"], "the job declares GPU memory but requests no GPU"),
+    (["--mem", "4G", "--num-gpus", "0"], "the job requests GPU memory but no GPU"),
     (["--exclusive", "--num-gpus", "0"], "the job is exclusive but requests no GPU"),
     (["--gpu", "x"], "--gpu: 'x' is not a GPU; expected the number or UUID of a GPU"),
     (["--cpus", "0"], "--cpus: '0' is out of range"),

@@ -292,7 +292,7 @@ def test_why_goes_by_the_runner_not_by_this_shell(box):
     for env in ({"GPUQ_GPUS": "sim:4"}, {"CUDA_VISIBLE_DEVICES": "0"}, {}):
         assert box.gpuq("why", 2, env=env) == (
             "job 2: Pending\nposition 1 of 2\nGPU 1: 30.0 GiB free, job needs 60.0 GiB; 50.0 GiB held by job 1\n"
-            "expected start: unknown; there is no data of similar jobs\n")
+            "expected start: unknown; there is no data about similar jobs\n")
         assert "GPU 1: 30.0 GiB free, job needs 40.0 GiB" in box.gpuq("why", 3, env=env)
     go(box)
 

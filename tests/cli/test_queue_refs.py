@@ -160,7 +160,7 @@ def test_log_of_an_attempt(lab):
     assert lab.gpuq("logs", 1) == "attempt 3\n"
     assert lab.gpuq("logs", "--attempt", 2, 1) == lab.gpuq("logs", "-f", "--attempt", 2, 1) == "attempt 2\n"
     result = lab.result("logs", "--attempt", 4, 1)
-    assert (result.returncode, result.stderr) == (2, "gpuq: job 1: no attempt 4; it had 3\n")
+    assert (result.returncode, result.stderr) == (2, "gpuq: job 1: no attempt 4; the job has 3 attempts\n")
     assert lab.result("logs", "--attempt", 0, 1).returncode == 2
 
 

@@ -397,7 +397,7 @@ def test_without_a_terminal_it_says_so(lab):
     fill(lab)
     result = lab.result("top")
     assert result.returncode == 2 and result.stdout == ""
-    assert result.stderr == "gpuq: gpuq top needs a terminal; use 'gpuq status' instead\n"
+    assert result.stderr == "gpuq: 'gpuq top' needs a terminal; use 'gpuq status' instead\n"
 
 
 @pytest.mark.parametrize("term,words", [("dumb", "TERM is 'dumb'"), ("no-such-terminal", "TERM='no-such-terminal'")])

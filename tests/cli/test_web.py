@@ -417,7 +417,7 @@ def test_actions_have_their_effect(lab):
     assert page.act(999, "cancel").status == 404
     # A job that has already ended is not a server error.
     refused = page.act(number, "cancel")
-    assert refused.status == 409 and "already completed" in json.loads(refused.content)["error"]
+    assert refused.status == 409 and "already ended (completed)" in json.loads(refused.content)["error"]
     other = lab.add("--hold", "true")
     assert page.act(other, "cancel").status == 200
     assert page.act(other, "cancel").status == 409

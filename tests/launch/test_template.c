@@ -358,7 +358,7 @@ static void test_refusal_says_what_to_write_instead(void **state)
 		"its name begins with '-', which the command could take for an option; use {file} or ./{stem}, or use \"$GPUQ_STEM\" in the command");
 	assert_int_equal(fill_name(option, "@n", &why), -EPERM);
 	assert_string_equal(why.message,
-		"its name begins with a special character or a word and a colon, which the command could interpret; use {file} or ./{stem}, or use \"$GPUQ_STEM\" in the command");
+		"its name begins with a special character, or with a word and a colon, which the command could interpret; use {file} or ./{stem}, or use \"$GPUQ_STEM\" in the command");
 }
 
 static void test_every_name_is_in_the_environment(void **state)

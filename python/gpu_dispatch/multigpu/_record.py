@@ -58,7 +58,7 @@ class Record:
         return file
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """The lines since the last call, from the line with the mark on, without an incomplete last line."""
+        """The lines since the last call, starting with the line that has the mark, without an incomplete last line."""
         try:
             with self._open() as file:
                 file.seek(self._offset)

@@ -30,21 +30,26 @@ static int check_control(enum event event, const struct jobs *js, uint64_t id, s
 	switch (event) {
 	case EVENT_CANCEL:
 		if (job_is_final(job))
-			return error_set(err, -EALREADY, "cannot cancel job %" PRIu64 ": it is already %s", id, state);
+			return error_set(
+				err, -EALREADY, "cannot cancel job %" PRIu64 ": it has already ended (%s)", id, state);
 		return 0;
 	case EVENT_HOLD:
 		if (job->state != JOB_PENDING && job->state != JOB_HELD)
 			return error_set(err, -EINVAL,
-				"cannot hold job %" PRIu64 ": it is %s; only pending jobs can be held", id, state);
+				"cannot hold job %" PRIu64 ": its state is %s; only pending jobs can be held", id,
+				state);
 		return 0;
 	case EVENT_RELEASE:
 		if (job->state != JOB_HELD)
-			return error_set(err, -EINVAL, "cannot release job %" PRIu64 ": it is %s, not held", id, state);
+			return error_set(
+				err, -EINVAL, "cannot release job %" PRIu64 ": its state is %s, not held", id, state);
 		return 0;
 	case EVENT_URGENT:
 		if (job->state != JOB_PENDING && job->state != JOB_HELD)
-			return error_set(
-				err, -EINVAL, "cannot make job %" PRIu64 " urgent: it is already %s", id, state);
+			return error_set(err, -EINVAL,
+				"cannot make job %" PRIu64
+				" urgent: its state is %s; only pending and held jobs can be made urgent",
+				id, state);
 		return 0;
 	case EVENT_RETRY:
 		if (job->lease)

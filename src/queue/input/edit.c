@@ -21,7 +21,7 @@ static int check_state(const struct jobs *js, uint64_t id, struct gd_error *err)
 		return error_set(err, -EINVAL, "cannot edit job %" PRIu64 ": it has already started", id);
 	if (job->state != JOB_PENDING && job->state != JOB_HELD)
 		return error_set(err, -EINVAL,
-			"cannot edit job %" PRIu64 ": it is %s; only pending and held jobs can be edited", id,
+			"cannot edit job %" PRIu64 ": its state is %s; only pending and held jobs can be edited", id,
 			job_state_name((enum job_state)job->state));
 	return 0;
 }

@@ -327,7 +327,7 @@ static int check_needs(const struct job_options *o, const struct job_spec *s, st
 			named == 1 ? "" : "s", s->gpu, s->num_gpus);
 	if (has(o, JOB_OPTION_MEM) && o->mem_bytes > 0 && s->num_gpus == 0)
 		return error_set(err, -EINVAL,
-			"the job declares GPU memory but requests no GPU; omit one of the two (main memory is host_mem)");
+			"the job requests GPU memory but no GPU; omit one of the two, or use host_mem for main memory");
 	if (has(o, JOB_OPTION_EXCLUSIVE) && o->exclusive && s->num_gpus == 0)
 		return error_set(err, -EINVAL, "the job is exclusive but requests no GPU");
 	return 0;

@@ -55,7 +55,7 @@ static int check(const struct jobs *js, uint64_t id, bool paused, struct gd_erro
 			"cannot resume job %" PRIu64 ": it is held; use 'gpuq release %" PRIu64 "' to release it", id,
 			id);
 	if (job->state != JOB_RUNNING)
-		return error_set(err, -EINVAL, "cannot %s job %" PRIu64 ": it is %s", verb, id,
+		return error_set(err, -EINVAL, "cannot %s job %" PRIu64 ": its state is %s, not running", verb, id,
 			job_state_name((enum job_state)job->state));
 	if (job->paused == paused)
 		return error_set(err, -EALREADY, "cannot %s job %" PRIu64 ": it is %s", verb, id,

@@ -65,7 +65,7 @@ static int say_expected(struct verdicts *v, const struct job *job, struct text *
 	else if (needs_machine(job))
 		text_append_string(t, "expected start: not estimated for jobs that request CPUs or main memory\n");
 	else
-		text_append_string(t, "expected start: unknown; there is no data of similar jobs\n");
+		text_append_string(t, "expected start: unknown; there is no data about similar jobs\n");
 	return 0;
 }
 
