@@ -248,14 +248,14 @@ def main():
 
     def say(what, figure, rest):
         print(f"{what:26} {figure:>14}   {rest}")
-    say("true, two at a time", f"{ours:.0f} jobs/s", f"{quotient:.2f} of xargs -P2, {xargs:.0f} (asked: 0.85); by processor time {quotient_cpu:.2f}")
+    say("true, two at a time", f"{ours:.0f} jobs/s", f"{quotient:.2f} of xargs -P2, {xargs:.0f} (goal: 0.85); by processor time {quotient_cpu:.2f}")
     say("a new file there", f"{creating:.0f} µs", "gpuq makes a log for each job, xargs makes none")
     for name, rate in others.items():
-        say(name, f"{rate:.0f} jobs/s", f"gpuq has {ours / rate:.1f} times that (asked: {OTHERS[name][2]})")
-    say("end to successor, p50", f"{latency:.1f} ms", "(asked: below 2)")
-    say("status of 100,000 jobs", f"{status * 1000:.0f} ms CPU", f"{status / python:.3f} of Python's json (asked: 0.1, 100 ms)")
-    say(f"enqueue {options.enqueue:,}", f"{many:.2f} s", "(asked: a million in 5)")
-    say("runner, per queued job", f"{memory:.0f} bytes", "beyond its command (asked: below 300)")
+        say(name, f"{rate:.0f} jobs/s", f"gpuq has {ours / rate:.1f} times that (goal: {OTHERS[name][2]})")
+    say("end to successor, p50", f"{latency:.1f} ms", "(goal: below 2)")
+    say("status of 100,000 jobs", f"{status * 1000:.0f} ms CPU", f"{status / python:.3f} of Python's json (goal: 0.1, 100 ms)")
+    say(f"enqueue {options.enqueue:,}", f"{many:.2f} s", "(goal: a million in 5)")
+    say("runner, per queued job", f"{memory:.0f} bytes", "beyond its command (goal: below 300)")
     say("add to an empty queue", f"{first * 1000:.1f} ms", f"to that one {one * 1000:.1f} ms")
 
 

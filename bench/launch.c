@@ -170,7 +170,7 @@ static void measure_discovery(void)
 		fail("gd_files_find()", "not all were found");
 	gd_files_free(files);
 	each_file("many", MANY_FILES, false);
-	printf("%d files found and sorted: %.2f s, find -printf %%s: %.2f s: %.2f of it (goal: at most 2)\n",
+	printf("%d files found and sorted: %.2f s, find -printf %%s: %.2f s, ratio %.2f (goal: at most 2)\n",
 		MANY_FILES, ours, find, ours / find);
 }
 
@@ -238,8 +238,8 @@ static void measure_tail(void)
 	struct gd_launch_options o = {
 		.size = sizeof(o), .input_dir = "tail", .output_dir = "tail-out", .gpus = "sim:4", .worker = &worker};
 	run(&o, &s);
-	printf("%d files of log-normal length, 4 GPUs, one of half the speed: %.2f s, %.3f of the lower bound (goal: 1.05);\n"
-	       "  shares fixed beforehand would take %.2f of it, round-robin, and %.2f, longest first\n",
+	printf("%d files of log-normal length, 4 GPUs, one of half the speed: %.2f s, %.3f times the lower bound (goal: 1.05);\n"
+	       "  fixed shares would take %.2f times the lower bound (round-robin) or %.2f times (longest first)\n",
 		TAIL_FILES, s.wall_seconds, s.wall_seconds / bound, time_of_shares(GD_BALANCE_ROUND_ROBIN) / bound,
 		time_of_shares(GD_BALANCE_LONGEST_FIRST) / bound);
 }

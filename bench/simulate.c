@@ -71,7 +71,7 @@ static void compare(uint64_t first, uint64_t count)
 	printf("%d jobs on %d GPUs of 24 GB, 60 %% of them with --mem, mean of %llu workloads:\n", WORLD_JOBS,
 		WORLD_GPUS, (unsigned long long)count);
 	printf("  simple queue  makespan %6.0f s  mean wait %6.0f s\n", fifo.makespan_s / n, fifo.mean_wait_s / n);
-	printf("  scheduler     makespan %6.0f s  mean wait %6.0f s  (%.2f and %.2f of it)\n", makespan / n, wait / n,
+	printf("  scheduler     makespan %6.0f s  mean wait %6.0f s  (ratios %.2f and %.2f)\n", makespan / n, wait / n,
 		makespan / fifo.makespan_s, wait / fifo.mean_wait_s);
 }
 
@@ -110,7 +110,7 @@ int main(int argc, char **argv)
 	printf("%llu seeds, %llu steps, %llu starts, %llu refused claims: every invariant held\n",
 		(unsigned long long)f.seeds, (unsigned long long)f.steps, (unsigned long long)f.starts,
 		(unsigned long long)f.refusals);
-	printf("%llu allocations ended, %llu times a job was too long for the rest of one, %llu leases were retried\n",
+	printf("%llu allocations ended, %llu times a job was too long for the remaining time, %llu leases were retried\n",
 		(unsigned long long)f.restarts, (unsigned long long)f.late, (unsigned long long)f.parked);
 	printf("%llu states published, loaded and compared with what started next\n", (unsigned long long)f.compared);
 	compare(first, count < 20 ? count : 20);

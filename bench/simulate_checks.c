@@ -62,7 +62,7 @@ static void check_memory(const struct world *w, const struct world_job *j, size_
 			taken += w->claims[i].promised_bytes < g->memory_total_bytes ? w->claims[i].promised_bytes
 										     : g->memory_total_bytes;
 	if (world_promise(w, j, gpu) > 0 && taken + world_promise(w, j, gpu) > g->memory_total_bytes)
-		world_fail(w, "memory: job %llu gets %llu MB of GPU %zu, of whose %llu MB %llu are taken", ID(j),
+		world_fail(w, "memory: job %llu gets %llu MB of GPU %zu, which has %llu MB; %llu MB are taken", ID(j),
 			(unsigned long long)(world_promise(w, j, gpu) / UNITS_MB), gpu,
 			(unsigned long long)(g->memory_total_bytes / UNITS_MB), (unsigned long long)(taken / UNITS_MB));
 }

@@ -26,7 +26,7 @@ import traces  # noqa: E402
 LIMIT = 600
 STEPS = 128  # srun steps
 WATCHED_S = 20
-GOALS = {"of one machine": ("at least", 0.7), "of srun steps": ("at least", 15), "successor, of one machine": ("at most", 3),
+GOALS = {"ratio to one machine": ("at least", 0.7), "ratio to srun steps": ("at least", 15), "successor, ratio to one machine": ("at most", 3),
          "CPU of an idle coordinator, %": ("at most", 2)}
 
 
@@ -182,8 +182,8 @@ def main():
         percent = idle_cpu(bench, options.waiting)
     finally:
         center.down()
-    figures = {"jobs/s on one machine": local, "jobs/s on eight nodes": nodes, "of one machine": ratio, "srun steps/s": steps, "of srun steps": nodes / steps,
-               "successor on one machine, p50 ms": one, "successor on eight nodes, p50 ms": many, "successor, of one machine": many / one,
+    figures = {"jobs/s on one machine": local, "jobs/s on eight nodes": nodes, "ratio to one machine": ratio, "srun steps/s": steps, "ratio to srun steps": nodes / steps,
+               "successor on one machine, p50 ms": one, "successor on eight nodes, p50 ms": many, "successor, ratio to one machine": many / one,
                "CPU of an idle coordinator, %": percent}
     if options.json:
         print(json.dumps(figures))

@@ -134,7 +134,7 @@ def main():
         return
     print(f"{r['jobs']:,} jobs: first page {1000 * r['first_page_s']:.0f} ms after the start ({r['first_page_s'] / r['status_s']:.1f} times `gpuq status`), "
           f"the next one {1000 * r['next_page_s']:.0f} ms, {r['first_page_bytes'] / 1024:.0f} KB; {r['rss_mb']:.0f} MB of memory")
-    print(f"{r['viewers']} pages open, two or three changes a second: a change is there after {r['late_p50_ms']:.0f} ms (at most {r['late_max_ms']:.0f}), "
+    print(f"{r['viewers']} pages open, two or three changes a second: a change is shown after {r['late_p50_ms']:.0f} ms (at most {r['late_max_ms']:.0f}), "
           f"{r['cpu_percent']:.1f} % of a processor, {r['bytes_per_viewer_s'] / 1024:.1f} KB/s each")
 
 
