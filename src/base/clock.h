@@ -26,7 +26,7 @@ static inline uint64_t clock_wall_ns(void)
 
 /*
  * clock_now_ns() for frequent callers: at most about a microsecond old. The processor's counter only decides whether
- * the last reading is still recent, so its unit and the processor do not matter.
+ * the last reading is still recent, so neither its unit nor differences between processors matter.
  */
 struct clock_cache {
 	uint64_t ticks;

@@ -5,9 +5,9 @@
  *
  * A simple name contains no character with a meaning for any language, and may be inserted anywhere. A plain name
  * contains no character with a meaning for a shell, and may be inserted where it is a whole word or a part of a path;
- * see base/code_word.h. Any other name may be inserted only into an argument that is also not code: the argument's own
- * text is plain, so it is not a script; no option that introduces code precedes it; and the command does not pass its
- * arguments to a shell. Commands also find each name in their environment.
+ * see base/code_word.h. Any other name may be inserted only in such a place of an argument that is not code: the
+ * argument's own text is plain, so it is not a script; no option that introduces code precedes it; and the command does
+ * not pass its arguments to a shell. Commands also find each name in their environment.
  *
  * Many programs give a meaning to the first character of an argument: '-' is an option, '|' is a command for sox, '@'
  * is a file of options for gcc. Others give a meaning to text before a colon: "msl:x" is a script for ImageMagick,

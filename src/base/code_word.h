@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Where in a word a name is inserted. Many arguments are small languages: "subtitles=NAME" is a list of filters for
- * ffmpeg, "file=@NAME" a form for curl, "location=NAME" a pipeline for gst-launch-1.0. A name that is a whole word or a
- * part of a path is none of that, and neither is the value of "--option=". Anywhere else, only simple names are safe.
+ * ffmpeg, "file=@NAME" a form for curl, "location=NAME" a pipeline for gst-launch-1.0. A name that is a whole word, a
+ * part of a path or the value of "--option=" is not read as such a language. Anywhere else, only simple names are safe.
  *
  * An argument is one word. A script is a sequence of words, which blanks and operators of the shell separate. Text that
  * these functions cannot follow, such as backslashes, is never a safe place.

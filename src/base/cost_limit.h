@@ -37,7 +37,7 @@ void cost_limit_enable(uint64_t cpu_ns, size_t memory_bytes, const char *allow);
 /* Begins to count, unless it counts already. Has no effect without cost_limit_enable(). */
 void cost_limit_start(const char *path);
 
-/* Ends the count: what was computed from the file is done, and the program waits for the next change. */
+/* Stops counting: the computation from the file is done, and the program waits for the next change. */
 void cost_limit_stop(void);
 
 /* In a child process, before it executes another program: removes the memory limit, which is inherited. */

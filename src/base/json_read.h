@@ -48,7 +48,7 @@ void json_enter(struct json_cursor *c, const struct json_value *v);
 int json_next_member(struct json_cursor *c, struct json_value *ret_key, struct json_value *ret_value);
 int json_next_item(struct json_cursor *c, struct json_value *ret_value);
 
-/* Whether the first n and the last n bytes are equal, for an n of at most 8 that the compiler knows. */
+/* Whether the first n and the last n bytes are equal; n: a constant of at most 8, so that memcpy() is inlined. */
 static inline bool json_same_ends(const char *a, const char *b, size_t size, size_t n)
 {
 	uint64_t x = 0, y = 0, last_x = 0, last_y = 0;

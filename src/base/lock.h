@@ -6,8 +6,8 @@
  * whatever reason. It is also released when the process closes *any* descriptor of that file, so a process opens a file
  * that it locks only once.
  *
- * We never take read locks, but any user who can read the file can, and while someone has one, nobody has a write lock.
- * So a read lock never shows that a process of ours is alive, and is not waited for indefinitely.
+ * We never take read locks, but any user who can read the file can take one, and then no process can take a write lock.
+ * So a read lock never shows that a process of ours is alive, and we do not wait for it indefinitely.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H

@@ -26,7 +26,7 @@ struct loop_source {
 	bool timer;
 	uint32_t events;      /* of a descriptor of the caller */
 	uint64_t deadline_ns; /* of a timer; 0: none */
-	uint64_t armed_ns;    /* when the kernel reports the timer, at or before its deadline; 0: it does not */
+	uint64_t armed_ns;    /* when the kernel's timer expires, at or before the deadline; 0: not armed */
 };
 
 struct loop {

@@ -35,7 +35,7 @@ static int open_regular(const char *path, int *ret_fd, struct gd_error *err)
 	return 0;
 }
 
-/* -EPERM: a link that the path consists of, or leads to, belongs to another user. */
+/* -EPERM: the path is a link of another user, or leads through links to one. */
 static int check_links(const char *path, struct gd_error *err)
 {
 	cleanup_(freep) char *real = NULL;

@@ -82,7 +82,7 @@ bool trust_has_access_list(int fd)
 /* The overflow user id: all users without an id in this namespace. */
 static uid_t overflow_id(void)
 {
-	static atomic_ulong known; /* with one added; it never changes */
+	static atomic_ulong known; /* the id + 1, which never changes; 0: not read yet */
 	unsigned long id = atomic_load(&known);
 	if (id == 0) {
 		cleanup_(fclosep) FILE *f = fopen("/proc/sys/kernel/overflowuid", "re");

@@ -37,7 +37,7 @@ const char *trust_objection(int fd);
 #define TRUST_NO_GROUP ((gid_t)-1)
 const char *trust_objection_at(int dir_fd, const char *name, const struct stat *st, gid_t *private_group);
 
-/* trust_objection() for many files, of which st is known; *private_group is the same cache. */
+/* trust_objection() for many files whose st is known; *private_group is the same cache. */
 const char *trust_objection_cached(int fd, const struct stat *st, gid_t *private_group);
 
 /*

@@ -16,8 +16,8 @@
 #include "base/trust.h"
 #include "base/trust_private.h"
 
-/* Components of a path and of all links in it together, and of those behind the first link of another user, who can
- * make any number of links with thousands of components. */
+/* Limits for the components of a path and of all links in it together, and for those behind the first link of another
+ * user, who can make any number of links with thousands of components. */
 #define WALK_MAX_STEPS         2048
 #define WALK_MAX_FOREIGN_STEPS 128
 
@@ -120,7 +120,7 @@ static bool is_in_proc(int fd)
 	return fstatfs(fd, &fs) < 0 || fs.f_type == PROC_SUPER_MAGIC;
 }
 
-/* Notes which other user chooses the target of the link; -EPERM if no other user may. */
+/* Notes which other user chooses the target of the link; -EPERM if links of other users are not followed. */
 static int walk_note_owner(struct walk *w, int link_fd, const struct stat *st)
 {
 	if (!trust_is_ours(st)) {

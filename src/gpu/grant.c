@@ -67,7 +67,7 @@ int gpu_grant(struct gpu_set *there)
 		word[strcspn(word, " \t")] = '\0';
 		if (!read_word(word, (int)there->count, &gpu))
 			break;
-		/* A UUID does not contain a number. */
+		/* A UUID does not give the GPU's number: use the next free one. */
 		while (gpu.known & GD_GPU_KNOWN_UUID && is_named(there, &gpu))
 			gpu.index++;
 		if (is_named(there, &gpu))
