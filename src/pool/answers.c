@@ -192,7 +192,7 @@ static void done(struct gd_pool *p, struct slot *s, uint64_t seq, const struct r
 	pool_announce(p, s, t, d->start_ns);
 	struct gd_event event;
 	pool_event_init(&event, s, t);
-	/* The worker reports the end of its last task as the beginning: that may be before this task arrived. */
+	/* The worker reports the end of its last task as the beginning of this one, which may have arrived later. */
 	event.started_ns = d->start_ns > t->queued_ns ? d->start_ns : t->queued_ns;
 	event.ended_ns = d->end_ns > event.started_ns ? d->end_ns : event.started_ns;
 	struct payload payload = {0};

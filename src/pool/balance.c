@@ -66,7 +66,7 @@ void pool_take_back(struct gd_pool *p, struct slot *s, uint64_t lowest)
 	slot_publish(s);
 }
 
-/* A millisecond later: takes back from workers that have not ended a task meanwhile. */
+/* A millisecond after the check began: takes back tasks from workers that have ended none meanwhile. */
 void pool_balance(struct gd_pool *p)
 {
 	for (size_t i = 0; i < p->num_slots; i++) {

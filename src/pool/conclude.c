@@ -43,7 +43,7 @@ void pool_tell_room(struct gd_pool *p)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* A task's callback is next. */
+/* Counts a task whose callback is made next. */
 static inline void count_end(struct gd_pool *p, const struct gd_event *event)
 {
 	atomic_store_explicit(

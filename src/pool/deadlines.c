@@ -202,7 +202,7 @@ static uint64_t check_task(struct warden_process *w, struct ward *ward, uint64_t
 		return check_unread(w, ward, now);
 	uint64_t last;
 	bool cancelled = find_cancelled(ward, &last);
-	/* If the worker turns out not to have begun a cancelled task, it withdraws the task. */
+	/* The worker had announced a cancelled task as begun, but has not begun it after all. */
 	bool withdrawn = !cancelled && (ward->flags & WARDEN_END_CANCELLED);
 	if (ward->grace_end && (ward->watched > ward->grace_last || withdrawn))
 		end_grace(ward);

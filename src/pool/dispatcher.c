@@ -140,7 +140,7 @@ static void let_pool_be_stopped(struct gd_dispatcher *d, struct gd_pool *p)
 	atomic_fetch_sub(&d->passing, 1);
 }
 
-/* Stops reach the pool as long as its workers clean up. When this returns, no stop is using the pool. */
+/* Stops are passed to the pool until its workers are gone. When this returns, no stop is using the pool. */
 static void workers_are_gone(void *context)
 {
 	struct gd_dispatcher *d = context;

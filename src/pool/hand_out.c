@@ -174,7 +174,7 @@ void pool_give_back(struct gd_pool *p, struct slot *s, uint64_t from)
 		struct task *t = slot_task(s, seq - 1);
 		if (task_detach(t) < 0) {
 			if (t->size >= POOL_LARGE)
-				atomic_fetch_sub(&p->large, 1); /* with its bytes; see call_back() */
+				atomic_fetch_sub(&p->large, 1); /* its bytes are gone; see count_end() */
 			*t = (struct task){
 				.id = t->id,
 				.tag = t->tag,

@@ -83,7 +83,7 @@ struct gd_pool {
 	atomic_int stop; /* number of stops requested */
 	atomic_bool interrupted;
 	_Atomic uint64_t ended; /* tasks whose callback was made; only the polling thread counts */
-	atomic_size_t large;    /* payloads in transit */
+	atomic_size_t large;    /* large payloads of tasks that have not ended */
 	struct tally tally;     /* only the polling thread counts */
 	atomic_uint waiting;    /* threads in gd_pool_submit() or gd_pool_reserve() */
 	atomic_bool room_told;  /* these threads were woken since they began to wait */
@@ -96,9 +96,9 @@ struct gd_pool {
 	int stop_done;          /* number of stops carried out */
 	bool closed;            /* no more tasks: stopped or no worker left */
 	int closed_why;         /* what gd_pool_submit() returns then */
-	size_t limit;           /* of outstanding */
-	atomic_size_t doomed;   /* tasks in the backlog that only wait for their callback */
-	_Atomic uint64_t taken; /* places in the queue, since the beginning; only the lock's holder counts */
+	size_t limit;           /* of outstanding tasks */
+	atomic_size_t doomed;   /* tasks in the backlog whose payload is lost: see struct task */
+	_Atomic uint64_t taken; /* places in the queue that were ever taken; only the lock's holder counts */
 	uint64_t next_id;
 	size_t last_size; /* of the last task taken */
 	struct clock_cache clock;

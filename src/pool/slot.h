@@ -45,7 +45,7 @@ struct slot {
 	struct channel channel; /* in is NULL: none */
 	int socket;             /* parcels */
 	struct ring in;
-	uint64_t published; /* of in.head; the rest follows soon: see slot_publish() */
+	uint64_t published; /* records before this one are published, the others soon: see slot_publish() */
 	struct task *tasks; /* RING_DEPTH, by sequence number */
 	uint64_t serial;    /* of the last record that was written: see RING_SERIAL */
 	uint64_t quota;     /* how many tasks it is given in this life: see recycle.c */
@@ -104,7 +104,7 @@ uint64_t slot_begun(const struct slot *s);
 /* With the pool's lock held: marks a task that it has not answered as cancelled. True if it may have begun the task. */
 bool slot_cancel(struct slot *s, uint64_t seq);
 
-/* How much work is handed out ahead: enough to hide a round trip, too little to matter. */
+/* How much work is handed out ahead: enough to hide a round trip, too little to unbalance the workers. */
 #define SLOT_AHEAD_NS 1000000
 
 /* Whether it may be given another task: ready, not too much ahead, space for a record. */

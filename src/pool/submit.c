@@ -38,8 +38,7 @@ static int read_limits(const struct gd_pool *p, const struct gd_task_options *op
 		return -EINVAL;
 	if (o->timeout_ms > 0)
 		ret->timeout_ms = o->timeout_ms;
-	/* Emitting in a run waits: -EAGAIN would mean to make room by polling, which only the run's own thread may do.
-	 */
+	/* In a run, emitting always waits: a caller could react to -EAGAIN only by polling, which is up to the run. */
 	ret->nowait = o->nowait != 0 && !p->on_gone;
 	return 0;
 }
@@ -59,9 +58,7 @@ static struct slot *place_for(struct gd_pool *p, size_t size)
 	return s && ring_reserve(&s->in, size) ? s : NULL;
 }
 
-/*
- * Large payloads are bounded by more than their number: beyond those in the inboxes, one for each worker and one more.
- */
+/* Large payloads have another limit: besides those in the inboxes, one for each worker and one more. */
 static inline bool has_room(struct gd_pool *p, size_t size)
 {
 	if (pool_outstanding(p) >= p->limit)
@@ -386,7 +383,7 @@ int gd_draft_commit(struct gd_draft *d, size_t size, void *tag, uint64_t *ret_id
 	if (r < 0)
 		leave_place(p, d->reserved);
 	else if (d->reserved >= POOL_LARGE && size < POOL_LARGE)
-		atomic_fetch_sub(&p->large, 1); /* it is no longer */
+		atomic_fetch_sub(&p->large, 1); /* it is no longer large */
 	pool_hand_out(p);
 	pthread_mutex_unlock(&p->lock);
 	if (r < 0)

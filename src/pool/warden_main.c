@@ -135,9 +135,9 @@ static void ended(struct warden_process *w, struct ward *ward, int status)
 	if (!ours)
 		ward->flags &= ~(unsigned)(WARDEN_END_TASK_TIMEOUT | WARDEN_END_CANCELLED);
 	if (atomic_load(&ward->channel.in->ready))
-		ward->flags &= ~(unsigned)WARDEN_END_SETUP_TIMEOUT; /* it was just done */
+		ward->flags &= ~(unsigned)WARDEN_END_SETUP_TIMEOUT; /* the setup was done after all */
 	channel_unmap(&ward->channel);
-	/* A started-report that is still due is overtaken by this one: it names the process, too. */
+	/* Replaces a WARDEN_REPORT_STARTED that is still due: this report names the process, too. */
 	report(w, ward, WARDEN_REPORT_ENDED, status, error);
 	ward->pid = 0;
 }

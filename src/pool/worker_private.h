@@ -86,7 +86,7 @@ struct gd_worker {
 	long nap_ns;           /* the length of the next nap */
 	bool cleaning;         /* cleanup has begun */
 	size_t in_hand;
-	size_t settled; /* of those in hand: their record is published */
+	size_t settled; /* how many tasks in hand have a published record */
 	size_t max_batch;
 	struct item *items;
 	struct gd_bytes *tasks;
