@@ -238,9 +238,9 @@ struct gd_gpu_list {
  * If $GPUQ_GPUS names simulated GPUs, they are the GPUs of the machine for every function
  * here. GPUs that an inherited CUDA_VISIBLE_DEVICES (AMD: ROCR_VISIBLE_DEVICES or
  * HIP_VISIBLE_DEVICES) does not list are hidden; if no NVIDIA driver can be queried, the
- * GPUs in CUDA_VISIBLE_DEVICES are assumed to exist, and nothing else is known about them. A machine without GPUs is
- * not an error for "auto" and "all": the list is empty. A GPU that does not exist is -ENODEV, and the error lists the
- * existing ones.
+ * GPUs in CUDA_VISIBLE_DEVICES are assumed to exist, and nothing else is known about them.
+ * A machine without GPUs is not an error for "auto" and "all": the list is empty. If a GPU
+ * does not exist, the call fails with -ENODEV, and the error lists the existing ones.
  *
  * The driver is called in a separate process: your process never loads it, and a
  * hanging driver delays the call by five seconds.

@@ -308,7 +308,7 @@ struct gd_launch_summary {
 	uint64_t files_left;       /**< not begun, or cancelled: the next run processes them; on_result is not called */
 	uint64_t files_unrecorded; /**< results not recorded in launch.jsonl at the end: the next run repeats them */
 	uint64_t bytes_done;
-	double progress; /**< fraction of the files that has ended, 0…1; 1 if there are no files */
+	double progress; /**< fraction of the files that have ended, 0…1; 1 if there are no files */
 	double audio_seconds;
 	double processing_seconds;
 	double wall_seconds;

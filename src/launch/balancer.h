@@ -10,7 +10,7 @@ void balancer_set_idle(struct gd_balancer *b, double seconds);
 
 /* gd_balancer_add(); *ret_gpu is the file's GPU, or NULL, and stays valid. */
 int balancer_add(struct gd_balancer *b, const struct gd_file_result *result, struct gd_launch_gpu **ret_gpu);
-/* The audio seconds of a finished file that was added without them. */
+/* Adds the audio seconds of a finished file that was added without them. */
 void balancer_learn_seconds(
 	struct gd_balancer *b, struct gd_launch_gpu *gpu, double audio_seconds, double processing_seconds);
 

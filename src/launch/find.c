@@ -27,7 +27,7 @@ SIZED_NO_TAIL(gd_found, seconds);
 #define ASK_EVERY 64
 /* Depth of nested folders. Each is opened starting at the searched folder, so the work grows with its square. */
 #define MAX_DEPTH 128
-/* Other users can give a folder any number of names that are warned about. */
+/* Other users can put any number of entries into a folder that each cause a warning. */
 #define MOST_WARNINGS 1000
 
 /* The folder being read, and the folders above it: a link back to one of them is a loop. */

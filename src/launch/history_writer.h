@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Adds lines to launch.jsonl: one when a run begins, and one for each file when it ends. If other users can choose
- * files, also one when a file gets its folder, in case this run is killed: the next run uses a folder that is not empty
- * only if a line records it.
+ * files, also one when a file gets its folder, in case this run is killed: the next run does not use a folder with
+ * contents unless a line records it.
  *
  * One launcher at a time writes, under the lock of history_lock.h, which it holds from history_writer_open() to
  * history_writer_close(). Reading the file meanwhile (history.h) does not affect the lock. Lines that cannot be written

@@ -105,7 +105,7 @@ void launcher_note_search(struct gd_launcher *l, const struct gd_files *files)
 
 /*
  * Users who have opened folders or the record while they were readable keep them open. Later files get new folders, see
- * launcher_make_result_folder(); those that workers may have now cannot be moved.
+ * launcher_make_result_folder(); folders that workers may be using now cannot be replaced.
  */
 static void close_contents(struct gd_launcher *l)
 {
@@ -121,7 +121,7 @@ static void close_contents(struct gd_launcher *l)
 			error_words(r));
 }
 
-/* A folder of another user was found after the start: no result of it exists yet. */
+/* A folder of another user was found after the start: no file in it has a result yet. */
 static bool close_output(struct gd_launcher *l)
 {
 	if (!l->made_output || outputs_close_folder(l->output_fd) < 0)

@@ -80,7 +80,7 @@ struct gd_launcher {
 	/* The plan. */
 	bool planned;
 	struct gd_files *files;
-	struct history history; /* as of when the plan was made */
+	struct history history; /* as it was when the plan was made */
 	struct outputs outputs;
 	struct gd_found **todo;            /* of the files */
 	struct launcher_output *output_of; /* by file */
@@ -244,7 +244,7 @@ void launcher_feed(struct gd_launcher *l);
 /* ---- launcher_durations.c ---- */
 
 void launcher_set_seconds(struct gd_launcher *l, size_t i, double seconds);
-/* The duration of a file at its end, if it is known; `told`: the duration reported by its worker, or -1. */
+/* Sets the duration of a file at its end, if it is known; `told`: the duration reported by its worker, or -1. */
 void launcher_learn_seconds(struct gd_launcher *l, size_t i, double told);
 /* The file has ended. If its duration is read later, it is added to the statistics. */
 void launcher_note_early(struct gd_launcher *l, size_t i, const struct launcher_early *early);

@@ -15,7 +15,7 @@
 #define SEARCH_NS       (5 * NS_PER_S)    /* between searches if folders cannot be watched */
 #define SEARCH_LEAST_NS (100 * NS_PER_MS) /* between searches */
 #define SERVE_NS        (10 * NS_PER_MS)  /* between services of the workers, during a search */
-/* Other users can give a folder any number of names that are warned about, and each warning is kept. */
+/* Other users can put any number of entries into a folder that each cause a warning, and each warning is kept. */
 #define MOST_WARNINGS 1000
 
 /* Searching a large folder takes seconds; workers must not wait for their next file meanwhile. */

@@ -53,7 +53,7 @@ static bool is_noted(const struct map_record *r, int fd)
 	return false;
 }
 
-/* Then it contains nothing, and will not let more users read the results than a new file. */
+/* Whether the file contains nothing, and lets no more users read the results than a new file would. */
 static bool is_like_new(const struct map_record *r, const struct stat *st)
 {
 	mode_t mask = umask(077);

@@ -3,8 +3,8 @@
  * Which files gpuq map has created: their inode numbers and times of birth, in the file `files` of OUTPUT.logs.
  *
  * In a directory in which others can create files, such as /tmp, another user may have moved a different file of this
- * user to the name of the output. Others cannot move a folder there that they cannot write, so this note proves that
- * the output is not such a file.
+ * user to the name of the output. Moving a folder to another directory requires write access to the folder, so a note
+ * in OUTPUT.logs proves that the output is not such a file.
  */
 #ifndef LAUNCH_MAP_ORIGIN_H
 #define LAUNCH_MAP_ORIGIN_H

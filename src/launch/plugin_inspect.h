@@ -34,7 +34,7 @@ int plugin_inspect(const char *path, const struct plugin_settings *settings, int
 
 /*
  * Standard input is the settings: key and value of each, with their NULs; at least one byte, a NUL if there is no
- * setting. Nothing at all: the plug-in's check is not called.
+ * setting. Empty: the plug-in's check is not called.
  */
 
 /* Between programs of the same version; a report of another size is refused. */

@@ -232,7 +232,7 @@ static void note_name(struct names *n, enum word word, const char *name, size_t 
 		n->sign = name[0];
 }
 
-/* Text of the command or a value of yours. */
+/* Text of the command, or a value of the user's own settings. */
 static void note_text(struct names *n, const char *text, size_t size)
 {
 	n->in_script |= !place_is_plain(text, size);
