@@ -18,7 +18,7 @@
 struct reader {
 	const char *name;
 	yaml_parser_t parser;
-	yaml_event_t event; /* the current event, or NO_EVENT */
+	yaml_event_t event; /* the current event; YAML_NO_EVENT: none */
 	struct config config;
 	size_t lines[CONFIG_KEYS]; /* line of each key */
 	struct gd_error *err;

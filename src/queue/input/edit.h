@@ -15,7 +15,7 @@ struct edit {
 
 struct edit_result {
 	size_t done;
-	size_t pending;     /* those of them that a runner may start */
+	size_t pending;     /* how many of these a runner may start */
 	struct id_list ids; /* the changed jobs */
 };
 

@@ -44,7 +44,7 @@ enum job_option {
 
 struct job_options {
 	unsigned set;       /* bits 1u << enum job_option */
-	unsigned cleared;   /* those of them that are removed from the job */
+	unsigned cleared;   /* the bits of those that are removed from the job */
 	uint64_t mem_bytes; /* on each of the job's GPUs */
 	int num_gpus;       /* 0: none */
 	uint64_t timeout_ms;

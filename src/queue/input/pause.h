@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Pausing a queue, so that it starts no jobs, or running jobs: their processes are stopped and keep their memory. */
+/* Pauses a queue, which then starts no jobs, or pauses running jobs, which are stopped and keep their memory. */
 #ifndef QUEUE_INPUT_PAUSE_H
 #define QUEUE_INPUT_PAUSE_H
 

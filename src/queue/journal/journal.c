@@ -18,7 +18,7 @@
 
 /* ---- The lock ------------------------------------------------------------------ */
 
-/* The remedy keeps the counters. A process that gets the old lock later sees that its file was replaced. */
+/* The command in the message keeps the counters. A process that gets the old lock later sees that it was replaced. */
 static int blocked_words(const struct journal *j, struct gd_error *err)
 {
 	char reader[LOCK_WORDS_ROOM];

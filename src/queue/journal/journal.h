@@ -10,7 +10,7 @@
  * new *generation* whose numbers begin with 1 (draft.h). An append checks, under the lock, that its open file is still
  * the one at the path.
  *
- * Next to FILE is the folder FILE.d:
+ * Next to FILE is the folder FILE.d, which contains, among others:
  *
  *     append.lock   the append lock; contains a line of counters (below)
  *     counts        how many records each job has, see tally.h

@@ -310,7 +310,7 @@ int journal_open_at(int parent_fd, const char *path, bool accepted, struct journ
 }
 
 /*
- * Jobs, runners and git use the path of the journal, so it must lead to the directory that was checked, and stay so.
+ * Jobs, runners and git use the path of the journal, so it must lead to the directory that was checked, now and later.
  * Between journal_resolve() and the check, another user may have put a link of this user into the path.
  */
 static int check_path(const struct journal *j, struct gd_error *err)

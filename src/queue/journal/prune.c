@@ -125,7 +125,7 @@ static bool is_needed_pilot(const struct pruning *p, const struct record *r)
 	return !q || q->needed;
 }
 
-/* Whether a line is obsolete. Only the last coordinator matters; its line has the longest lease that any granted. */
+/* Whether a line is obsolete. Only the last coordinator matters; its line has the longest lease of all coordinators. */
 static bool is_outlived(const struct pruning *p, const struct record *r)
 {
 	switch (r->event) {

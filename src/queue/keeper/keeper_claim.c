@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "queue/schedule/ledger.h"
 
-/* The claim is rewritten this often: cleaners of /tmp keep it, and a claim that was removed is recreated. */
+/* How often the claim is rewritten, so that cleaners of /tmp keep it; a claim that was removed is recreated. */
 #define REFRESH_NS (UINT64_C(1800) * NS_PER_S)
 
 static void write_claim(struct keeper_claim *k)

@@ -89,8 +89,8 @@ void keeper_end_job(struct keeper *k, const char *reason, bool at_once);
 void keeper_on_time(struct keeper *k);
 /*
  * If the end of the allocation is announced before this time, it counts as the cause of the end of the job's first
- * process. This time is shortly after the end of that process (allocation.h); unless a signal killed it, by no
- * more than it ran. 0: never.
+ * process. If a signal killed that process, this time is ALLOCATION_SIGNAL_MS after its end; otherwise it is
+ * ALLOCATION_EXIT_MS after its end or, if that is less, as long after it as the process ran. 0: never.
  */
 uint64_t keeper_explained_until_ns(const struct keeper *k);
 

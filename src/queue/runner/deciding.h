@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which jobs start: the scheduler, the state that keeps anything from starting, and what was published. */
+/* Which jobs start: the scheduler, the state that prevents all starts, and what was published. */
 #ifndef QUEUE_RUNNER_DECIDING_H
 #define QUEUE_RUNNER_DECIDING_H
 

@@ -19,7 +19,7 @@
 
 #define VERSION  1
 #define MAX_SIZE (16 << 20)
-/* Of another user, who may have filled it with claims: each is compared with each GPU. */
+/* Limit for the file of another user, who may have filled it with claims: each is compared with each GPU. */
 #define MAX_FOREIGN_SIZE (1 << 20)
 #define DRAFT            PUBLISHED_FILE ".new"
 

@@ -50,8 +50,8 @@ struct runner_now {
 	const char *const *nodes; /* in a cluster, the node of each GPU, or NULL for a hidden GPU. NULL: this machine */
 	const struct runner_job *running;
 	size_t num_running;
-	size_t num_others; /* those of these that are only shown on their GPUs, not counted: other runners' jobs; 0 from
-			      the runner */
+	size_t num_others; /* how many of these are jobs of other runners, which are shown but not counted; a runner
+			      sets 0 */
 	uint64_t waiting;  /* jobs that wait for a GPU or for other jobs, without held jobs */
 	const struct runner_result *result;
 	int interrupts; /* how many times Ctrl-C was pressed */

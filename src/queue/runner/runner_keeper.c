@@ -78,7 +78,7 @@ static bool is_of_the_runner(int code)
 
 /*
  * Whether only this job fails: it requires something that does not exist, so that a retry would not help, or other
- * users may have caused the error, and must not delay other jobs by it.
+ * users may have caused the error, and must not be able to delay other jobs in this way.
  */
 static bool is_of_the_job(const struct runner *r, const struct job *job, enum attempt_part part, int code)
 {

@@ -107,7 +107,7 @@ static bool was_told(const struct runner *r, const struct job *job)
 	       keeper_job_was_interrupted(r->following.journal->dir_fd, name, job->id);
 }
 
-/* Whether the keeper was killed with its allocation, which is not ours. A job that ends its allocation repeatedly
+/* Whether the keeper was killed with its allocation, which is not ours. A job that repeatedly ends its allocation
  * fails. */
 static bool was_killed_with_allocation(const struct runner *r, const struct job *job)
 {

@@ -15,8 +15,8 @@
 #include "queue/schedule/claim_entries.h"
 #include "queue/schedule/claim_proof_file.h"
 
-/* In a journal that other users may have written: each pending job is compared with all pairs of GPUs. About a second.
- */
+/* Limit for a journal that other users may have written: each pending job is compared with all pairs of GPUs. This many
+ * comparisons take about a second. */
 #define MOST_FOREIGN_PAIRS 100000000
 /* The same for different needs, with which each pending job is compared. */
 #define MOST_FOREIGN_NEEDS 30000000

@@ -3,10 +3,10 @@
  * The directory that all users share for their folders of claims: $GPUQ_CLAIMS_DIR, else CLAIM_DIRECTORY_SYSTEM if root
  * has created it, else CLAIM_DIRECTORY_DEFAULT.
  *
- * It is sticky. A directory that is named, in the variable or by the caller, belongs to this user or root, and no other
- * user can replace it or a directory above it. GPUQ_TRUST accepts any existing directory that is sticky; but a missing
- * one is never created where another user could replace it, because it could be exchanged with a private directory
- * before its mode is set.
+ * It must be sticky. A directory that is named, in the variable or by the caller, must belong to this user or root, and
+ * no other user may be able to replace it or a directory above it. GPUQ_TRUST accepts any existing directory that is
+ * sticky; but a missing one is never created where another user could replace it, because it could be exchanged with a
+ * private directory before its mode is set.
  */
 #ifndef QUEUE_SCHEDULE_CLAIM_DIRECTORY_H
 #define QUEUE_SCHEDULE_CLAIM_DIRECTORY_H

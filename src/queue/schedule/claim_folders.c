@@ -24,7 +24,7 @@
 /* Users have one folder, or a second one if another user took the name of the first. */
 #define MAX_FOLDERS_OF_USER 16
 #define SETTLE_MS           100
-/* Of another user. 1,024 claims need less than a third. */
+/* Limit for the folder of another user. 1,024 claims need less than a third of this. */
 #define MAX_FOLDER_BYTES (1 << 20)
 #define OPEN_FLAGS       (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 

@@ -232,7 +232,7 @@ static size_t count_vendor(const struct candidate *c, size_t count, enum gd_vend
 	return n;
 }
 
-/* The first `want` candidates of one vendor, the vendor with the best candidate; false if no vendor has enough. */
+/* The first `want` candidates of the vendor with the best candidate, of those that have enough; false if none has. */
 static bool pick(const struct candidate *c, size_t count, size_t want, int *ret_gpus)
 {
 	for (size_t i = 0; i < count; i++) {

@@ -70,9 +70,9 @@ void scheduler_reopen(struct scheduler *s, struct job *job);
 int scheduler_reset(struct scheduler *s);
 
 /*
- * Sets the wall-clock time. Returns the jobs whose begin time has come, and jobs that were too long
- * for the rest of the allocation by an estimate that has changed, linked by next_dependent: add them
- * again. In a cluster, also returns jobs whose estimated duration has changed since they were added.
+ * Sets the wall-clock time. Returns jobs to add again, linked by next_dependent: those whose begin time
+ * has come; those that were too long for the rest of the allocation and now fit; and, in a cluster, those
+ * whose estimated duration has changed since they were added.
  */
 struct job *scheduler_set_time(struct scheduler *s, int64_t now_ms);
 /* The next begin time of a job; 0: no job waits for one. */
