@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts of `gpuq doctor`. Only cmd_doctor.c, doctor_*.c and slurm_check*.c (which report in the same way) include
- * this.
+ * The parts of `gpuq doctor`. Only cmd_doctor.c, doctor_*.c and slurm_check.h, whose checks report in the same way,
+ * include this.
  *
  * Each check adds findings and continues, whatever it finds. Checks change nothing permanently: the only file that is
  * created is temporary, and is removed.

@@ -6,8 +6,8 @@
 #include "gpu_dispatch.h"
 
 /*
- * Links entries of `top` that git ignores, and directories in which everything is ignored, from the worktree. Files of
- * the queue and its logs are left out.
+ * Creates links in the worktree to the entries of `top` that git ignores, and to directories in which everything is
+ * ignored. Files of the queue and its logs are left out.
  *
  * `git ls-files --ignored` would list these entries, but it looks for repositories in them, and other users may be able
  * to write them.

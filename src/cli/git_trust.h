@@ -23,9 +23,9 @@ int git_find_trusted_top(int cwd_fd, struct text *ret, struct gd_error *err);
  * Run git only in the top that was checked, never below it: others may be able to write a directory below, and turn
  * it into another repository.
  *
- * 0; -EPERM: the message is "'/a/.git/config' can be written by its group, so other users could run commands as you;
- * run chmod…", to be continued with ", or…", also if something cannot be examined; -EINVAL: git finds no working tree,
- * with its message.
+ * 0; -EPERM, also if something cannot be examined: the message is "'/a/.git/config' can be written by its group, so
+ * other users could run commands as you; run chmod…", to which the caller can append ", or…"; -EINVAL: git finds no
+ * working tree, with its message.
  */
 int git_trust_check(const char *top, struct gd_error *err);
 

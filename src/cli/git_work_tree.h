@@ -18,12 +18,12 @@
  * accepted. They are not followed, because git does not follow them either.
  *
  * top: the top of the tree; git_trust_check() has accepted the repository. index: the output of `git ls-files -s -z`.
- * skip: a path relative to the top; if it is a directory that others cannot write, its contents are not checked. Or
- * NULL.
+ * skip: NULL, or a path relative to the top; if it is a directory that others cannot write, its contents are not
+ * checked.
  *
- * 0; -EPERM: the message is "'/a/data' can be written by its group, so other users…; run chmod…", to be continued with
- * ", or…", also if something cannot be examined; other codes, with a message, if git fails. The command `git
- * check-ignore` is called once per level of directories. 200,000 files take about half a second.
+ * 0; -EPERM, also if something cannot be examined: the message is "'/a/data' can be written by its group, so other
+ * users…; run chmod…", to which the caller can append ", or…"; other codes, with a message, if git fails. The command
+ * `git check-ignore` is called once per level of directories. 200,000 files take about half a second.
  */
 int git_work_tree_check(const char *top, const struct text *index, const char *skip, struct gd_error *err);
 

@@ -98,7 +98,7 @@ static int spawn(int theirs, pid_t *ret)
 		posix_spawn_file_actions_destroy(&actions);
 		return -ENOMEM;
 	}
-	/* In its own process group: Ctrl-C is for the launcher, and processes that it starts are killed with it. */
+	/* In its own process group: Ctrl-C does not reach it, and processes that it starts are killed with it. */
 	int r = posix_spawnattr_setflags(
 		&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
 	r = r ? r : posix_spawnattr_setsigdefault(&attributes, &all);

@@ -57,7 +57,7 @@ static int spawn(const char *path, int out, pid_t *ret)
 static void limit_cpu_time(pid_t pid)
 {
 	const struct rlimit limit = {CPU_SECONDS, CPU_SECONDS};
-	(void)prlimit(pid, RLIMIT_CPU, &limit, NULL); /* not if a lower limit applies already */
+	(void)prlimit(pid, RLIMIT_CPU, &limit, NULL); /* fails if a lower limit applies already */
 }
 
 /* Reads its output, at most room - 1 bytes. */

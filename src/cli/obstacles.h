@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reports what keeps jobs from starting to a user who waits for them: each obstacle once, and only the first few.
+ * Tells a user who waits for jobs what keeps them from starting: each obstacle once, and only the first few.
  * Start from {0}.
  */
 #ifndef CLI_OBSTACLES_H

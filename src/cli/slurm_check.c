@@ -68,7 +68,7 @@ static void check(struct slurm_check *c)
 	if (!slurm_check_submit(c))
 		return;
 	slurm_check_wait(c);
-	/* With one pilot at a time, nodes never share the file system with each other. */
+	/* With one pilot at a time, no two nodes use the file system at the same time. */
 	if (slurm_check_report(c) && d->queue.config.max_nodes > 1)
 		slurm_check_second(c);
 }

@@ -192,7 +192,7 @@ void slurm_check_wait(struct slurm_check *c)
 		if (over_ns && now >= over_ns + LATE_MS * NS_PER_MS)
 			break;
 	}
-	/* No time is left to wait for the other one. */
+	/* No time is left to wait for the report through the connection: use the file. */
 	if (!*c->report && c->file_ns) {
 		c->file_ns = 1;
 		read_file(c);

@@ -233,7 +233,7 @@ static void write_memory(struct text *t, const struct view_gpu *g, const struct 
 	write_right(t, colour, INK_DIM, buf, amount);
 }
 
-/* Like the states of jobs. The interface for programs keeps its own word. */
+/* The same word as for jobs; the JSON of gpuq web keeps "processing". */
 static const char *status_words(enum view_gpu_status status)
 {
 	return status == VIEW_GPU_PROCESSING ? "running" : view_gpu_status_name(status);

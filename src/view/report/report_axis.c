@@ -71,7 +71,7 @@ int report_axis_x(const struct report_axis *a, int64_t time_ms)
 		return 0;
 	if (time_ms >= a->to_ms)
 		return REPORT_WIDTH;
-	/* For all times of int64_t, but spans of at most a few hundred years. */
+	/* Correct for all times of int64_t, if the span is at most a few hundred years. */
 	return (int)((double)(time_ms - a->from_ms) / (double)(a->to_ms - a->from_ms) * REPORT_WIDTH);
 }
 

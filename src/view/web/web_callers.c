@@ -9,7 +9,7 @@
 #include "base/clock.h"
 
 #define FIRST_REQUEST_NS (10 * NS_PER_S) /* from accept() to the end of the headers */
-#define REQUEST_NS       (60 * NS_PER_S) /* from there to the end of the answer: a log is a megabyte */
+#define REQUEST_NS       (60 * NS_PER_S) /* from there to the end of the answer: up to a megabyte of a log */
 #define NEXT_REQUEST_NS  (30 * NS_PER_S) /* from there to the end of the next headers */
 
 struct limits {
