@@ -25,8 +25,8 @@ struct cluster_nodes {
 	struct ledger_node *ledger; /* one per node */
 	size_t count, capacity, ledger_capacity;
 	struct gd_gpu *gpus;
-	int *gpu_nodes;                 /* as many */
-	const struct gd_gpu **gpu_list; /* as many */
+	int *gpu_nodes;                 /* one per GPU */
+	const struct gd_gpu **gpu_list; /* one per GPU */
 	size_t num_gpus, gpus_capacity, gpu_nodes_capacity, gpu_list_capacity;
 };
 

@@ -29,7 +29,7 @@ void coordinating_die(struct coordinator *c, int code)
 
 /* ---- The loop --------------------------------------------------------------------------- */
 
-/* Keeps the lines while a read lock of another process prevents it. */
+/* Appends c->to_append; keeps the lines while a read lock of another process prevents that. */
 static int append_fails(struct coordinator *c)
 {
 	if (c->to_append.length == 0)
@@ -57,7 +57,7 @@ static void do_due(struct coordinator *c)
 		if (!c->fatal && (e = append_fails(c)) < 0)
 			coordinating_die(c, e);
 		coordinating_post_answers(c);
-		/* A line that is kept may give up a hook that is still due. */
+		/* If lines are kept, one of them may give up a hook that still appears to be due. */
 		if (!c->must_read && !c->fatal && c->to_append.length == 0)
 			coordinator_hooks_run(c);
 		if (c->must_place && !c->must_read && !c->fatal)

@@ -102,7 +102,7 @@ static void look_at_boot(struct coordinator_core *c, struct known_pilot *p, cons
 		declare_dead(p, PROOF_BOOT);
 }
 
-/* Whether all pilots that Slurm knows have connected. A pilot that is pending in Slurm runs no job. */
+/* Whether the core knows all pilots of the listing. A pilot that is pending in Slurm, or has ended, runs no job. */
 static bool all_have_greeted(const struct coordinator_core *c, const struct slurm_listing *l)
 {
 	for (size_t i = 0; i < l->num_jobs; i++) {

@@ -101,7 +101,7 @@ struct coordinator_core {
 	uint64_t now_ns, begin_ns;
 	int error;
 	bool begun, recovered, leaving, superseded;
-	bool listed_all; /* a listing since the start has shown no pilot that has not connected */
+	bool listed_all; /* a listing since the start has shown no unknown pilot */
 	struct known_pilot **pilots;
 	size_t num_pilots, pilots_capacity;
 	struct granted_attempt **attempts;

@@ -56,7 +56,7 @@ static void close_one(struct listener *l)
 	link_destroy(link);
 }
 
-/* A crowd that repeats a recorded opening would displace pilots. */
+/* Accepts each opening once: many connections that repeat a recorded opening would displace pilots. */
 static int on_opening(void *context, struct link *link, const uint8_t nonce[TUNNEL_NONCE_SIZE])
 {
 	struct listener *l = context;

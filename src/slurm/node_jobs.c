@@ -330,7 +330,7 @@ static int bring_environment(const struct node_jobs *n, const char *name)
 	return r;
 }
 
-/* The coordinator's payload plus the values that only this node knows: GPUs come last, and it has none. */
+/* Adds the values that only this node knows to the coordinator's payload, which lacks the GPUs: they come last. */
 static int add_gpus(const struct node_jobs *n, const struct gd_gpu *const *gpus, size_t num_gpus,
 	struct keeper_order *o, struct text *payload)
 {

@@ -261,7 +261,7 @@ void pilot_supply_begin(struct pilot_supply *s)
 	*s->vain_words = '\0';
 }
 
-/* The first kind that could run the jobs has been given up; if there is none, the jobs are too large for the first. */
+/* Why no kind runs the jobs: the first one that could has been given up, or they are too large for the first one. */
 static void set_vain_words(struct pilot_supply *s, const struct placement_need *need, size_t num_jobs)
 {
 	char words[FRAME_WORDS_ROOM];

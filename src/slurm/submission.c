@@ -54,7 +54,7 @@ struct submission {
 	uint64_t not_before_ns, next_list_ns;
 	uint64_t failed_job; /* see submission_failed_job() */
 	bool leaving;
-	bool accepted, joined;        /* a pilot ever was */
+	bool accepted, joined;        /* at least one pilot was */
 	bool given_up;                /* nothing more is submitted */
 	bool refused;                 /* because Slurm refuses the options */
 	char words[FRAME_WORDS_ROOM]; /* of the last failure */

@@ -349,7 +349,7 @@ def test_pilot_that_opened_to_a_thief_of_the_port_is_not_relayed(queue):
 
 
 def test_opening_is_accepted_once(waiting):
-    """Otherwise a crowd that repeats it would displace pilots."""
+    """Otherwise many connections that repeat it would displace pilots."""
     directory = waiting.directory / "jobs.jsonl.d"
     pilot = FakePilot(directory)
     assert pilot.is_genuine

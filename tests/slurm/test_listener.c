@@ -246,7 +246,7 @@ static void test_opening_is_taken_once(void **state)
 	close_net(&n);
 }
 
-/* A crowd that repeats a recorded opening is like any other crowd. */
+/* Connections that repeat a recorded opening are closed. */
 static void test_repeated_openings_do_not_displace_a_pilot(void **state)
 {
 	(void)state;
@@ -296,7 +296,7 @@ static void test_opening_for_an_earlier_listener_is_refused(void **state)
 	close_net(&n);
 }
 
-/* The round trip of an honest pilot may take longer than a crowd needs to connect. */
+/* The round trip of an honest pilot may take longer than many strangers need to connect. */
 static void test_strangers_do_not_displace_a_pilot_that_has_opened(void **state)
 {
 	(void)state;
