@@ -119,7 +119,7 @@ def has_main() -> bool:
 
 def describe_main() -> Preparation:
     """The data that a worker needs for prepare()."""
-    # Objects of classes of __main__ are returned under its other name.
+    # Workers return objects of classes of __main__ under its other name, __mp_main__.
     sys.modules.setdefault("__mp_main__", sys.modules["__main__"])
     name, path = _name_and_path()
     return {"argv": list(sys.argv), "name": name, "path": path}

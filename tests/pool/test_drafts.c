@@ -197,12 +197,12 @@ static void test_a_refused_draft_wakes_whoever_polls(void **state)
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-/* ---- Between two steps of gd_poll() ------------------------------------- */
+/* ---- Between two steps of gd_pool_poll() -------------------------------- */
 
 static struct gd_draft *_Atomic abandon_before_read;
 
 /*
- * The library's read() too. In these tests gd_poll() reads only to clear the event
+ * The library's read() too. In these tests gd_pool_poll() reads only to clear the event
  * that woke it, which is after it has counted the outstanding tasks and before it
  * sleeps: the draft ends there.
  */

@@ -224,7 +224,7 @@ static void test_a_task_behind_a_long_one_goes_to_an_idle_worker_while_the_polle
 	struct pool_rig *rig = *state;
 	struct submission s = open_warm(rig, 2);
 	s.poller = getpid();
-	struct gd_draft *draft; /* with nothing outstanding gd_poll() would not sleep */
+	struct gd_draft *draft; /* with nothing outstanding gd_pool_poll() would not sleep */
 	void *data;
 	assert_int_equal(gd_pool_reserve(rig->pool, BIG, NOWAIT, &draft, &data), 0);
 	pthread_t thread;
@@ -260,7 +260,7 @@ static void test_a_task_that_could_not_be_sent_is_sent_again_while_the_poller_sl
 	struct pool_rig *rig = *state;
 	struct submission s = open_warm(rig, 2);
 	s.poller = getpid();
-	/* With nothing outstanding gd_poll() would not sleep. */
+	/* With nothing outstanding gd_pool_poll() would not sleep. */
 	submit(&s, LONG, sizeof(struct rig_job));
 	board_await(&board->begun, 1);
 	atomic_store(&sends_to_fail, 1);

@@ -166,7 +166,7 @@ def test_answer_to_a_task_out_of_time_is_known_as_such(publish, expected):
 
 @pytest.mark.parametrize("order, expected", [(SEQ_CST, False), (RELAXED, True)])
 def test_warden_counts_no_answer_twice(order, expected):
-    """ward_ended(): completed is stored before consumed, and loaded after it."""
+    """count_ended(): completed is stored before consumed, and loaded after it."""
     program = [[store("completed", 1), store("consumed", 1, order)],
                [load("consumed", "consumed", order), load("completed", "completed", order)]]
     assert allows(program, consumed=1, completed=0) is expected

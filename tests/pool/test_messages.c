@@ -27,7 +27,7 @@ static int send_number(struct gd_worker *w, uint64_t number)
 	return gd_worker_send(w, &number, sizeof(number));
 }
 
-/* A message of `size` bytes, which is_intact() can check. */
+/* A message of `size` bytes, which pattern_is_filled() can check. */
 static int send_pattern(struct gd_worker *w, size_t size, uint64_t number)
 {
 	void *data = malloc(size + 1);
