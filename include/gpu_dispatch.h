@@ -892,8 +892,8 @@ GD_API int gd_dispatcher_create(const struct gd_options *options, struct gd_disp
  * Starts new workers, passes the generator's tasks through them, and returns when every
  * task has ended and all workers are gone. Failed tasks are not a failure of the run:
  * see gd_dispatcher_stats(). on_exit is always called, even if no worker could be
- * started, except if the dispatcher is already running, a size is wrong, or the
- * generator or on_success is missing.
+ * started, except if the dispatcher is already running, a size or a reserved field is
+ * wrong, or the generator or on_success is missing.
  *
  * SIGINT (Ctrl-C) and SIGTERM are handled during the run if their disposition is the
  * default when the run begins. Each of the first three signals has the effect of a call of
