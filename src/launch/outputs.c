@@ -24,6 +24,7 @@ void outputs_finish(struct outputs *o)
 {
 	path_map_finish(&o->owners);
 	path_map_finish(&o->above);
+	path_map_finish(&o->next);
 	arena_finish(&o->arena);
 }
 
@@ -126,6 +127,26 @@ int outputs_avoid(struct outputs *o, const char *path, size_t length)
 	return copy && path_map_put(&o->owners, copy, OUTPUTS_NO_FILE) ? 0 : -ENOMEM;
 }
 
+/*
+ * "b.mp3+2", "b.mp3+3" …. Other users choose the names of files: they must not make each file try all numbers of the
+ * files before it.
+ */
+static int choose_number(struct outputs *o, const char *path, size_t file, const char **ret)
+{
+	char output[PATH_MAX + 32];
+	bool is_new = !path_map_get(&o->next, path);
+	const char *key = is_new ? arena_copy(&o->arena, path, strlen(path)) : path;
+	size_t *next = key ? path_map_put(&o->next, key, 2) : NULL;
+	if (!next)
+		return -ENOMEM;
+	int r = 0;
+	while (r == 0) {
+		snprintf(output, sizeof(output), "%s+%zu", path, (*next)++);
+		r = try_output(o, output, file, ret);
+	}
+	return r;
+}
+
 int outputs_choose(struct outputs *o, const char *wanted, size_t file, const char **ret)
 {
 	char path[PATH_MAX + 8], output[PATH_MAX + 32];
@@ -143,10 +164,8 @@ int outputs_choose(struct outputs *o, const char *wanted, size_t file, const cha
 		r = try_output(o, output, file, ret);
 	}
 	/* The whole name is also taken, for example by "b.mp3.wav", which came before b.mp3. */
-	for (unsigned n = 2; r == 0 && n != 0; n++) {
-		snprintf(output, sizeof(output), "%s+%u", path, n);
-		r = try_output(o, output, file, ret);
-	}
+	if (r == 0)
+		r = choose_number(o, path, file, ret);
 	return r < 0 ? r : 0;
 }
 
