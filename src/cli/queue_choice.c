@@ -297,26 +297,48 @@ static int convert(struct journal *j, struct gd_error *err)
 	return 0;
 }
 
-/* A copy must neither repeat jobs of the original nor end them. Without unfinished jobs, it is an ordinary queue. */
+static uint64_t count_hooks(const struct jobs *jobs)
+{
+	uint64_t count = 0;
+	for (const struct due_hook *h = jobs->hooks; h; h = h->next)
+		count++;
+	return count;
+}
+
+static int refuse_copy(const struct journal *j, uint64_t unfinished, uint64_t hooks, struct gd_error *err)
+{
+	char words[64] = "", more[64] = "";
+	if (unfinished)
+		snprintf(words, sizeof(words), "%" PRIu64 " unfinished job%s", unfinished, unfinished == 1 ? "" : "s");
+	if (hooks)
+		snprintf(more, sizeof(more), "%s%" PRIu64 " hook%s to run", unfinished ? " and " : "", hooks,
+			hooks == 1 ? "" : "s");
+	return error_set(err, -EPERM,
+		"queue '%s' has %s%s, but it was copied here, or its folder '%s.d' was removed; if it is a copy, the original runs them, too; check with 'gpuq status', then remove '%s' and '%s.d' to start a new queue, or use --trust once to continue this one here",
+		j->path, words, more, j->name, j->name, j->name);
+}
+
+/*
+ * A copy must neither repeat jobs and hooks of the original nor end its jobs. Without any, it is an ordinary queue. A
+ * journal of the original gpu_dispatch has no folder yet, so it cannot be judged.
+ */
 static int check_copy(const struct queue_choice *q, struct journal *j, struct gd_error *err)
 {
-	struct follow f;
-	uint64_t unfinished = 0;
-	if (!q->trust && journal_home_is_elsewhere(j)) {
+	if (!q->trust && !j->original && !journal_home_is_here(j)) {
+		struct follow f;
 		int r = follow_open_journal(j, &f, err);
 		if (r < 0)
 			return r;
-		unfinished = f.jobs.counts[JOB_PENDING] + f.jobs.counts[JOB_HELD] + f.jobs.counts[JOB_RUNNING] +
-			     f.jobs.counts[JOB_UNKNOWN];
+		const uint64_t *counts = f.jobs.counts;
+		uint64_t hooks = count_hooks(&f.jobs), unfinished = counts[JOB_PENDING] + counts[JOB_HELD] +
+								     counts[JOB_RUNNING] + counts[JOB_UNKNOWN];
 		follow_close(&f);
+		/* Another process may have created the queue meanwhile: it adds jobs only after journal_home_set(). */
+		if (unfinished + hooks && !journal_home_is_here(j))
+			return refuse_copy(j, unfinished, hooks, err);
 	}
-	if (unfinished)
-		return error_set(err, -EPERM,
-			"queue '%s' was copied from another place, where its %" PRIu64
-			" unfinished job%s may run, too; check with 'gpuq status', then remove '%s' and '%s.d' to start a new queue, or use --trust once to continue this one here",
-			q->journal_path, unfinished, unfinished == 1 ? "" : "s", j->name, j->name);
-	journal_home_set(j);
-	return 0;
+	int r = journal_home_set(j);
+	return r < 0 ? error_set(err, r, "cannot write to '%s': %s", j->dir_path, error_words(r)) : 0;
 }
 
 int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct gd_error *err)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """A copy of a queue neither repeats the jobs of the original nor ends them."""
+import os
 import shutil
 
 import pytest
@@ -31,7 +32,7 @@ def test_copy_with_unfinished_jobs_is_refused(lab, words):
     lab.gpuq("add", "--no-start", "echo 1 >> ran")
     journal = copy(lab)
     result = lab.result(words[0], "--jobs-file", journal, *words[1:])
-    assert result.returncode in (2, 125) and "was copied from another place, where its 1 unfinished job may run, too" in result.stderr, result
+    assert result.returncode in (2, 125) and "has 1 unfinished job, but it was copied here, or its folder 'jobs.jsonl.d' was removed" in result.stderr, result
     assert "--trust" in result.stderr
     assert "1 pending" in lab.gpuq("status", "--jobs-file", journal)
     assert lab.ran() == []
@@ -57,18 +58,54 @@ def test_copy_without_unfinished_jobs_is_used(lab):
     assert "2 completed" in lab.gpuq("status", "--jobs-file", journal)
 
 
-def test_queue_that_was_renamed_or_lost_its_file_is_used(lab):
+def test_queue_that_was_renamed_is_used(lab):
     lab.gpuq("add", "--no-start", "echo 1 >> ran")
     folder = lab.directory / "moved"
     folder.mkdir()
     (lab.directory / "jobs.jsonl").rename(folder / "jobs.jsonl")
     (lab.directory / "jobs.jsonl.d").rename(folder / "jobs.jsonl.d")
     lab.gpuq("add", "--jobs-file", folder / "jobs.jsonl", "--no-start", "echo 2 >> ran")
-    (folder / "jobs.jsonl.d/home").write_text("inode 1")  # incomplete, as after a power cut
-    lab.gpuq("add", "--jobs-file", folder / "jobs.jsonl", "--no-start", "echo 3 >> ran")
-    (folder / "jobs.jsonl.d/home").unlink()
     lab.gpuq("run", "--jobs-file", folder / "jobs.jsonl")
-    assert sorted(lab.ran()) == ["1", "2", "3"]
+    assert sorted(lab.ran()) == ["1", "2"]
+
+
+@pytest.mark.parametrize("missing", ["folder", "home", "content of home"])
+def test_journal_without_its_folder_is_a_copy(lab, missing):
+    """As in the clone of a repository that contains only jobs.jsonl."""
+    lab.gpuq("add", "--no-start", "echo 1 >> ran")
+    folder = lab.directory / "jobs.jsonl.d"
+    if missing == "folder":
+        shutil.rmtree(folder)
+    elif missing == "home":
+        (folder / "home").unlink()
+    else:
+        (folder / "home").write_text("inode 1")
+    for words in (("add", "true"), ("run",), ("run",)):
+        result = lab.result(*words)
+        assert result.returncode == 2 and "has 1 unfinished job, but it was copied here" in result.stderr, result
+    assert lab.ran() == []
+    lab.gpuq("run", "--trust", code=None)  # the environments of jobs are in the folder
+    assert lab.ran() == ([] if missing == "folder" else ["1"])
+    lab.gpuq("add", "--no-start", "echo 2 >> ran")
+    lab.gpuq("run")
+    assert lab.ran()[-1] == "2"
+
+
+@pytest.mark.parametrize("with_folder", [False, True])
+def test_copy_does_not_run_a_hook_that_is_due(lab, with_folder):
+    """A finished job, whose hook was not run yet."""
+    end = {"event": "end", "id": 1, "attempt": 1, "time": ADD["time"], "status": "completed", "exit_code": 0, "hook": True}
+    lab.journal.write_bytes(sealing.journal({**ADD, "cwd": str(lab.directory), "on_finish": "echo hook >> ran"}, end))
+    if with_folder:
+        (lab.directory / "jobs.jsonl.d").mkdir(mode=0o700)
+        (lab.directory / "jobs.jsonl.d/home").write_text("inode 12345;")
+    assert "1 completed" in lab.gpuq("status")
+    for words in (("add", "true"), ("run",)):
+        result = lab.result(*words)
+        assert result.returncode == 2 and "has 1 hook to run, but it was copied here" in result.stderr, result
+    assert lab.ran() == []
+    lab.gpuq("run", "--trust")
+    lab.until(lambda: lab.ran() == ["hook"], "the hook")
 
 
 def test_runner_of_a_copy_does_not_end_jobs_of_the_original(lab):
@@ -117,3 +154,21 @@ def test_link_that_replaces_the_journal_of_a_queue_is_not_followed(lab):
         result = lab.result(*words)
         assert result.returncode == 2 and "it is a symbolic link, but the folder of a queue is next to it" in result.stderr, result
     assert (lab.directory / "data/results.jsonl").read_bytes() == FOREIGN["original"] and lab.ran() == []
+
+
+def test_link_to_another_folder_in_the_folder_of_a_queue_is_not_followed(lab):
+    """Git and tar create links: prune must not remove files of the folder that such a link leads to, and add must not write there."""
+    thesis = lab.directory / "thesis"
+    thesis.mkdir()
+    (thesis / "chapter.tex").write_text("text")
+    (thesis / "pictures").mkdir()
+    for path in (thesis / "chapter.tex", thesis / "pictures"):
+        os.utime(path, (1, 1))
+    lab.gpuq("add", "--no-start", "true")
+    lab.gpuq("run")
+    (lab.directory / "jobs.jsonl.d/scripts").symlink_to("../thesis")
+    lab.gpuq("prune", "-y")
+    (lab.directory / "script.sh").write_text("#!/bin/sh\ntrue\n")
+    result = lab.result("add", "--no-start", "./script.sh")
+    assert result.returncode == 2 and "cannot store script" in result.stderr, result
+    assert sorted(p.name for p in thesis.iterdir()) == ["chapter.tex", "pictures"]

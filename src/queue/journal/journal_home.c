@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "queue/journal/journal_home.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/magic.h>
@@ -44,29 +45,34 @@ static bool describe(const struct journal *j, char text[ROOM])
 	return true;
 }
 
-/* After a power cut, the file may be incomplete. */
-static bool is_complete(const char *text)
-{
-	uintmax_t inode;
-	char end = '\0';
-	return sscanf(text, "inode %ju%c", &inode, &end) == 2 && end == ';';
-}
-
-bool journal_home_is_elsewhere(const struct journal *j)
+bool journal_home_is_here(const struct journal *j)
 {
 	char expected[ROOM], found[ROOM];
-	return describe(j, expected) && file_read_small(j->dir_fd, NAME, found, sizeof(found)) > 0 &&
-	       is_complete(found) && strcmp(expected, found) != 0;
+	return !describe(j, expected) ||
+	       (file_read_small(j->dir_fd, NAME, found, sizeof(found)) > 0 && strcmp(expected, found) == 0);
 }
 
-void journal_home_set(const struct journal *j)
+/* Replaces the file as a whole: after a power cut, an incomplete one would make the queue look like a copy. */
+static int replace(int dir_fd, const char *text)
 {
-	char text[ROOM], found[ROOM];
-	if (!describe(j, text))
-		return;
-	if (file_read_small(j->dir_fd, NAME, found, sizeof(found)) > 0 && strcmp(text, found) == 0)
-		return;
-	cleanup_(closep) int fd = openat(j->dir_fd, NAME, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd >= 0)
-		(void)file_write_all(fd, text, strlen(text));
+	char draft[32];
+	snprintf(draft, sizeof(draft), NAME ".%d", (int)getpid());
+	cleanup_(closep) int fd = openat(dir_fd, draft, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	int r = file_write_all(fd, text, strlen(text));
+	if (r == 0 && (fsync(fd) < 0 || renameat(dir_fd, draft, dir_fd, NAME) < 0))
+		r = -errno;
+	/* Some file systems cannot sync a directory and fail with EINVAL. */
+	if (r == 0 && fsync(dir_fd) < 0 && errno != EINVAL)
+		return -errno;
+	if (r < 0)
+		(void)unlinkat(dir_fd, draft, 0);
+	return r;
+}
+
+int journal_home_set(const struct journal *j)
+{
+	char text[ROOM];
+	return !describe(j, text) || journal_home_is_here(j) ? 0 : replace(j->dir_fd, text);
 }
