@@ -374,11 +374,11 @@ FORGED = "echo forged > report.md; mkdir report; echo forged > report/r.txt"
 
 def test_files_of_another_user_do_not_get_the_result_folder_of_a_file(machine, owner, other, place):
     shared = machine.directory(STICKY)
-    other.sh(f"{FORGED}; ln -s /etc/passwd report.log; echo forged > root.md", shared)
+    other.sh(f"{FORGED}; ln -s /usr/lib/os-release report.log; echo forged > root.md", shared)
     owner.sh("echo genuine > report.txt; echo second > report.xml", shared)
     (shared / "root.txt").write_text("of root\n")
     expected = {"report": "genuine", "report.xml": "second", "report.md": "forged", "report+r": "forged", "root": "of root", "root.md": "forged",
-                "report.log": pathlib.Path("/etc/passwd").read_text().strip()}
+                "report.log": pathlib.Path("/usr/lib/os-release").read_text().strip()}
     launch(owner, place, shared)
     assert texts(place) == expected
     launch(owner, place, shared, "--force")

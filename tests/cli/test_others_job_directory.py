@@ -251,6 +251,7 @@ def test_hook_runs_in_the_directory_in_which_the_job_began(project, other, comma
     began, go = project.queue_dir / "began", project.queue_dir / "go"
     hook, waiting = f"pwd -P > '{project.where}.new'; rm -f state; mv '{project.where}.new' '{project.where}'", f"touch '{began}'; {WAIT_FOR.format(go)}"
     runner = project.owner.start("gpuq", "run", "--keep", "--on-finish", hook, *project.queue, cwd=project.owner.home)
+    until((project.queue_dir / "jobs.jsonl.d/schedule").exists, "the runner")  # otherwise exec starts another one
     if command == "add":
         project.add(waiting)
     else:
