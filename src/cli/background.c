@@ -20,8 +20,11 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "cli/debug.h"
+#include "cli/say.h"
 #include "cli/subprogram.h"
+#include "queue/input/config_keys.h"
 
 /* The runner exits after the queue has been empty for this many seconds. */
 #define LINGER "60"
@@ -31,7 +34,7 @@
 #define READY_FD_TEXT "3"
 
 /* In the grandchild: closes everything inherited from the caller, so that `id=$(gpuq add …)` and ssh return. */
-_Noreturn static void become_runner(const char *const *argv, int log, int ready)
+_Noreturn static void become_runner(const char *const *argv, int directory, int log, int ready)
 {
 	sigset_t none;
 	cost_limit_leave();
@@ -39,6 +42,8 @@ _Noreturn static void become_runner(const char *const *argv, int log, int ready)
 	signals_reset();
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (directory >= 0 && fchdir(directory) < 0)
+		_exit(1);
 	int null = open("/dev/null", O_RDWR);
 	int out = log >= 0 ? log : null;
 	if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
@@ -127,15 +132,52 @@ static int open_log(int dir_fd)
 	return fd < 0 ? -1 : file_above_stdio(fd);
 }
 
+/*
+ * A runner works for all directories in which jobs are added to its queue, so it reads the gpuq.yaml next to the
+ * journal, not that of the directory in which somebody happened to start it. A configuration that names the queue is
+ * that of the queue.
+ */
+static bool keeps_directory(const struct queue_choice *q, const char *const *options)
+{
+	return options || q->config_file || q->source == QUEUE_SOURCE_CONFIGURATION;
+}
+
+/* `add` records other settings of ./gpuq.yaml with the job. */
+void background_say_unused(const struct queue_choice *q)
+{
+	static const enum config_key keys[] = {CONFIG_GPUS, CONFIG_MIN_FREE_MEM, CONFIG_POLL_INTERVAL,
+		CONFIG_LOG_ACCESS, CONFIG_MAX_LOG_SIZE, CONFIG_JOBS_PER_GPU, CONFIG_MAX_FAILURES, CONFIG_CPU_AFFINITY,
+		CONFIG_SLURM};
+	cleanup_(text_finish) struct text names = {0};
+	cleanup_(freep) char *here = getcwd(NULL, 0);
+	size_t length = (size_t)(strrchr(q->journal_path, '/') - q->journal_path);
+	bool is_next = here && strlen(here) == length && strncmp(here, q->journal_path, length) == 0;
+	if (is_next || keeps_directory(q, NULL) || !q->config_path || strcmp(q->config_path, CONFIG_HERE) != 0)
+		return;
+	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+		if (config_has(&q->config, keys[i]))
+			text_appendf(&names, "%s%s", names.length ? ", " : "", config_rows[keys[i]].name);
+	if (names.length && !text_error(&names))
+		say("the runner does not use the settings %s of '" CONFIG_HERE
+		    "', because its queue is in another directory; set them in gpuq.yaml next to '%s', or in ~/.config/gpuq/config.yaml",
+			text_string(&names), q->journal_path);
+}
+
 int background_start(
 	const struct queue_choice *q, int dir_fd, const char *const *options, int timeout_ms, struct gd_error *err)
 {
 	cleanup_(freep) char *log = NULL;
 	cleanup_(freep) const char **argv = make_argv(q, options);
 	cleanup_(closep) int ready = -1;
+	cleanup_(closep) int directory = -1;
 	int ends[2];
 	if (!argv || asprintf(&log, "%s.d/runner.log", q->journal_path) < 0)
 		return error_set(err, -ENOMEM, "cannot start a runner: out of memory");
+	if (!keeps_directory(q, options)) {
+		directory = openat(dir_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (directory < 0)
+			return error_set(err, -errno, "cannot start a runner: %s", error_words(errno));
+	}
 	debug_say("starting a runner in the background; its decisions are in '%s'", log);
 	if (pipe2(ends, O_CLOEXEC) < 0)
 		return error_set(err, -errno, "cannot start a runner: %s", error_words(errno));
@@ -145,7 +187,7 @@ int background_start(
 	if (pid == 0) {
 		pid_t again = fork();
 		if (again == 0)
-			become_runner(argv, log_fd, ends[1]);
+			become_runner(argv, directory, log_fd, ends[1]);
 		_exit(again < 0);
 	}
 	close(ends[1]);

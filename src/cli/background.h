@@ -18,11 +18,15 @@
 
 /*
  * Starts a runner and waits at most timeout_ms until it is ready. dir_fd: the journal's folder, for its log. options:
- * further options for `gpuq run`, up to a NULL; or NULL. -errno, with the runner's own message, if the runner failed;
+ * further options for `gpuq run`, up to a NULL, which has read the configuration of the current directory; otherwise
+ * NULL: the runner reads that of the journal's directory. -errno, with the runner's own message, if the runner failed;
  * 0 if it is ready or not ready in time: later errors are in its log.
  */
 int background_start(
 	const struct queue_choice *q, int dir_fd, const char *const *options, int timeout_ms, struct gd_error *err);
+
+/* Before that, for a command that prints messages: says which settings of ./gpuq.yaml the runner does not read. */
+void background_say_unused(const struct queue_choice *q);
 
 /* Called once in that runner: reports that it is ready, or that it failed (err). Closes fd; -1: no process waits. */
 void background_tell(int fd, const struct gd_error *err);

@@ -128,6 +128,7 @@ static int start_runner(const struct add *a, const struct journal *j, bool *ret_
 		return 0;
 	}
 	*ret_started = true;
+	background_say_unused(&a->queue);
 	return background_start(&a->queue, j->dir_fd, NULL, BACKGROUND_READY_SOON_MS, err);
 }
 

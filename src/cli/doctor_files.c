@@ -209,19 +209,21 @@ static char *find_directory(const char *journal)
 	return NULL;
 }
 
+/* Through a descriptor: another user may replace a directory of the path between two of these steps. */
 void doctor_check_file_system(struct doctor *d)
 {
 	cleanup_(freep) char *dir = d->has_queue ? find_directory(d->queue.journal_path) : NULL;
-	cleanup_(freep) char *path = NULL;
+	cleanup_(closep) int dir_fd = -1;
+	char path[64];
 	if (!dir)
 		return; /* the settings report why */
 	check_type(d, dir);
-	if (asprintf(&path, "%s/.gpuq-doctor-XXXXXX", strcmp(dir, "/") == 0 ? "" : dir) < 0) {
-		path = NULL;
-		d->incomplete = true;
+	/* A link of another user may lead to the directory. */
+	if (d->queue.objection && !d->queue.trust)
 		return;
-	}
-	cleanup_(closep) int fd = mkostemp(path, O_CLOEXEC);
+	dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d/.gpuq-doctor-XXXXXX", dir_fd);
+	cleanup_(closep) int fd = dir_fd < 0 ? -1 : mkostemp(path, O_CLOEXEC);
 	if (fd < 0) {
 		doctor_add(d, DOCTOR_PROBLEM, "writing", "use another queue, with --jobs-file or $GPUQ_JOBS_FILE",
 			"cannot create a file in '%s': %s", dir, error_words(errno));

@@ -115,6 +115,7 @@ static int keep_runner(struct waiting *w, const struct job *job)
 	}
 	if (job->state != JOB_PENDING)
 		return 0;
+	background_say_unused(&e->queue);
 	int r = background_start(&e->queue, e->journal->dir_fd, NULL, BACKGROUND_READY_SOON_MS, &e->err);
 	/* The runner was killed before it could report why; the next check tries again. */
 	return (r == -ECHILD || r == -EAGAIN) && ++w->lost_runners < MOST_LOST_RUNNERS ? 0 : r;

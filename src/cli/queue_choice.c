@@ -331,7 +331,7 @@ static int check_copy(const struct queue_choice *q, struct journal *j, struct gd
 			return r;
 		const uint64_t *counts = f.jobs.counts;
 		uint64_t hooks = count_hooks(&f.jobs), unfinished = counts[JOB_PENDING] + counts[JOB_HELD] +
-								     counts[JOB_RUNNING] + counts[JOB_UNKNOWN];
+								    counts[JOB_RUNNING] + counts[JOB_UNKNOWN];
 		follow_close(&f);
 		/* Another process may have created the queue meanwhile: it adds jobs only after journal_home_set(). */
 		if (unfinished + hooks && !journal_home_is_here(j))

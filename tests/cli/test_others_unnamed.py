@@ -169,3 +169,15 @@ def test_working_directory_is_not_judged_by_a_link_that_takes_its_place(machine,
         owner.gpuq("run", "--jobs-file", owner.home / f"flip{number}.jsonl", cwd=f"/proc/self/fd/{here}")
         assert not (owner.home / "stolen").exists()
     os.close(here)
+
+
+def test_doctor_creates_no_file_behind_a_link_of_another_user(machine, owner, other):
+    shared = machine.directory(GROUP)
+    owner.sh("rm -rf private; mkdir -m 700 private", owner.home)
+    before = (owner.home / "private").stat().st_mtime_ns
+    other.sh(f"ln -s '{owner.home}/private' project", shared)
+    output = owner.gpuq("doctor", "--jobs-file", shared / "project/jobs.jsonl", cwd=owner.home).stdout
+    assert "  locks  " not in output
+    assert (owner.home / "private").stat().st_mtime_ns == before
+    output = owner.gpuq("doctor", "--jobs-file", owner.home / "private/jobs.jsonl", cwd=owner.home).stdout
+    assert "  locks  " in output and list((owner.home / "private").iterdir()) == []

@@ -72,6 +72,34 @@ def test_jobs_of_the_personal_queue_have_their_logs_next_to_it(home):
     assert list((home.path / "x").iterdir()) == []
 
 
+def test_settings_of_one_directory_do_not_apply_to_jobs_of_another(home):
+    """The runner in the background is started in a/, but runs jobs of all directories."""
+    for name in ("a", "b"):
+        (home.path / name).mkdir()
+    (home.path / "a/gpuq.yaml").write_text("log_access: all\nmax_failures: 1\nretries: 1\nlog_dir: logs-of-a\non_finish: echo finished >> finished\n")
+    note = home.gpuq("add", "exit 3", cwd="a").stderr.splitlines()[-1]
+    assert note == ("gpuq: the runner does not use the settings log_access, max_failures of './gpuq.yaml', because its queue is in another directory;"
+                    f" set them in gpuq.yaml next to '{home.personal}', or in ~/.config/gpuq/config.yaml")
+    assert home.gpuq("add", "exit 4", cwd="b").stderr.count("\n") == 1
+    home.gpuq("wait", 1, code=3)
+    home.gpuq("wait", 2, code=4)
+    first, second = json.loads(home.gpuq("status", "--json").stdout)
+    assert (first["attempts"], second["attempts"]) == (2, 1)
+    assert pathlib.Path(first["log_file"]).parent == home.path / "a/logs-of-a"
+    assert pathlib.Path(second["log_file"]).parent == home.personal.parent / "logs"
+    assert all(pathlib.Path(job["log_file"]).stat().st_mode & 0o777 == 0o600 for job in (first, second))
+    assert (home.path / "a/finished").exists() and not (home.path / "b/finished").exists()
+
+
+def test_runner_in_the_background_reads_the_settings_next_to_its_journal(home):
+    home.queue("project/jobs.jsonl")
+    (home.path / "project/gpuq.yaml").write_text("log_access: all\n")
+    assert "does not use" not in home.gpuq("add", "true", cwd="project/sub").stderr
+    home.gpuq("wait", 1, cwd="project")
+    job, = json.loads(home.gpuq("status", "--json", cwd="project").stdout)
+    assert pathlib.Path(job["log_file"]).stat().st_mode & 0o777 == 0o644
+
+
 def test_state_home_has_the_personal_queue(home, tmp_path):
     home.add("true", XDG_STATE_HOME=str(tmp_path / "elsewhere"))
     assert (tmp_path / "elsewhere/gpuq" / HOST / "jobs.jsonl").exists()

@@ -311,8 +311,8 @@ static bool exists(const char *path)
 
 int config_find(const char *option, char **ret)
 {
-	if (option || exists("./gpuq.yaml")) {
-		char *path = strdup(option ? option : "./gpuq.yaml");
+	if (option || exists(CONFIG_HERE)) {
+		char *path = strdup(option ? option : CONFIG_HERE);
 		if (!path)
 			return -ENOMEM;
 		*ret = path;

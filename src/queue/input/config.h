@@ -111,8 +111,11 @@ int config_load(const char *path, enum trust_choice choice, struct config *ret, 
 /* The same from memory; `name` is for messages. */
 int config_parse(const char *name, const void *data, size_t size, struct config *ret, struct gd_error *err);
 
+/* The configuration file of the current directory. */
+#define CONFIG_HERE "./gpuq.yaml"
+
 /*
- * Finds the configuration file: `option` (the value of --config) if not NULL, else ./gpuq.yaml, else gpuq/config.yaml
+ * Finds the configuration file: `option` (the value of --config) if not NULL, else CONFIG_HERE, else gpuq/config.yaml
  * in $XDG_CONFIG_HOME or ~/.config; NULL if there is none. Only `option` is not checked for existence: config_load()
  * reports a missing file. Release with free().
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Recognizes a queue that was copied, by cp, git, tar or a backup. Its unfinished jobs and due hooks would run a second
- * time, and its running jobs belong to the original. The file `home` in the folder of a journal holds the folder's inode number,
- * which a copy does not have; renaming the folder keeps it.
+ * time, and its running jobs belong to the original. The file `home` in the folder of a journal holds the folder's
+ * inode number, which a copy does not have; renaming the folder keeps it.
  */
 #ifndef QUEUE_JOURNAL_JOURNAL_HOME_H
 #define QUEUE_JOURNAL_JOURNAL_HOME_H
@@ -11,7 +11,8 @@
 
 #include "queue/journal/journal.h"
 
-/* False also if the folder has no such file. True if the file system may change inode numbers: a copy is not recognized. */
+/* False also if the folder has no such file. True if the file system may change inode numbers: a copy is not
+ * recognized. */
 bool journal_home_is_here(const struct journal *j);
 
 /* The queue is used here from now on. Synced, because a queue without the file looks like a copy. */
