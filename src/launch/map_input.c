@@ -80,6 +80,11 @@ static int open_named(const char *path, bool *ret_replaceable, struct gd_error *
 			strchr(objection, ';') ? "" : "; to use it, name it without this link");
 	if (r < 0)
 		return error_set(err, r, "cannot read input '%s': %s", path, error_words(r));
+	/* /dev/urandom has items without end. */
+	if ((way.chooser || way.replaceable) && (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode)))
+		return error_set(err, -EPERM,
+			"cannot read input '%s': it is a device, which another user may have put there; to read it anyway, pass it as standard input, with --input -",
+			path);
 	*ret_replaceable = way.replaceable;
 	snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
 	return open_leased(path, opened, err);

@@ -492,6 +492,17 @@ def test_map_does_not_wait_for_a_pipe_of_another_user_in_the_place_of_its_input(
     assert result.returncode == 2 and "cannot read input 'items': it is a pipe of another user" in result.stderr, result
 
 
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom", "/dev/ptmx"])
+def test_map_does_not_read_a_device_that_another_user_has_put_in_the_place_of_its_input(machine, victim, other, device):
+    """Such a device has items without end."""
+    shared = machine.directory(GROUP)
+    victim.sh("echo 1 > items", shared)
+    other.sh(f"rm -f items; ln -s {device} items", shared)
+    result = victim.gpuq("map", "--input", "items", "--output", victim.home / "results.jsonl", "--gpus", "sim:1", "--worker-command", "true", cwd=shared)
+    assert result.returncode == 2 and "cannot read input 'items': it is a device, which another user may have put there" in result.stderr, result
+    assert victim.gpuq("map", "--input", "/dev/null", "--output", victim.home / "none.jsonl", "--gpus", "sim:1", "--worker-command", "true", cwd=shared).returncode == 0
+
+
 # A worker that prints to its log.
 MAPPER = """import json, sys
 print("said", file=sys.stderr)

@@ -19,6 +19,7 @@
 #include "base/cleanup.h"
 #include "cli/queue_view_parts.h"
 #include "queue/journal/journal.h"
+#include "queue/journal/journal_home.h"
 #include "queue/journal/queue_registry.h"
 #include "support/check.h"
 #include "support/scratch.h"
@@ -34,6 +35,7 @@ static void append(const struct queue *q, const char *lines)
 {
 	struct journal *j;
 	assert_int_equal(journal_open(q->choice.journal_path, true, &j, NULL), 0);
+	assert_int_equal(journal_home_set(j), 0);
 	assert_int_equal(journal_append_line(j, lines, strlen(lines), NULL), 0);
 	journal_close(j);
 }
@@ -281,6 +283,7 @@ static void make_queue(const char *directory, const char *lines)
 	assert_int_equal(mkdir(directory, 0700), 0);
 	snprintf(path, sizeof(path), "%s/%s/jobs.jsonl", scratch_path(), directory);
 	assert_int_equal(journal_open(path, true, &j, NULL), 0);
+	assert_int_equal(journal_home_set(j), 0);
 	assert_int_equal(journal_append_line(j, lines, strlen(lines), NULL), 0);
 	journal_close(j);
 	assert_int_equal(queue_registry_add(path), 0);
