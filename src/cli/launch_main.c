@@ -264,7 +264,7 @@ int main(int argc, char **argv)
 	a.options.on_progress = on_progress;
 	a.options.on_result = on_result;
 	a.options.on_warning = on_warning;
-	stop_signals_catch(stop, 0);
+	stop_signals_catch(stop, STOP_SIGNALS_LAST);
 	int code = a.list_workers ? list_workers() : launch(&a, &view);
 	launch_durations_end();
 	launch_arguments_finish(&a);

@@ -13,8 +13,6 @@
 #include "cli/stop_signals.h"
 #include "cli/summary_file.h"
 
-#define LAST_STOP 3 /* a signal after this stop ends the program at once */
-
 static void stop(void *run)
 {
 	map_stop(run);
@@ -138,7 +136,7 @@ int main(int argc, char **argv)
 	a.options.on_progress = on_progress;
 	a.options.on_failure = on_failure;
 	a.options.on_warning = on_warning;
-	stop_signals_catch(stop, LAST_STOP);
+	stop_signals_catch(stop, STOP_SIGNALS_LAST);
 	int code = map(&a, &view);
 	map_arguments_finish(&a);
 	return code;

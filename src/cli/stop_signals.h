@@ -8,6 +8,9 @@
 #ifndef CLI_STOP_SIGNALS_H
 #define CLI_STOP_SIGNALS_H
 
+/* The third stop kills the workers: a signal after it ends a program that hangs. */
+#define STOP_SIGNALS_LAST 3
+
 /*
  * Installs the handlers; ignored signals stay ignored. SIGPIPE and SIGXFSZ are ignored from now on. `stop` is called
  * in the signal handler. last: after this many stops the next signal ends the program; 0: never.

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """gpuq launch is interrupted or killed: no process is left, and the next run continues."""
+import fcntl
 import json
+import os
+import pathlib
 import signal
 
 import pytest
@@ -103,3 +106,21 @@ def test_second_launcher_in_one_output_folder_is_refused(launch):
     (launch.directory / "go").touch()
     process.communicate(timeout=LIMIT)
     assert process.returncode == 0
+
+
+def test_signal_after_the_third_stop_ends_a_launch_that_hangs(launch):
+    """It hangs because nobody reads its output."""
+    launch.put("a.wav")
+    reader, writer = os.pipe()
+    os.write(writer, b"x" * fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ))
+    process = launch.start("--dry-run", *PROGRAM, stdout=writer)
+    folder = pathlib.Path(f"/proc/{process.pid}")
+    launch.until(lambda: (folder / "wchan").read_text() in ("pipe_write", "anon_pipe_write"), "the full pipe")
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        launch.until(lambda: "\nShdPnd:\t0000000000000000" in (folder / "status").read_text(), "the handler")
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(LIMIT) == -signal.SIGINT
+    os.close(reader)
+    os.close(writer)
