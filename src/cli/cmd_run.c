@@ -237,8 +237,9 @@ static int finish(struct run *run, struct journal *j, const struct runner_result
 	return run_own_jobs_all_completed(&run->own) && !result->left_lost ? EXIT_DONE : EXIT_WORK_FAILED;
 }
 
-static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
+static int run_queue(struct run *run, struct journal **ret_journal, bool *ret_stop)
 {
+	struct journal *j = *ret_journal;
 	void *runner = NULL;
 	struct runner_result result = {0};
 	pid_t holder = 0;
@@ -258,7 +259,12 @@ static int run_queue(struct run *run, struct journal *j, bool *ret_stop)
 		run_look_at_what_failed_before(run);
 		r = run->engine->run(run, runner, &result);
 		run->engine->destroy(runner);
-		return r < 0 ? r : finish(run, j, &result);
+		if (r < 0 || !result.moved)
+			return r < 0 ? r : finish(run, j, &result);
+		run->so_far = result;
+		r = run_follow_queue(run, ret_journal);
+		*ret_stop = r < 0;
+		return r;
 	}
 	if (run->linger_ms) {
 		run_on_ready(run); /* another runner was faster */
@@ -328,7 +334,7 @@ static int run(struct run *run)
 	} else {
 		bool stop;
 		do
-			code = run_queue(run, j, &stop);
+			code = run_queue(run, &j, &stop);
 		while (!stop);
 	}
 	if (code >= 0 && wants_json(run)) {

@@ -19,6 +19,7 @@ static void fill_options(struct run *run, struct runner_options *o)
 		.jobs_per_gpu = (int)c->jobs_per_gpu,
 		.cpu_affinity = c->cpu_affinity,
 		.max_failures = (int)c->max_failures,
+		.so_far = run->so_far,
 		.order = run_order_defaults(run),
 		.on_finish = c->on_finish,
 		.on_idle = c->on_idle,

@@ -35,10 +35,11 @@ struct run {
 	/* As typed, for a runner in the background; NULL: not given. */
 	const char *given[CONFIG_KEYS], *given_grace;
 	struct gd_error err;
-	struct commands *commands; /* to add; NULL: none, or already added */
-	struct id_list ids;        /* jobs that this command has added, or waits for */
-	struct run_own_jobs own;   /* the same jobs, if another process runs them */
-	uint64_t lost;             /* jobs of the queue whose `add` was lost, if another process runs it */
+	struct commands *commands;   /* to add; NULL: none, or already added */
+	struct id_list ids;          /* jobs that this command has added, or waits for */
+	struct run_own_jobs own;     /* the same jobs, if another process runs them */
+	struct runner_result so_far; /* of runners that ended because the directory of the queue was renamed */
+	uint64_t lost;               /* jobs of the queue whose `add` was lost, if another process runs it */
 	struct run_report report;
 	char *file; /* the commands file; NULL: none, or a pipe */
 	char *log_dir;
@@ -72,6 +73,10 @@ const char *run_commands_file(const struct run *run);
 int run_add_commands(struct run *run, struct journal *j, bool another_runs);
 /* If nothing is new: sets `failed_before`, and reports failed commands. */
 void run_look_at_what_failed_before(struct run *run);
+
+/* run_renamed.c */
+/* The directory of the queue was renamed: opens the journal at its new path, with all checks, and replaces *j. */
+int run_follow_queue(struct run *run, struct journal **j);
 
 /* run_handover.c */
 /* Waits for our jobs, which `holder` runs. 1: it has ended, try to be the runner. 0: all jobs have ended, or

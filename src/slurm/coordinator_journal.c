@@ -116,6 +116,13 @@ static int take_lock(struct coordinator_journal *c, struct gd_error *err)
 	c->blocked = e == LOCK_BLOCKED ? why : (struct gd_error){0};
 	if (e == LOCK_BLOCKED)
 		c->blocked_pause_ns = clock_now_ns() + BLOCKED_PAUSE_NS;
+	/* Pilots know the queue by its path. */
+	if (e == 0 && c->journal->moved) {
+		journal_unlock(c->journal);
+		e = error_set(&why, -ENOENT,
+			"cannot use journal '%s': its directory was renamed; rename it back, or end this process (PID %d) and use 'gpuq run --slurm' at the new place",
+			c->journal->path, (int)getpid());
+	}
 	return e < 0 ? error_set(err, e, "%s", why.message) : 0;
 }
 

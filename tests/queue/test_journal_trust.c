@@ -292,15 +292,22 @@ static void test_journal_stays_in_its_directory(void **state)
 	assert_int_equal(journal_append(j, ADD, strlen(ADD), NULL, &err), 0);
 	journal_unlock(j);
 	check_contains(scratch_read("kept/jobs.jsonl"), ADD_2);
-	/* Nothing is written until the directory is back. */
-	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), -EPERM);
-	check_contains(err.message, "its directory was replaced");
-	assert_int_equal(prune(j, &(struct prune_choice){.before_ms = INT64_MAX}, &pruned, &err), -EPERM);
-	assert_int_equal(unlink("project"), 0);
-	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), -ENOENT);
-	assert_int_equal(rename("kept", "project"), 0);
+	/* It is used at its new place. */
+	assert_true(journal_is_moved(j));
 	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), 0);
-	check_contains(scratch_read("project/jobs.jsonl"), ADD_2 ADD_3);
+	assert_true(j->moved);
+	check_contains(scratch_read("kept/jobs.jsonl"), ADD_2 ADD_3);
+	assert_int_equal(prune(j, &(struct prune_choice){.before_ms = INT64_MAX}, &pruned, &err), 0);
+	assert_int_equal(unlink("project"), 0);
+	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), 0);
+	/* Nothing is written while others can write to a directory above it. */
+	assert_int_equal(mkdir("open", 0700) | chmod("open", 0777) | rename("kept", "open/kept"), 0);
+	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), -EPERM);
+	check_contains(err.message, "/open' can be written by everybody");
+	assert_int_equal(rename("open/kept", "project"), 0);
+	assert_false(journal_is_moved(j));
+	assert_int_equal(journal_append_line(j, ADD, strlen(ADD), &err), 0);
+	assert_false(j->moved);
 	journal_close(j);
 	assert_string_equal(scratch_read("other/jobs.jsonl"), HEADER ADD_2);
 	assert_false(scratch_has("other/jobs.jsonl.d"));

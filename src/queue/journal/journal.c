@@ -15,6 +15,7 @@
 #include "queue/journal/job.h"
 #include "queue/journal/seal.h"
 #include "queue/journal/tally.h"
+#include "queue/journal/trust.h"
 
 /* ---- The lock ------------------------------------------------------------------ */
 
@@ -89,22 +90,36 @@ bool journal_is_removed(const struct journal *j)
 	       errno == ENOENT;
 }
 
-/*
- * A directory that the user has moved is not written to until it is back: working directories and logs of jobs are
- * known by their paths, and another queue may be at its path now. A directory that was removed and created again is
- * reopened.
- */
-static int check_parent(const struct journal *j, struct gd_error *err)
+/* 1: the directory of the journal exists, but its path does not lead to it; 0: the path does, or it was removed. */
+static int find_move(const struct journal *j)
 {
 	struct stat there, mine;
 	bool known = fstat(j->parent_fd, &mine) == 0;
 	if (known ? mine.st_nlink == 0 : errno == ESTALE)
 		return 0; /* removed */
-	if (!known || stat(j->parent_path, &there) < 0)
-		return error_set(err, -errno, "cannot open journal '%s': %s", j->path, error_words(errno));
-	if (there.st_dev == mine.st_dev && there.st_ino == mine.st_ino)
-		return 0;
-	return error_set(err, -EPERM, "refusing to use '%s': its directory was replaced", j->path);
+	if (!known)
+		return -errno;
+	if (stat(j->parent_path, &there) < 0)
+		return errno == ENOENT || errno == ENOTDIR ? 1 : -errno;
+	return there.st_dev != mine.st_dev || there.st_ino != mine.st_ino;
+}
+
+bool journal_is_moved(const struct journal *j)
+{
+	return find_move(j) == 1;
+}
+
+/*
+ * A directory that was moved is still used by its descriptor, so that the end of a job is not lost, but only if no
+ * other user can replace it at its new place. A directory that was removed and created again is reopened.
+ */
+static int check_parent(struct journal *j, struct gd_error *err)
+{
+	int r = find_move(j);
+	if (r < 0)
+		return error_set(err, r, "cannot open journal '%s': %s", j->path, error_words(r));
+	j->moved = r == 1;
+	return j->moved && !j->accepted ? trust_check_journal_directory(j->parent_fd, j->path, err) : 0;
 }
 
 static int check_file(struct journal *j, struct stat *ret, struct gd_error *err)

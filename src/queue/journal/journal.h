@@ -84,6 +84,7 @@ struct journal {
 	char boot[37], host[65]; /* from the counters: host and boot in which numbers above synced_n are safe */
 	struct machine here;     /* machine of this process */
 	int counts_fd;           /* see tally.h */
+	bool moved;              /* see journal_is_moved() */
 	bool dirty;              /* the counters changed and are not written yet */
 	uint64_t converted;      /* number of jobs of the original gpu_dispatch that journal_lock() converted */
 	uint64_t unreadable;     /* lines of that file that could not be read */
@@ -101,7 +102,7 @@ int journal_resolve(const char *path, char **ret, const char **ret_objection, st
  * if another user may have written or replaced one of them, unless `accepted`; -EINVAL if the file is not a journal.
  *
  * The directory stays open, and files are opened and renamed relative to it, not by their paths: if the user has moved
- * the directory, nothing is written to another directory at its old path.
+ * the directory, appends go on at its new place, and nothing is written to another directory at its old path.
  */
 int journal_open(const char *path, bool accepted, struct journal **ret, struct gd_error *err);
 /* The same in an open directory (parent_fd of another process); the path is absolute and has no links. */
@@ -115,6 +116,15 @@ void journal_closep(struct journal **j);
  */
 int journal_lock(struct journal *j, struct gd_error *err);
 void journal_unlock(struct journal *j);
+
+/*
+ * Whether the directory of the journal, or one above it, was renamed: its path does not lead to it anymore. The journal
+ * can still be read and appended to, but no job may be started: `path`, and all paths derived from it, lead elsewhere.
+ * journal_lock() sets `moved` to the same.
+ */
+bool journal_is_moved(const struct journal *j);
+/* The current path of the journal, for journal_open(), which checks it. -ESTALE: it has none in this process. */
+int journal_locate(const struct journal *j, char **ret);
 
 /*
  * How long a writer waits for the missing directory of the journal before it gives up; 0: the directory exists. It was

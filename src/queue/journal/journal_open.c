@@ -65,6 +65,11 @@ static int path_below(int dir_fd, const char *name, char **ret)
 	return 0;
 }
 
+int journal_locate(const struct journal *j, char **ret)
+{
+	return path_below(j->parent_fd, j->name, ret);
+}
+
 /* Something has replaced the journal, for example git: it would hide the jobs of the queue. */
 static bool is_link_beside_a_folder(const char *path)
 {

@@ -46,8 +46,12 @@ static const char *next_string(const char **p, const char *end)
 
 int attempt_init(struct attempt *a, const struct keeper_order *order, char *payload)
 {
-	*a = (struct attempt){
-		.order = *order, .payload = payload, .script_fd = -1, .cwd_fd = -1, .log = ATTEMPT_LOG_NONE};
+	*a = (struct attempt){.order = *order,
+		.payload = payload,
+		.script_fd = -1,
+		.cwd_fd = -1,
+		.queue_fd = -1,
+		.log = ATTEMPT_LOG_NONE};
 	const char *p = payload, *end = payload + order->size;
 	const char **strings[] = {
 		&a->command, &a->cwd, &a->env, &a->log_dir, &a->on_finish, &a->name, &a->claim, &a->input};
@@ -80,7 +84,7 @@ void attempt_finish(struct attempt *a)
 	text_finish(&a->sealed);
 	for (size_t i = 0; i < sizeof(a->own_env) / sizeof(a->own_env[0]); i++)
 		free(a->own_env[i]);
-	*a = (struct attempt){.script_fd = -1, .cwd_fd = -1, .log = ATTEMPT_LOG_NONE};
+	*a = (struct attempt){.script_fd = -1, .cwd_fd = -1, .queue_fd = -1, .log = ATTEMPT_LOG_NONE};
 }
 
 /* ---- Environment ------------------------------------------------------------------ */
@@ -188,6 +192,7 @@ static int write_script(struct attempt *a)
 
 int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char *keeper, struct attempt_cache *cache)
 {
+	a->queue_fd = j->parent_fd;
 	return build_environment(a, j, keeper, cache);
 }
 
@@ -212,6 +217,7 @@ static int open_log(struct attempt *a, struct attempt_cache *cache)
 int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper, struct attempt_cache *cache)
 {
 	a->missing = ATTEMPT_ENVIRONMENT;
+	a->queue_fd = j->parent_fd;
 	int r = build_environment(a, j, keeper, cache);
 	if (a->front)
 		return r;
@@ -253,8 +259,9 @@ void attempt_write_start(const struct attempt *a, const char *keeper, pid_t pid,
 
 /*
  * j is a copy of the keeper's journal: if this process reopens it after a prune, the keeper does not
- * have the new descriptor. Allocates no memory (reserve_start()), unless the journal must be opened or
- * recovered first.
+ * have the new descriptor. Allocates no memory (reserve_start()), unless the journal must be opened,
+ * checked or recovered first. An ordinary job does not start if the directory of its queue was renamed after its order
+ * was written, because the order contains paths.
  */
 static int append_start(struct attempt *a, struct journal *j, const char *keeper, struct attempt_page *page)
 {
@@ -266,7 +273,8 @@ static int append_start(struct attempt *a, struct journal *j, const char *keeper
 	int r = journal_lock(j, NULL);
 	if (r < 0)
 		return r;
-	r = j->fence == a->order.fence ? journal_append_in(j, a->start.data, a->start.length, &a->sealed) : -ESTALE;
+	bool valid = j->fence == a->order.fence && (a->front || !j->moved);
+	r = valid ? journal_append_in(j, a->start.data, a->start.length, &a->sealed) : -ESTALE;
 	journal_unlock(j);
 	return r;
 }

@@ -80,6 +80,7 @@ struct attempt {
 	int script_fd; /* -1: the command is an argument */
 	char **envp;
 	int cwd_fd;   /* the directory, if it is known, owned by the cache; -1: check and enter it by its path */
+	int queue_fd; /* the directory of the queue, owned by the journal; -1: not set */
 	char *cookie; /* "GPUQ_COOKIE=…" */
 	char *own_env[3];
 	struct text start, sealed; /* the `start` line, plain and as the journal stores it */
@@ -117,9 +118,10 @@ void attempt_enter_umask(char *const *envp);
 void attempt_find_directory(struct attempt *a, struct attempt_cache *cache);
 
 /*
- * Enters the job's directory. The keeper of a lease is already in it, because it has the directory of `gpuq exec`.
- * -ENOTUNIQ: the path leads through a link of another user, or to a directory that another user may have put there
- * since the job was added, or other users can write the directory but could not when the job was added.
+ * Enters the job's directory. If the directory of the queue was renamed after the job was added, a job's directory
+ * inside of it is found by its inode. The keeper of a lease is already in it, because it has the directory of `gpuq
+ * exec`. -ENOTUNIQ: the path leads through a link of another user, or to a directory that another user may have put
+ * there since the job was added, or other users can write the directory but could not when the job was added.
  */
 int attempt_enter_directory(const struct attempt *a);
 

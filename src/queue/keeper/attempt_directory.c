@@ -2,6 +2,7 @@
 /* The directory of a job: found, checked and entered. */
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -79,11 +80,35 @@ static bool is_replaced_by_user(int fd)
 	return above >= 0 && !trust_objection(above);
 }
 
+/*
+ * The directory of the queue was renamed, and the job's directory is inside of it: tries each end of the path there.
+ * Only the directory in which the job was added is accepted.
+ */
+static int open_moved(const struct attempt *a, int *ret_fd)
+{
+	for (const char *p = a->cwd; a->queue_fd >= 0 && a->order.cwd_ino && p; p = *p ? p + strcspn(p, "/") : NULL) {
+		cleanup_(closep) int fd = -1;
+		p += strspn(p, "/");
+		if (trust_open_directory_at(a->queue_fd, *p ? p : ".", false, &fd, NULL) == 0 &&
+			is_same_directory(fd, &a->order)) {
+			*ret_fd = take_fd(&fd);
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
 static int open_checked(const struct attempt *a, int *ret_fd)
 {
 	struct gd_error err;
-	cleanup_(closep) int fd = -1;
+	cleanup_(closep) int fd = -1, moved = -1;
 	int r = trust_open_directory(a->cwd, false, &fd, &err);
+	bool is_elsewhere = r == -ENOENT || (r == 0 && !is_same_directory(fd, &a->order));
+	if (is_elsewhere && open_moved(a, &moved) == 0) {
+		close_fd(&fd);
+		fd = take_fd(&moved);
+		r = 0;
+	}
 	/* The user may replace the directory, if no other user can. */
 	if (r == 0 && !is_same_directory(fd, &a->order)) {
 		close_fd(&fd);

@@ -18,6 +18,9 @@ static int start_job(struct keeper *k, const struct keeper_order *order, char *p
 	k->attempt.front = k->lease ? k->lease->front : NULL;
 	if (r == 0)
 		r = keeper_open(k);
+	/* The runner wrote the order for the old place: the folder for logs must not be created there again. */
+	if (r == 0 && !k->lease && journal_is_moved(k->journal))
+		r = -ESTALE;
 	/* Before the job can start: if the journal loses its `start`, this file still names its keeper. */
 	if (r == 0)
 		r = keeper_job_write(k->lock_fd, order->id, k->attempt.gpus, order->num_gpus);

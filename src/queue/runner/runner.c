@@ -69,7 +69,7 @@ static void on_tick(void *context, uint32_t events)
 	set_tick(r);
 	runner_begin_look(r);
 	runner_end_look(r);
-	runner_home_check(r);
+	(void)runner_home_check(r);
 	runner_gpus_reopen(r);
 }
 
@@ -159,6 +159,9 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 		return error_set(err, -ENOMEM, "cannot start the runner: out of memory");
 	r->following.journal = j;
 	r->options = *options;
+	r->result.completed = options->so_far.completed;
+	r->result.failed = r->deciding.failures = options->so_far.failed;
+	r->result.cancelled = options->so_far.cancelled;
 	r->following.lock_fd = r->following.watch_fd = r->executing.nursery_fd = r->following.syncer_fd = r->signal_fd =
 		-1;
 	r->end.fd = -1;
@@ -276,6 +279,17 @@ static bool is_idle(const struct runner *r)
 	       (!scheduler_is_hopeful(r->deciding.scheduler) && !r->deciding.pause_until_ns && !r->deciding.must_place);
 }
 
+/* After Ctrl-C, no runner at the new place may start jobs. */
+static bool is_moved(const struct runner *r)
+{
+	return r->moved && !r->interrupts;
+}
+
+static bool is_over(const struct runner *r)
+{
+	return r->fatal || r->leaving || is_moved(r);
+}
+
 /* Gives up the lock if there is nothing left to do. No job that a concurrent `add` appends is missed. */
 static bool try_leave(struct runner *r)
 {
@@ -289,8 +303,8 @@ static bool try_leave(struct runner *r)
 	if (runner_end_must_wait(r))
 		return false;
 	/* Taking the lock would create the folder again. */
-	runner_home_check(r);
-	if (r->fatal)
+	(void)runner_home_check(r);
+	if (is_over(r))
 		return true;
 	if (journal_lock(r->following.journal, &r->error) < 0)
 		return forced;
@@ -367,9 +381,9 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 	runner_publish(r);
 	if (r->options.on_ready)
 		r->options.on_ready(r->options.context);
-	while (!r->fatal && !r->leaving) {
+	while (!is_over(r)) {
 		do_due(r);
-		if (r->fatal || try_leave(r))
+		if (is_over(r) || try_leave(r))
 			break;
 		set_linger(r);
 		runner_begin_plan(r);
@@ -379,6 +393,10 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 		if (e < 0)
 			r->fatal = e;
 	}
+	r->result.moved = is_moved(r) && !r->fatal && !r->leaving;
+	if (r->result.moved)
+		runner_append(r);
+	bool unsaid = r->fatal || r->result.moved; /* the next runner reports what is left */
 	runner_sync_now(r);
 	r->result.left_stuck = r->executing.num_stuck;
 	r->result.left_unknown = r->following.jobs.counts[JOB_UNKNOWN];
@@ -392,18 +410,18 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 					  scheduler_num_sleeping(r->deciding.scheduler) >
 				  0)
 		r->result.interrupted = true;
-	if (r->executing.num_stuck && !r->fatal)
+	if (r->executing.num_stuck && !unsaid)
 		runner_say(r, "gpuq: %zu job%s left running: %s " REASON_STUCK "\n", r->executing.num_stuck,
 			r->executing.num_stuck == 1 ? "" : "s", r->executing.num_stuck == 1 ? "it" : "they");
-	if (r->result.left_elsewhere && !r->fatal)
+	if (r->result.left_elsewhere && !unsaid)
 		runner_say(r, "gpuq: %llu %s running on another machine\n",
 			(unsigned long long)r->result.left_elsewhere,
 			r->result.left_elsewhere == 1 ? "job is" : "jobs are");
-	if (r->result.left_unknown && !r->fatal)
+	if (r->result.left_unknown && !unsaid)
 		say_unknown(r);
-	if (r->result.left_pending && !r->fatal)
+	if (r->result.left_pending && !unsaid)
 		runner_say_left_pending(r);
-	if (!r->interrupts && !r->leaving && !r->fatal)
+	if (!r->interrupts && !r->leaving && !unsaid)
 		runner_say_held(r);
 	/* A reader of our output may be slow; the next runner must not wait for it. */
 	close_fd(&r->following.lock_fd);

@@ -10,6 +10,10 @@
  * processes that the attempt left behind are killed, and the attempt is recorded as failed ("keeper lost", or "machine
  * restarted").
  *
+ * Renaming: if the directory of the queue was renamed, the run ends with `moved`. Running jobs continue, because their
+ * keepers append by descriptor. The caller opens the journal at its new path, with all checks, and creates another
+ * runner, which takes over the jobs.
+ *
  * Leaving: under the append lock, if all lines are read and nothing is left to do, the runner releases runner.lock.
  * `add` checks runner.lock after its append. So either the runner sees the job, or `add` sees that there is no runner.
  */
@@ -28,6 +32,7 @@
 struct runner_result {
 	uint64_t completed, failed, cancelled; /* jobs that ended while it ran */
 	bool interrupted;
+	bool moved;              /* the directory of the queue was renamed: create a runner at journal_locate() */
 	bool left_running;       /* by SIGTERM: jobs continue without it */
 	uint64_t left_stuck;     /* jobs that cannot be killed */
 	uint64_t left_elsewhere; /* jobs that run on other machines */
@@ -75,11 +80,12 @@ struct runner_options {
 	const char *gpus; /* specification; NULL: auto */
 	int64_t min_free_mem_mb;
 	int64_t poll_interval_ms;
-	int64_t linger_ms;    /* exits when the queue has been empty for this long; -1: never (--keep) */
-	int64_t idle_warn_ms; /* 0: never */
-	int jobs_per_gpu;     /* 0: as many as fit into memory */
-	bool cpu_affinity;    /* jobs run on the CPUs of their GPUs' NUMA nodes */
-	int max_failures;     /* 0: no limit */
+	int64_t linger_ms;           /* exits when the queue has been empty for this long; -1: never (--keep) */
+	int64_t idle_warn_ms;        /* 0: never */
+	int jobs_per_gpu;            /* 0: as many as fit into memory */
+	bool cpu_affinity;           /* jobs run on the CPUs of their GPUs' NUMA nodes */
+	int max_failures;            /* 0: no limit */
+	struct runner_result so_far; /* jobs that ended before the directory of the queue was renamed; they count */
 	struct order_defaults order;
 	const char *on_finish;
 	const char *on_idle; /* for jobs without their own */

@@ -27,15 +27,6 @@
 /* The nursery exits with its last keeper, which syncs the journal first. */
 #define LEAVE_MS 10000
 
-void runner_orphans_open(struct runner *r)
-{
-	cleanup_(freep) pid_t *children = NULL;
-	/* If SIGCHLD were ignored, the kernel would reap our children. */
-	signal(SIGCHLD, SIG_DFL);
-	r->executing.subreaper =
-		getpid() != 1 && process_children(getpid(), &children) == 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
-}
-
 /*
  * Keepers and other helpers also become our children, and exit by themselves. A new keeper may not
  * have sent its PID yet, so helpers are recognized by their executable and the name they gave
@@ -52,6 +43,24 @@ static bool is_helper(pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
 	cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
 	return fd >= 0 && read(fd, name, sizeof(name)) >= 5 && memcmp(name, "gpuq-", 5) == 0;
+}
+
+/* After a rename of the queue's directory, helpers of the runner before are children of this process. */
+static bool has_only_helpers(void)
+{
+	cleanup_(freep) pid_t *children = NULL;
+	int n = process_children(getpid(), &children);
+	for (int i = 0; i < n; i++)
+		if (!is_helper(children[i]))
+			return false;
+	return n >= 0;
+}
+
+void runner_orphans_open(struct runner *r)
+{
+	/* If SIGCHLD were ignored, the kernel would reap our children. */
+	signal(SIGCHLD, SIG_DFL);
+	r->executing.subreaper = getpid() != 1 && has_only_helpers() && prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
 }
 
 static bool is_own(void *context, pid_t pid)

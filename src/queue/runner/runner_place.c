@@ -14,6 +14,7 @@
 #include "queue/runner/runner_claims.h"
 #include "queue/runner/runner_debug.h"
 #include "queue/runner/runner_follow.h"
+#include "queue/runner/runner_home.h"
 #include "queue/runner/runner_hooks.h"
 #include "queue/runner/runner_keeper.h"
 #include "queue/runner/runner_leases.h"
@@ -180,6 +181,12 @@ void runner_place(struct runner *r)
 		return;
 	if (r->deciding.pause_until_ns)
 		return; /* the tick retries */
+	/* Orders contain paths of the queue. */
+	if (!runner_home_check(r)) {
+		if (!r->fatal && !r->moved)
+			runner_pause(r, RUNNER_TROUBLE_FOLLOW, -ENOENT);
+		return;
+	}
 	if (r->following.fence_stale && runner_resync(r, false) < 0)
 		return;
 	if (r->following.jobs.paused)

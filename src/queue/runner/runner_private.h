@@ -39,6 +39,7 @@ struct runner {
 	struct runner_result result;
 	int interrupts; /* how many times Ctrl-C was pressed */
 	bool leaving;   /* SIGTERM arrived */
+	bool moved;     /* the directory of the queue was renamed: the run ends, and goes on at the new place */
 	bool lingering; /* the queue has been empty for linger_ms */
 	struct runner_end end;
 	unsigned troubles; /* bits 1u << enum runner_trouble: reported and not resolved */
