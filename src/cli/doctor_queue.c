@@ -13,6 +13,7 @@
 #include "cli/doctor_parts.h"
 #include "queue/journal/follow.h"
 #include "queue/journal/repair.h"
+#include "queue/runner/verdicts.h"
 #include "queue/schedule/claim_directory.h"
 #include "queue/schedule/claim_folders.h"
 
@@ -86,7 +87,21 @@ static void check_journal(struct doctor *d, const struct follow *f)
 			(unsigned long long)js->generation);
 }
 
-static void check_jobs(struct doctor *d, const struct follow *f)
+/* Reports why the runner starts no jobs, for example an error. A paused queue is reported elsewhere. */
+static void check_runner(struct doctor *d, struct follow *f, pid_t runner)
+{
+	struct verdicts *v = NULL;
+	const char *pause = verdicts_open(f, NULL, NULL, VERDICTS_QUICK, &v, NULL) == 0 ? verdicts_pause(v) : NULL;
+	if (pause && !f->jobs.paused)
+		doctor_add(d, DOCTOR_NOTE, "runner",
+			"if it does not continue, end it with 'kill' and its PID (running jobs continue), then use 'gpuq run'",
+			"PID %d: %s", (int)runner, pause);
+	else
+		doctor_add(d, DOCTOR_OK, "runner", NULL, "PID %d", (int)runner);
+	verdicts_close(v);
+}
+
+static void check_jobs(struct doctor *d, struct follow *f)
 {
 	const struct jobs *js = &f->jobs;
 	cleanup_(text_finish) struct text t = {0};
@@ -100,7 +115,7 @@ static void check_jobs(struct doctor *d, const struct follow *f)
 	if (js->paused)
 		doctor_add(d, DOCTOR_NOTE, "paused", "'gpuq resume' continues it", "no new jobs start");
 	if (runner > 0)
-		doctor_add(d, DOCTOR_OK, "runner", NULL, "PID %d", (int)runner);
+		check_runner(d, f, runner);
 	else if (runner < 0)
 		doctor_add(d, DOCTOR_NOTE, "runner", NULL, "on another machine or in another container");
 	else if (follow_runner_is_hidden(f))

@@ -194,3 +194,17 @@ def test_expected_start_of_the_second_in_line(lab):
     assert "expected to start in " in lab.gpuq("why", 8)
     lab.gpuq("cancel", 7)
     assert runner.wait(timeout=LIMIT) == 1
+
+
+def test_why_and_doctor_name_a_runner_that_has_an_error(lab):
+    assert int(lab.gpuq("add", "touch ran; until [ -e go ]; do sleep 0.02; done")) == 1
+    lab.until((lab.directory / "ran").exists, "the job")
+    runner = lab.runner()
+    (lab.directory / "logs").chmod(0o777)
+    assert int(lab.gpuq("add", "true")) == 2
+    words = f"the runner (PID {runner}) is retrying after an error: cannot start a job: Operation not permitted; "
+    lab.until(lambda: words in lab.gpuq("why", 2), "the error")
+    assert words in lab.gpuq("doctor", code=None)
+    (lab.directory / "logs").chmod(0o700)
+    lab.gpuq("wait", 2)
+    lab.until(lambda: "error" not in lab.gpuq("doctor", code=None), "the end of the error")

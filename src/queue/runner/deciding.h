@@ -30,7 +30,7 @@ struct runner_deciding {
 	bool publish_due; /* the timer is set */
 	struct text published;
 	uint64_t published_ns, published_generation;
-	const char *published_pause;
+	char published_pause[256];
 	struct told_reason told[RUNNER_TOLD_REASONS]; /* reported by runner_debug_waiting() */
 };
 

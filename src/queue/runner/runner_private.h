@@ -42,7 +42,8 @@ struct runner {
 	bool moved;     /* the directory of the queue was renamed: the run ends, and goes on at the new place */
 	bool lingering; /* the queue has been empty for linger_ms */
 	struct runner_end end;
-	unsigned troubles; /* bits 1u << enum runner_trouble: reported and not resolved */
+	unsigned troubles;       /* bits 1u << enum runner_trouble: reported and not resolved */
+	char trouble_words[200]; /* the last one, for other processes */
 	struct line_output words;
 	struct gd_error error;
 	int fatal;

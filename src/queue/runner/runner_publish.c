@@ -40,7 +40,7 @@ static const char *pause_words(const struct runner *r)
 	if (r->following.jobs.paused)
 		return "the queue is paused; 'gpuq resume' continues it";
 	if (r->troubles)
-		return "the runner is retrying after an error; see its output or runner.log";
+		return r->trouble_words;
 	return "";
 }
 
@@ -67,7 +67,7 @@ void runner_publish(struct runner *r)
 {
 	uint64_t now = clock_now_ns(), generation = scheduler_generation(r->deciding.scheduler);
 	const char *pause = pause_words(r);
-	if (generation == r->deciding.published_generation && pause == r->deciding.published_pause)
+	if (generation == r->deciding.published_generation && strcmp(pause, r->deciding.published_pause) == 0)
 		return;
 	uint64_t next = r->deciding.published_ns + PUBLISH_MS * NS_PER_MS;
 	if (r->deciding.published_ns && now < next) {
@@ -77,7 +77,7 @@ void runner_publish(struct runner *r)
 	}
 	r->deciding.published_ns = now;
 	r->deciding.published_generation = generation;
-	r->deciding.published_pause = pause;
+	snprintf(r->deciding.published_pause, sizeof(r->deciding.published_pause), "%s", pause);
 	publish(r, false);
 }
 

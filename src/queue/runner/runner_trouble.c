@@ -2,6 +2,8 @@
 #include "queue/runner/runner_trouble.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -39,6 +41,11 @@ void runner_pause_at(struct runner *r, enum runner_trouble trouble, const char *
 		runner_say(
 			r, "gpuq: %s%s: %s; retrying\n", doing[trouble], where, runner_trouble_words(r, code, &room));
 	r->troubles |= 1u << trouble;
+	/* Without paths, so that it is short. */
+	snprintf(r->trouble_words, sizeof(r->trouble_words),
+		"the runner (PID %d) is retrying after an error: %s: %.60s; see its output or runner.log",
+		(int)getpid(), doing[trouble],
+		code == LOCK_BLOCKED ? "another process has locked the journal" : error_words(code));
 	r->deciding.pause_until_ns = clock_now_ns() + PAUSE_MS * NS_PER_MS;
 	loop_advance_deadline(r->tick, r->deciding.pause_until_ns + NS_PER_MS);
 }

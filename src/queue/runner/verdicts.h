@@ -45,6 +45,8 @@ int verdicts_add_jobs(struct scheduler *s, struct jobs *jobs, const char *host);
  */
 int verdicts_warn(int dir_fd, const struct job_spec *spec, size_t num_jobs, bool started, struct text *t);
 
+/* Why the active runner starts no jobs at all; NULL: it starts jobs, or that is not known. */
+const char *verdicts_pause(const struct verdicts *v);
 /* The answer of `gpuq why`: complete lines. */
 int verdicts_explain(struct verdicts *v, const struct job *job, struct text *t, struct gd_error *err);
 /* A few words for a table; nothing for a job that is not pending. */

@@ -149,6 +149,11 @@ int verdicts_obstacle(struct verdicts *v, const struct job *job, struct text *t,
 	return r;
 }
 
+const char *verdicts_pause(const struct verdicts *v)
+{
+	return v->source == SOURCE_RUNNER && v->published.pause[0] ? v->published.pause : NULL;
+}
+
 int verdicts_brief(struct verdicts *v, const struct job *job, struct text *t)
 {
 	if (job->state != JOB_PENDING)
