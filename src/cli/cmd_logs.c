@@ -279,11 +279,21 @@ static int open_foreign_log(struct logs *l, struct log *log, const char *path, c
 	return r < 0 ? r : fd;
 }
 
+/* The directory of the queue may have been renamed. */
+static int open_moved_log(const struct logs *l, const struct log *log, const char *path, const struct follow *f)
+{
+	cleanup_(freep) char *log_dir = log_dir_find(&l->queue.config, f->path);
+	cleanup_(freep) char *moved = log_dir ? job_log_moved_path(path, log->id, log_dir) : NULL;
+	return moved ? open_no_foreign_link(moved) : -ENOENT;
+}
+
 static int open_file(struct logs *l, struct log *log, const char *path, const struct follow *f)
 {
 	if (!l->queue.trust && f->reader.fd >= 0 && trust_objection(f->reader.fd))
 		return open_foreign_log(l, log, path, f);
 	int fd = open_no_foreign_link(path);
+	if (fd == -ENOENT)
+		fd = open_moved_log(l, log, path, f);
 	struct stat st;
 	if (fd >= 0 && !l->queue.trust && fstat(fd, &st) == 0 && st.st_uid != 0 && !trust_is_user(st.st_uid)) {
 		close(fd);

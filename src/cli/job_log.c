@@ -93,7 +93,16 @@ static int refuse(const char *path, struct gd_error *err)
 		path);
 }
 
-int job_log_open(const char *path, uint64_t id, const struct job_log_source *s, int *ret_fd, struct gd_error *err)
+char *job_log_moved_path(const char *path, uint64_t id, const char *log_dir)
+{
+	const char *slash = strrchr(path, '/');
+	char *moved;
+	if (!slash || !is_name_of(slash + 1, id) || asprintf(&moved, "%s/%s", log_dir, slash + 1) < 0)
+		return NULL;
+	return moved;
+}
+
+static int open_log(const char *path, uint64_t id, const struct job_log_source *s, int *ret_fd, struct gd_error *err)
 {
 	const char *slash = strrchr(path, '/');
 	struct stat journal;
@@ -120,4 +129,11 @@ int job_log_open(const char *path, uint64_t id, const struct job_log_source *s, 
 		return refuse(path, err);
 	*ret_fd = take_fd(&fd);
 	return 0;
+}
+
+int job_log_open(const char *path, uint64_t id, const struct job_log_source *s, int *ret_fd, struct gd_error *err)
+{
+	int r = open_log(path, id, s, ret_fd, err);
+	cleanup_(freep) char *moved = r == -ENOENT ? job_log_moved_path(path, id, s->log_dir) : NULL;
+	return moved && open_log(moved, id, s, ret_fd, NULL) == 0 ? 0 : r;
 }

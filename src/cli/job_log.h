@@ -7,6 +7,9 @@
  * journal, the file must belong to the journal's owner or root, and must be in the log folder or be named as a log of
  * this job. Otherwise it must be in the log folder and be named as a log of this job, no link of another user may lead
  * to the folder unless the user has named the folder, and folder and file must belong to the owner of the journal.
+ *
+ * If the file is missing, the directory of the queue may have been renamed: a log with the same name in the log folder,
+ * which passes the same checks, is opened instead.
  */
 #ifndef CLI_JOB_LOG_H
 #define CLI_JOB_LOG_H
@@ -25,5 +28,11 @@ struct job_log_source {
 
 /* -EPERM if the file must not be shown; -ENOENT if it does not exist. */
 int job_log_open(const char *path, uint64_t id, const struct job_log_source *s, int *ret_fd, struct gd_error *err);
+
+/*
+ * Where a missing log of this job is if the directory of the queue was renamed: the path of the same name in the log
+ * folder. NULL: it does not have the name of a log of this job. Release it with free().
+ */
+char *job_log_moved_path(const char *path, uint64_t id, const char *log_dir);
 
 #endif

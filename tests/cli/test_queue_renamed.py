@@ -249,6 +249,19 @@ def test_folder_for_logs_inside_the_queue_moves_with_it(lab):
     runner.communicate(timeout=LIMIT)
 
 
+def test_logs_are_found_at_the_new_place(lab):
+    lab.add("echo first; " + HELD)
+    lab.add("echo second")
+    runner = lab.start("run")
+    lab.until(lambda: lab.ran() and lab.job(2)["status"] == "completed")
+    lab.rename()
+    assert lab.gpuq("logs", 1) == "first\n" and lab.gpuq("logs", 2) == "second\n"
+    (lab.directory / "go").touch()
+    assert runner.wait(LIMIT) == 0
+    (lab.directory / "logs" / lab.job(2)["log_file"].rsplit("/", 1)[1]).unlink()
+    assert "No such file" in lab.result("logs", 2).stderr
+
+
 def test_directory_of_a_job_that_was_replaced_is_not_entered(lab):
     """Only the directory in which a job was added is found again, not another one with the same name."""
     (lab.directory / "sub").mkdir()

@@ -506,6 +506,16 @@ def test_a_log_is_followed(lab):
     assert page.status(f"/api/jobs/{number}/log?attempt=2") == 404
 
 
+def test_a_log_is_found_after_its_queue_was_renamed(lab):
+    (lab.directory / "old").mkdir()
+    env = {"GPUQ_JOBS_FILE": "old/jobs.jsonl"}
+    lab.gpuq("add", "--no-start", "echo found", env=env)
+    lab.gpuq("run", env=env)
+    (lab.directory / "old").rename(lab.directory / "new")
+    page = Page(lab, "--jobs-file", "new/jobs.jsonl", queue=False)
+    assert page.ask("/api/jobs/1/log").content == b"found\n"
+
+
 def test_of_a_log_of_gigabytes_only_a_part_is_served(lab):
     number = run_one(lab, "echo begin")
     path = pathlib.Path(lab.job(number)["log_file"])
