@@ -40,6 +40,7 @@ static int create(struct run *run, struct journal *j, void **ret, pid_t *ret_hol
 		return error_set(&run->err, -EREMOTE,
 			"the queue was last run on a cluster; use 'gpuq run --slurm' again, or put the --slurm options into gpuq.yaml; 'gpuq run' without them runs the queue on this machine");
 	fill_options(run, &o);
+	run->so_far.moved = false; /* the runner owns the lock now */
 	return runner_create(j, &o, (struct runner **)ret, ret_holder, &run->err);
 }
 

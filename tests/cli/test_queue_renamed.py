@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The directory of a queue, or one above it, is renamed while processes work on the queue."""
 import signal
+import subprocess
 
 import pytest
 
@@ -57,14 +58,14 @@ def make_lab(tmp_path):
 def test_idle_runner_follows_its_queue(lab, which):
     assert int(lab.gpuq("add", "echo 1 >> ran")) == 1
     lab.gpuq("wait", 1)
+    runner = lab.runner()
     old = lab.rename(which)
     lab.gpuq("add", "echo 2 >> ran")
     lab.gpuq("wait", 2)
     assert lab.ran() == ["1", "2"] and lab.job(2)["log_file"].startswith(f"{lab.directory}/logs/")
     assert not old.exists()
-    # The second add may have started another runner, while the first one was about to follow.
-    log = lab.directory / "jobs.jsonl.d/runner.log"
-    lab.until(lambda: f"the queue is now '{lab.journal}'" in log.read_text(), "the message")
+    assert f"the queue is now '{lab.journal}'" in (lab.directory / "jobs.jsonl.d/runner.log").read_text()
+    assert lab.runner() == runner
 
 
 def test_idle_runner_follows_its_queue_twice(lab):
@@ -137,6 +138,20 @@ def test_runner_in_the_foreground_follows_its_queue(lab, which):
     _, words = runner.communicate(timeout=LIMIT)
     assert f"the queue is now '{lab.journal}'" in words.decode()
     lab.until(lambda: not lab.processes(), "its helpers to leave")
+
+
+def test_no_other_runner_takes_the_queue_meanwhile(lab):
+    """`gpuq add` would start one with other options, for example on GPUs that this run must not use."""
+    runner = lab.start("run", "--keep", "--gpus", "sim:1", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    lab.until(lambda: lab.runner() == runner.pid, "the runner")
+    for number in range(1, 21):
+        lab.directory.rename(lab.home / f"above/{number}")
+        lab.go_to(lab.home / f"above/{number}")
+        assert int(lab.gpuq("add", f"echo {number} >> ran")) == number
+        assert lab.runner() == runner.pid
+    lab.until(lambda: len(lab.ran()) == 20, "the jobs")
+    assert sorted(map(int, lab.ran())) == list(range(1, 21))
+    assert [path.name for path in (lab.home / "above").iterdir()] == ["20"]
 
 
 def test_run_counts_jobs_that_ended_before_and_after(lab):

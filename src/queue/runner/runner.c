@@ -151,6 +151,16 @@ static int open_scheduler(struct runner *r)
 	return 0;
 }
 
+/* The runner before, in this process, may still hold the lock. Another descriptor of it must not be closed. */
+static int take_lock(struct runner *r, pid_t *ret_holder, struct gd_error *err)
+{
+	const struct journal *j = r->following.journal;
+	if (r->following.lock_fd >= 0 && runner_lock_keep(j, &r->machine, r->following.lock_fd))
+		return 0;
+	close_fd(&r->following.lock_fd);
+	return runner_lock_take(j, &r->machine, &r->following.lock_fd, ret_holder, err);
+}
+
 int runner_create(struct journal *j, const struct runner_options *options, struct runner **ret, pid_t *ret_holder,
 	struct gd_error *err)
 {
@@ -164,6 +174,8 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	r->result.cancelled = options->so_far.cancelled;
 	r->following.lock_fd = r->following.watch_fd = r->executing.nursery_fd = r->following.syncer_fd = r->signal_fd =
 		-1;
+	if (options->so_far.moved)
+		r->following.lock_fd = options->so_far.kept_lock;
 	r->end.fd = -1;
 	r->following.loading = true;
 	jobs_init(&r->following.jobs);
@@ -179,7 +191,7 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 	if (e < 0)
 		error_set(err, e, "cannot start the runner: %s", error_words(e));
 	if (e == 0)
-		e = runner_lock_take(j, &r->machine, &r->following.lock_fd, ret_holder, err);
+		e = take_lock(r, ret_holder, err);
 	if (e == 0)
 		e = open_loop(r, err);
 	if (e == 0)
@@ -423,6 +435,8 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 		runner_say_left_pending(r);
 	if (!r->interrupts && !r->leaving && !unsaid)
 		runner_say_held(r);
+	if (r->result.moved)
+		r->result.kept_lock = take_fd(&r->following.lock_fd);
 	/* A reader of our output may be slow; the next runner must not wait for it. */
 	close_fd(&r->following.lock_fd);
 	runner_flush_words(r, true);

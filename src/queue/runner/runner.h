@@ -33,6 +33,7 @@ struct runner_result {
 	uint64_t completed, failed, cancelled; /* jobs that ended while it ran */
 	bool interrupted;
 	bool moved;              /* the directory of the queue was renamed: create a runner at journal_locate() */
+	int kept_lock;           /* if moved: runner.lock, still held, so that no other runner takes the queue */
 	bool left_running;       /* by SIGTERM: jobs continue without it */
 	uint64_t left_stuck;     /* jobs that cannot be killed */
 	uint64_t left_elsewhere; /* jobs that run on other machines */
@@ -80,12 +81,14 @@ struct runner_options {
 	const char *gpus; /* specification; NULL: auto */
 	int64_t min_free_mem_mb;
 	int64_t poll_interval_ms;
-	int64_t linger_ms;           /* exits when the queue has been empty for this long; -1: never (--keep) */
-	int64_t idle_warn_ms;        /* 0: never */
-	int jobs_per_gpu;            /* 0: as many as fit into memory */
-	bool cpu_affinity;           /* jobs run on the CPUs of their GPUs' NUMA nodes */
-	int max_failures;            /* 0: no limit */
-	struct runner_result so_far; /* jobs that ended before the directory of the queue was renamed; they count */
+	int64_t linger_ms;    /* exits when the queue has been empty for this long; -1: never (--keep) */
+	int64_t idle_warn_ms; /* 0: never */
+	int jobs_per_gpu;     /* 0: as many as fit into memory */
+	bool cpu_affinity;    /* jobs run on the CPUs of their GPUs' NUMA nodes */
+	int max_failures;     /* 0: no limit */
+	/* The result of the runner before, if it ended with `moved`. Its jobs count, and its lock is used and owned by
+	 * the new runner. */
+	struct runner_result so_far;
 	struct order_defaults order;
 	const char *on_finish;
 	const char *on_idle; /* for jobs without their own */

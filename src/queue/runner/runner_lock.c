@@ -54,3 +54,13 @@ int runner_lock_take(
 		return 0;
 	}
 }
+
+bool runner_lock_keep(const struct journal *j, const struct machine *here, int fd)
+{
+	struct stat mine, there;
+	if (fstat(fd, &mine) < 0 || fstatat(j->dir_fd, "runner.lock", &there, AT_SYMLINK_NOFOLLOW) < 0 ||
+		mine.st_dev != there.st_dev || mine.st_ino != there.st_ino)
+		return false;
+	(void)runner_rules_write(fd, here, NULL);
+	return true;
+}

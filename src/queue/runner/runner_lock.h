@@ -3,6 +3,7 @@
 #ifndef QUEUE_RUNNER_RUNNER_LOCK_H
 #define QUEUE_RUNNER_RUNNER_LOCK_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "base/machine.h"
@@ -14,5 +15,8 @@ struct journal;
  * here. */
 int runner_lock_take(
 	const struct journal *j, const struct machine *here, int *ret_fd, pid_t *ret_holder, struct gd_error *err);
+
+/* Whether fd is still the runner.lock of this journal; if so, writes the identity of this process again. */
+bool runner_lock_keep(const struct journal *j, const struct machine *here, int fd);
 
 #endif
