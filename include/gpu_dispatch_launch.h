@@ -166,6 +166,9 @@ struct gd_files {
 	uint64_t others;        /**< files that match no pattern */
 	const char *other;      /**< one of them, or NULL */
 	uint64_t other_folders; /**< folders that were not entered because `recursive` was not set */
+	/** Files and folders that were left out, with a warning, and not found through another path either: links of
+	 * other users, broken links, unreadable folders and others. */
+	uint64_t skipped;
 };
 
 struct gd_find_options {
@@ -180,6 +183,9 @@ struct gd_find_options {
 	bool (*stopped)(void *context);
 	void *context;
 	uint64_t recursive; /**< nonzero: also subfolders and links to folders, each once */
+	/** Nonzero: also everything that links of other users lead to. By default, such a link is skipped if it leads
+	 *  to a folder, to a file of this user, or to a file that not everybody can read. */
+	uint64_t trust_input;
 };
 
 /** Finds files. Only names, sizes and times are read. -ENOENT, -ENOTDIR and -EACCES refer to the folder itself. */
@@ -319,8 +325,9 @@ struct gd_launch_summary {
 	const struct gd_launch_failure *const *failures;
 	size_t num_gpus;
 	const struct gd_launch_gpu *const *gpus; /**< by node and number */
-	double loading_seconds; /**< wall clock time that a worker spent loading its model, mean of all workers */
-	double idle_seconds;    /**< wall clock time in which a watched folder had no file to process */
+	double loading_seconds;  /**< wall clock time that a worker spent loading its model, mean of all workers */
+	double idle_seconds;     /**< wall clock time in which a watched folder had no file to process */
+	uint64_t inputs_skipped; /**< not part of files_total: see `skipped` of struct gd_files */
 };
 
 /** Collects the results of files and computes a summary. */
@@ -432,6 +439,9 @@ struct gd_launch_options {
 	/** Nonzero: the run continues with new files of input_dir, each when it is complete (closed after writing, or
 	 * renamed into place), until gd_launcher_stop(); a file that has changed counts as new. */
 	int watch;
+	/** Nonzero: process everything that links of other users lead to, see struct gd_find_options. They can have
+	 * any file processed that this user can read. */
+	uint64_t trust_input;
 };
 
 struct gd_launcher;

@@ -208,6 +208,7 @@ void launch_arguments_parse(struct launch_arguments *a, int argc, char **argv)
 	o->settings = pool->settings;
 	o->num_settings = pool->num_settings;
 	o->trust_output_dir = pool->trust;
+	o->trust_input = pool->trust;
 }
 
 void launch_arguments_finish(struct launch_arguments *a)

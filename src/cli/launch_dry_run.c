@@ -102,6 +102,9 @@ static void append_workload(struct text *out, const struct gd_launcher *l, const
 			out, ", %s%s of audio", w.audio_unknown ? "about " : "", units_format_seconds(seconds, audio));
 	if (before)
 		text_appendf(out, "; %zu done before", before);
+	unsigned long long skipped = gd_launcher_files(l)->skipped;
+	if (skipped)
+		text_appendf(out, "; %llu input%s skipped", skipped, skipped == 1 ? "" : "s");
 	text_append_char(out, '\n');
 	if (count > 0) {
 		append_file(out, "largest: ", w.largest, w.largest_bytes);

@@ -208,7 +208,7 @@ static int run(struct gd_launcher *l, const struct launch_arguments *a, struct p
 	pool_view_end(view);
 	bool begun = r == 0 || r == -ECANCELED || r == -ECHILD || r == -EDQUOT;
 	/* Failures have already been printed. */
-	if (works && begun && launch_print_summary(&summary, false, view->out) == -ENOMEM)
+	if ((works || summary.inputs_skipped) && begun && launch_print_summary(&summary, false, view->out) == -ENOMEM)
 		say("cannot print the summary: out of memory");
 	if (err.message[0] && !slurm.exit_code)
 		launch_words_say(r == -ECANCELED ? "interrupted; run the same command again to continue" : err.message);

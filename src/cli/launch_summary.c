@@ -69,6 +69,7 @@ void launch_summary_format(struct text *t, const struct gd_launch_summary *s)
 	json_put_int(t, "files_failed", (int64_t)s->files_failed);
 	json_put_int(t, "files_skipped", (int64_t)s->files_skipped);
 	json_put_int(t, "files_left", (int64_t)s->files_left);
+	json_put_int(t, "inputs_skipped", (int64_t)s->inputs_skipped);
 	json_put_int(t, "bytes_done", (int64_t)s->bytes_done);
 	put_known(t, "audio_seconds", s->known & GD_KNOWN_RTF, s->audio_seconds, 3);
 	json_put_decimal(t, "processing_seconds", s->processing_seconds, 6);

@@ -11,6 +11,7 @@ static const struct {
 	const char *option;
 } words[] = {
 	{"set trust_output_dir", "use --trust"},
+	{"set trust_input", "use --trust"},
 	{"another output_dir", "another --output-dir"},
 	{"set force", "use --force"},
 	{"set recursive", "use --recursive"},

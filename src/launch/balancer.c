@@ -12,7 +12,7 @@
 SIZED_NO_TAIL(gd_file_result, node);
 SIZED_NO_TAIL(gd_launch_failure, error);
 SIZED_NO_TAIL(gd_launch_gpu, node);
-SIZED_NO_TAIL(gd_launch_summary, idle_seconds);
+SIZED_NO_TAIL(gd_launch_summary, inputs_skipped);
 
 struct gd_balancer {
 	struct gd_launch_gpu **gpus; /* by node and number; each is a separate allocation, with the node's name */

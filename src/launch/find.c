@@ -20,8 +20,8 @@
 #include "launch/outputs.h"
 #include "launch/path_map.h"
 
-SIZED_NO_TAIL(gd_find_options, recursive);
-SIZED_NO_TAIL(gd_files, other_folders);
+SIZED_NO_TAIL(gd_find_options, trust_input);
+SIZED_NO_TAIL(gd_files, skipped);
 SIZED_NO_TAIL(gd_found, seconds);
 
 #define ASK_EVERY 64
@@ -57,19 +57,37 @@ struct finder {
 	struct path_map visited; /* folders that were read, by "DEVICE:INODE"; the numbers are unused */
 };
 
-static int warn(struct finder *f, const char *format, ...) GD_PRINTF(2, 3);
-static int warn(struct finder *f, const char *format, ...)
+static int vwarn(struct finder *f, const char *format, va_list args)
 {
 	cleanup_(text_finish) struct text words = {0};
-	va_list args;
 	if (f->found->files.num_warnings >= MOST_WARNINGS) {
 		f->unsaid++;
 		return 0;
 	}
-	va_start(args, format);
 	text_vappendf(&words, format, args);
-	va_end(args);
 	return find_result_warn(f->found, &words);
+}
+
+static int warn(struct finder *f, const char *format, ...) GD_PRINTF(2, 3);
+static int warn(struct finder *f, const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	int r = vwarn(f, format, args);
+	va_end(args);
+	return r;
+}
+
+/* Warns, and counts a file or folder that is missing in the result. */
+static int skip(struct finder *f, const char *format, ...) GD_PRINTF(2, 3);
+static int skip(struct finder *f, const char *format, ...)
+{
+	va_list args;
+	f->found->files.skipped++;
+	va_start(args, format);
+	int r = vwarn(f, format, args);
+	va_end(args);
+	return r;
 }
 
 /* At the end of the search. */
@@ -96,17 +114,18 @@ static int examine(struct finder *f, int fd, const struct dirent *d, const char 
 		*ret_owner = find_owner_of(fd, d->d_name, ret, &f->way, f->user);
 		return 0;
 	}
-	int r = find_open_entry(fd, d->d_name, &f->way, &entry, ret, &objection);
+	int r = find_open_entry(fd, d->d_name, f->options->trust_input, &f->way, &entry, ret, &objection);
 	if (r == 0) {
 		*ret_owner = find_owner_of(entry, NULL, ret, &f->way, f->user);
 		return 0;
 	}
 	if (!objection && (!wanted || (r == -ENOENT && d->d_type != DT_LNK)))
 		return 1; /* removed meanwhile */
-	int said = warn(f, "'%s%s' is skipped: %s", prefix, d->d_name,
+	int said = skip(f, "'%s%s' is skipped: %s%s", prefix, d->d_name,
 		objection      ? objection
 		: r == -ENOENT ? "the link is broken"
-			       : error_words(r));
+			       : error_words(r),
+		objection ? FIND_ADVICE : "");
 	return said < 0 ? said : 1;
 }
 
@@ -133,7 +152,7 @@ static int take_name(struct finder *f, int fd, const struct dirent *d, const cha
 	if (!wanted && (!may_be_folder || !f->options->recursive))
 		return 0;
 	if (f->root_length + to->name_at + length + FIND_PATH_MARGIN >= PATH_MAX)
-		return warn(f, "'%.60s…' is skipped: its path is too long", to->name_at ? prefix : name);
+		return skip(f, "'%.60s…' is skipped: its path is too long", to->name_at ? prefix : name);
 	struct stat st;
 	uid_t owner = 0;
 	int r = examine(f, fd, d, prefix, wanted, &st, &owner);
@@ -153,7 +172,7 @@ static int read_folder(struct finder *f, DIR *dir, const char *prefix, struct fi
 		errno = 0;
 		const struct dirent *d = readdir(dir);
 		if (!d && errno != 0) {
-			return warn(f, "folder '%s' could not be read completely: %s", *prefix ? prefix : ".",
+			return skip(f, "folder '%s' could not be read completely: %s", *prefix ? prefix : ".",
 				error_words(-errno));
 		}
 		if (!d)
@@ -191,8 +210,8 @@ static int enter(struct finder *f, const char *path, bool is_link, const struct 
 	const char *objection;
 	cleanup_(closep) int entry = -1;
 	if (above->depth == MAX_DEPTH)
-		return warn(f, "folder '%.60s…' is skipped: more than %d nested folders", path, MAX_DEPTH);
-	int r = find_open_entry(f->root, path, &f->way, &entry, &st, &objection);
+		return skip(f, "folder '%.60s…' is skipped: more than %d nested folders", path, MAX_DEPTH);
+	int r = find_open_entry(f->root, path, f->options->trust_input, &f->way, &entry, &st, &objection);
 	/* Even if it cannot be read now: its owner can change that. */
 	if (r == 0)
 		note_writers(f, entry);
@@ -203,7 +222,8 @@ static int enter(struct finder *f, const char *path, bool is_link, const struct 
 	if (r == -ENOENT)
 		return 0; /* removed meanwhile */
 	if (r < 0)
-		return warn(f, "folder '%s' is skipped: %s", path, objection ? objection : error_words(r));
+		return skip(f, "folder '%s' is skipped: %s%s", path, objection ? objection : error_words(r),
+			objection ? FIND_ADVICE : "");
 	return walk(f, fd, prefix, is_link, above);
 }
 

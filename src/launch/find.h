@@ -51,9 +51,12 @@ int find_open_folder(const char *path, int *ret_fd);
  * *ret_objection says why. A path through a link of another user, even one reached through a link of ours, must not
  * lead to a folder, to a file of ours, or to a third user's file that not everybody can reach and read: the link's
  * owner may not be allowed to read it, and the results would disclose it. For root, all files are "ours" except those
- * of the link's owner.
+ * of the link's owner. trust: the user accepts all links.
  */
-int find_open_entry(int folder_fd, const char *path, struct trust_way *way, int *ret_fd, struct stat *ret,
+int find_open_entry(int folder_fd, const char *path, bool trust, struct trust_way *way, int *ret_fd, struct stat *ret,
 	const char **ret_objection);
+
+/* What the user can do about an objection, to be added to it. Not if the entry was replaced during a run. */
+#define FIND_ADVICE "; create the link yourself, or set trust_input to follow it"
 
 #endif

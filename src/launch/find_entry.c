@@ -24,10 +24,10 @@ static const char *find_objection(uid_t chooser, bool restricted, const struct s
 		return "its path contains a symbolic link of another user to a file of yours";
 	if (!restricted)
 		return NULL;
-	return "its path contains a symbolic link of another user to a file that not everybody can read, or in a folder that not everybody can enter; to use it, create the link yourself";
+	return "its path contains a symbolic link of another user to a file that not everybody can read, or in a folder that not everybody can enter";
 }
 
-int find_open_entry(int folder_fd, const char *path, struct trust_way *way, int *ret_fd, struct stat *ret,
+int find_open_entry(int folder_fd, const char *path, bool trust, struct trust_way *way, int *ret_fd, struct stat *ret,
 	const char **ret_objection)
 {
 	cleanup_(closep) int fd = -1;
@@ -38,7 +38,8 @@ int find_open_entry(int folder_fd, const char *path, struct trust_way *way, int 
 		return r;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	*ret_objection = way->chooser ? find_objection(way->chooser, way->restricted, &st) : NULL;
+	if (way->chooser && !trust)
+		*ret_objection = find_objection(way->chooser, way->restricted, &st);
 	if (*ret_objection)
 		return -EPERM;
 	*ret_fd = take_fd(&fd);

@@ -140,6 +140,7 @@ void gd_launcher_summary(struct gd_launcher *l, struct gd_launch_summary *ret, s
 		s.files_left = l->num_todo;
 		s.progress = s.files_total ? (double)s.files_skipped / (double)s.files_total : 1;
 	}
+	s.inputs_skipped = l->inputs_skipped;
 	sized_write(ret, size, &s, sizeof(s));
 }
 

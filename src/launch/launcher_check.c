@@ -16,7 +16,7 @@
 #include "launch/plugins.h"
 #include "launch/settings.h"
 
-SIZED_NO_TAIL(gd_launch_options, watch);
+SIZED_NO_TAIL(gd_launch_options, trust_input);
 
 #define MOST_WORKERS_PER_GPU 1024
 

@@ -63,7 +63,8 @@ static int look_at_file(struct gd_launcher *l, size_t i, uid_t *ret_owner, const
 	/* The folder may have been listed long ago. */
 	int r = check_folder(l);
 	if (r == 0)
-		r = find_open_entry(l->input_fd, f->path, &l->input_way, &fd, &st, ret_objection);
+		r = find_open_entry(
+			l->input_fd, f->path, l->options.trust_input, &l->input_way, &fd, &st, ret_objection);
 	launcher_warn_if_open(l);
 	if (r < 0)
 		return r;

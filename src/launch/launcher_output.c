@@ -100,6 +100,7 @@ int launcher_open_output(struct gd_launcher *l, struct gd_error *err)
 void launcher_note_search(struct gd_launcher *l, const struct gd_files *files)
 {
 	l->input_way.replaceable = l->input_way.replaceable || find_is_open_to_others(files);
+	l->inputs_skipped = files->skipped;
 	launcher_warn_if_open(l);
 }
 

@@ -73,6 +73,7 @@ static int find_inputs(struct gd_launcher *l, struct gd_error *err)
 		.patterns = o->patterns,
 		.num_patterns = o->num_patterns,
 		.recursive = o->recursive != 0,
+		.trust_input = o->trust_input,
 		.exclude = o->output_dir,
 		.stopped = is_stopped,
 		.context = l,

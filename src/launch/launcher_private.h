@@ -87,6 +87,7 @@ struct gd_launcher {
 	size_t todo_capacity, output_capacity;
 	size_t num_todo;
 	size_t num_skipped;
+	uint64_t inputs_skipped; /* by the last search, and entries skipped since then */
 	struct gd_launch_pace earlier;
 	struct trust_way input_way; /* `replaceable`: see find_is_open_to_others() */
 
@@ -204,7 +205,7 @@ bool launcher_is_open_to_others(const struct gd_launcher *l);
 /* The owner that counts, for a result of find_owner(): in a folder that only this user can change, shared files count
  * as this user's own. */
 uid_t launcher_owner(const struct gd_launcher *l, uid_t owner);
-/* Notes whether other users can change which files a search finds. */
+/* Notes whether other users can change which files a search finds, and how many entries it skipped. */
 void launcher_note_search(struct gd_launcher *l, const struct gd_files *files);
 /*
  * If other users can change the content of the input folder and read the results, makes the output folder private if

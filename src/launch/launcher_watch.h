@@ -68,7 +68,10 @@ int watch_take_name(void *context, const char *path, bool created);
 /* ---- launcher_watch_search.c ---- */
 
 void watch_search_if_due(struct gd_launcher *l, uint64_t now_ns);
-/* Issues the same warning only once, and a limited number of them: other users can make and remove links repeatedly. */
-void watch_warn_once(struct gd_launcher *l, const char *words);
+/*
+ * Issues the same warning only once, and a limited number of them: other users can make and remove links repeatedly.
+ * True if it was issued.
+ */
+bool watch_warn_once(struct gd_launcher *l, const char *words);
 
 #endif

@@ -123,11 +123,11 @@ int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret,
 	struct stat st;
 	const char *objection;
 	cleanup_(closep) int fd = -1;
-	int r = find_open_entry(l->input_fd, path, &l->input_way, &fd, &st, &objection);
+	int r = find_open_entry(l->input_fd, path, l->options.trust_input, &l->input_way, &fd, &st, &objection);
 	if (r < 0 && objection) {
 		cleanup_(text_finish) struct text words = {0};
-		text_appendf(&words, "'%s' is skipped: %s", path, objection);
-		watch_warn_once(l, text_string(&words));
+		text_appendf(&words, "'%s' is skipped: %s" FIND_ADVICE, path, objection);
+		l->inputs_skipped += watch_warn_once(l, text_string(&words));
 	}
 	if (r == 0 && S_ISDIR(st.st_mode) && l->options.recursive && l->watch->folders)
 		folder_watch_set_stale(l->watch->folders); /* a link to a folder */

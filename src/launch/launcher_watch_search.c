@@ -65,19 +65,21 @@ static int enter_folder(void *context, int fd, const char *prefix)
 	return w->folders ? folder_watch_add(w->folders, fd, prefix) : 0;
 }
 
-void watch_warn_once(struct gd_launcher *l, const char *words)
+bool watch_warn_once(struct gd_launcher *l, const char *words)
 {
 	struct launch_watch *w = l->watch;
 	if (w->told_all || path_map_get(&w->said, words))
-		return;
+		return false;
 	if (w->said.count == MOST_WARNINGS) {
 		w->told_all = true;
 		launcher_warn(l, "further files of '%s' are skipped without a warning", l->options.input_dir);
-		return;
+		return false;
 	}
 	const char *copy = arena_copy(&w->arena, words, strlen(words));
-	if (copy && path_map_put(&w->said, copy, 0))
-		launcher_warn(l, "%s", words);
+	if (!copy || !path_map_put(&w->said, copy, 0))
+		return false;
+	launcher_warn(l, "%s", words);
+	return true;
 }
 
 static void say_limit(struct gd_launcher *l, int error)
@@ -158,6 +160,7 @@ static void search(struct gd_launcher *l)
 		.patterns = o->patterns,
 		.num_patterns = o->num_patterns,
 		.recursive = o->recursive != 0,
+		.trust_input = o->trust_input,
 		.exclude = o->output_dir,
 		.stopped = is_stopped,
 		.context = l};
@@ -173,7 +176,7 @@ static void search(struct gd_launcher *l)
 		folder_watch_end_search(w->folders, r == 0);
 	if (r == 0) {
 		for (size_t i = 0; i < files->num_warnings; i++)
-			watch_warn_once(l, files->warnings[i]);
+			(void)watch_warn_once(l, files->warnings[i]);
 		say_limit(l, w->folders ? folder_watch_error(w->folders) : -EMFILE);
 		launcher_note_search(l, files);
 		take_search(l, files);

@@ -74,10 +74,10 @@ static int open_named(const char *path, bool *ret_replaceable, struct gd_error *
 	char opened[32];
 	if (is_passed(path))
 		return open_leased(path, path, err);
-	int r = find_open_entry(here < 0 ? AT_FDCWD : here, path, &way, &fd, &st, &objection);
+	int r = find_open_entry(here < 0 ? AT_FDCWD : here, path, false, &way, &fd, &st, &objection);
 	if (objection)
-		return error_set(err, -EPERM, "cannot read input '%s': %s%s", path, objection,
-			strchr(objection, ';') ? "" : "; to use it, name it without this link");
+		return error_set(err, -EPERM, "cannot read input '%s': %s; to use it, name it without this link", path,
+			objection);
 	if (r < 0)
 		return error_set(err, r, "cannot read input '%s': %s", path, error_words(r));
 	/* /dev/urandom has items without end. */

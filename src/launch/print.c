@@ -64,6 +64,9 @@ static void append_totals(struct text *out, const struct gd_launch_summary *s)
 		text_appendf(out, ", %llu done before", (unsigned long long)s->files_skipped);
 	if (s->files_left)
 		text_appendf(out, ", %llu left", (unsigned long long)s->files_left);
+	if (s->inputs_skipped)
+		text_appendf(out, ", %llu input%s skipped", (unsigned long long)s->inputs_skipped,
+			s->inputs_skipped == 1 ? "" : "s");
 	text_appendf(out, "; %s", units_format_seconds(s->wall_seconds, wall));
 	if (s->audio_seconds > 0)
 		text_appendf(out, " for %s of audio (RTF %.3g)", units_format_seconds(s->audio_seconds, audio), s->rtf);

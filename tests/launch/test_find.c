@@ -188,11 +188,36 @@ static void test_links_that_another_user_has_chosen_are_left_out(void **state)
 	struct gd_files *files = find("in", (struct gd_find_options){.recursive = 1});
 	assert_found(files, "fine.wav|own.wav|x.wav");
 	assert_int_equal(files->num_warnings, 2);
+	assert_int_equal(files->skipped, 2);
+	for (size_t i = 0; i < files->num_warnings; i++)
+		check_contains(files->warnings[i], "; create the link yourself, or set trust_input to follow it");
+	gd_files_free(files);
+	files = find("in", (struct gd_find_options){.recursive = 1, .trust_input = 1});
+	assert_found(files, "fine.wav|folder/key.wav|key.wav|own.wav|x.wav");
+	assert_int_equal(files->num_warnings, 0);
+	assert_int_equal(files->skipped, 0);
 	gd_files_free(files);
 	/* A third user's link to that link: its owner may not be allowed to read the file. */
 	assert_int_equal(lchown("in/fine.wav", 54322, 54322), 0);
 	files = find("in", (struct gd_find_options){.recursive = 1});
 	assert_found(files, "own.wav|x.wav");
+	gd_files_free(files);
+}
+
+static void test_loops_of_links_of_another_user_end(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	scratch_put("in/x.wav", 1);
+	scratch_put("other/y.wav", 1);
+	assert_int_equal(symlink("../other", "in/there") | symlink("../in", "other/back") | symlink(".", "in/here"), 0);
+	assert_int_equal(lchown("in/there", 54321, 54321) | lchown("other/back", 54321, 54321), 0);
+	assert_int_equal(lchown("in/here", 54321, 54321), 0);
+	struct gd_files *files = find("in", (struct gd_find_options){.recursive = 1, .trust_input = 1});
+	assert_found(files, "there/y.wav|x.wav");
+	assert_int_equal(files->num_warnings, 2); /* the loops; everything in them was found */
+	assert_int_equal(files->skipped, 0);
 	gd_files_free(files);
 }
 
@@ -353,6 +378,7 @@ int main(void)
 		scratch_test(test_links_are_followed_and_loops_end),
 		scratch_test(test_folder_is_read_once_behind_links),
 		scratch_test(test_links_that_another_user_has_chosen_are_left_out),
+		scratch_test(test_loops_of_links_of_another_user_end),
 		scratch_test(test_paths_that_are_too_deep_or_too_long_are_left_out),
 		scratch_test(test_links_with_thousands_of_components_are_not_followed),
 		scratch_test(test_only_regular_files_count),

@@ -55,6 +55,18 @@ static void test_summary_has_a_table_totals_and_failures(void **state)
 	free(text);
 }
 
+static void test_totals_show_skipped_inputs(void **state)
+{
+	(void)state;
+	FILE *out = open_text();
+	const struct gd_launch_summary s = {
+		.size = sizeof(s), .files_total = 3, .files_done = 3, .wall_seconds = 2, .inputs_skipped = 4};
+	assert_int_equal(gd_launch_print_summary(&s, out), 0);
+	fclose(out);
+	check_contains(text, "3 of 3 files done, 4 inputs skipped; 2");
+	free(text);
+}
+
 static void test_progress_is_one_line(void **state)
 {
 	(void)state;
@@ -94,6 +106,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_summary_has_a_table_totals_and_failures),
+		cmocka_unit_test(test_totals_show_skipped_inputs),
 		cmocka_unit_test(test_progress_is_one_line),
 		cmocka_unit_test(test_struct_without_its_size_is_refused),
 		cmocka_unit_test(test_output_that_cannot_be_written_is_told),
