@@ -184,7 +184,8 @@ struct gd_find_options {
 	void *context;
 	uint64_t recursive; /**< nonzero: also subfolders and links to folders, each once */
 	/** Nonzero: also everything that links of other users lead to. By default, such a link is skipped if it leads
-	 *  to a folder, to a file of this user, or to a file that not everybody can read. */
+	 *  to a folder, to a file of this user, or to a file that not everybody can read. Files of other users and
+	 *  files behind their links are skipped if they have more than 64 MiB of holes. */
 	uint64_t trust_input;
 };
 
@@ -224,8 +225,9 @@ GD_API void gd_files_workload(const struct gd_found *const *files, size_t count,
  * next file goes to the first free GPU.
  */
 enum gd_balance {
-	/** Longest first: by seconds, or estimated from the size. Shares: each file goes to the GPU with the smallest
-	 *  share. */
+	/** Longest first: by seconds, or estimated from the size. A launch processes files of other users after those
+	 *  of this user and root if others can change the content of the input folder (also with BY_SIZE). Shares: each
+	 * file goes to the GPU with the smallest share. */
 	GD_BALANCE_LONGEST_FIRST = 0,
 	GD_BALANCE_BY_SIZE,     /**< largest first; shares: assigned in turn */
 	GD_BALANCE_ROUND_ROBIN, /**< as found; shares: assigned in turn. A launch processes each file on its GPU. */
@@ -439,8 +441,9 @@ struct gd_launch_options {
 	/** Nonzero: the run continues with new files of input_dir, each when it is complete (closed after writing, or
 	 * renamed into place), until gd_launcher_stop(); a file that has changed counts as new. */
 	int watch;
-	/** Nonzero: process everything that links of other users lead to, see struct gd_find_options. They can have
-	 * any file processed that this user can read. */
+	/** Nonzero: process everything that links of other users lead to, and sparse files of others, see struct
+	 * gd_find_options. They can have any file processed that this user can read. Files of others may come before
+	 * files of this user. */
 	uint64_t trust_input;
 };
 

@@ -30,7 +30,7 @@ const struct argp_option launch_options[] = {
 	{"output-dir", LAUNCH_OPTION_OUTPUT, "DIR", 0,
 		"Folder for the results (default: data/outputs): those of a/b.wav go to DIR/a/b", 0},
 	{"trust", POOL_OPTION_TRUST, NULL, 0,
-		"Use an output folder that others can write to, and follow their links in the input folder ($GPUQ_TRUST=1)",
+		"Use an output folder that others can write to, and follow their links and read their sparse files in the input folder ($GPUQ_TRUST=1)",
 		0},
 	POOL_ROW_GPUS,
 	POOL_ROW_WORKERS_PER_GPU,

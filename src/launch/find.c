@@ -102,30 +102,42 @@ static int warn_of_rest(struct finder *f)
 
 /* ---- One folder ----------------------------------------------------------- */
 
+/* Opens a name. Most entries: a file without a link is not opened, because its folder was checked (note_writers()). */
+static int look_at(struct finder *f, int fd, const struct dirent *d, bool wanted, struct stat *ret, uid_t *ret_owner,
+	const char **ret_objection)
+{
+	cleanup_(closep) int entry = -1;
+	bool trust = f->options->trust_input, plain = false;
+	f->way.chooser = 0;
+	*ret_objection = NULL;
+	if (d->d_type == DT_REG)
+		plain = fstatat(fd, d->d_name, ret, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(ret->st_mode);
+	int r = plain ? 0 : find_open_entry(fd, d->d_name, trust, &f->way, &entry, ret, ret_objection);
+	if (r < 0)
+		return r;
+	int at = plain ? fd : entry;
+	const char *name = plain ? d->d_name : NULL;
+	*ret_owner = find_owner_of(at, name, ret, &f->way, f->user);
+	if (wanted && !trust)
+		*ret_objection = find_objection_to_holes(at, name, ret, f->way.chooser);
+	return *ret_objection ? -EPERM : 0;
+}
+
 /* Examines a name. Returns 1 if the entry is not usable, and warns if the reason is not obvious. */
 static int examine(struct finder *f, int fd, const struct dirent *d, const char *prefix, bool wanted, struct stat *ret,
 	uid_t *ret_owner)
 {
-	cleanup_(closep) int entry = -1;
 	const char *objection;
-	f->way.chooser = 0;
-	/* Most entries: a file without a link is not opened, because its folder was checked (note_writers()). */
-	if (d->d_type == DT_REG && fstatat(fd, d->d_name, ret, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(ret->st_mode)) {
-		*ret_owner = find_owner_of(fd, d->d_name, ret, &f->way, f->user);
+	int r = look_at(f, fd, d, wanted, ret, ret_owner, &objection);
+	if (r == 0)
 		return 0;
-	}
-	int r = find_open_entry(fd, d->d_name, f->options->trust_input, &f->way, &entry, ret, &objection);
-	if (r == 0) {
-		*ret_owner = find_owner_of(entry, NULL, ret, &f->way, f->user);
-		return 0;
-	}
 	if (!objection && (!wanted || (r == -ENOENT && d->d_type != DT_LNK)))
 		return 1; /* removed meanwhile */
 	int said = skip(f, "'%s%s' is skipped: %s%s", prefix, d->d_name,
 		objection      ? objection
 		: r == -ENOENT ? "the link is broken"
 			       : error_words(r),
-		objection ? FIND_ADVICE : "");
+		objection ? find_advice(objection) : "");
 	return said < 0 ? said : 1;
 }
 
@@ -223,7 +235,7 @@ static int enter(struct finder *f, const char *path, bool is_link, const struct 
 		return 0; /* removed meanwhile */
 	if (r < 0)
 		return skip(f, "folder '%s' is skipped: %s%s", path, objection ? objection : error_words(r),
-			objection ? FIND_ADVICE : "");
+			objection ? find_advice(objection) : "");
 	return walk(f, fd, prefix, is_link, above);
 }
 

@@ -3,12 +3,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/trust.h"
 #include "launch/find.h"
+
+#define MAX_HOLE_BYTES ((off_t)64 << 20)
+
+static const char holes[] =
+	"it is a file of another user, or behind a link of another user, with more than 64 MiB of holes, which take long to read";
 
 /* chooser: the other user who chose the target; restricted: that user may not be allowed to read it. */
 static const char *find_objection(uid_t chooser, bool restricted, const struct stat *target)
@@ -45,6 +52,30 @@ int find_open_entry(int folder_fd, const char *path, bool trust, struct trust_wa
 	*ret_fd = take_fd(&fd);
 	*ret = st;
 	return 0;
+}
+
+const char *find_objection_to_holes(int fd, const char *name, const struct stat *st, uid_t chooser)
+{
+	char opened[32];
+	/* Most files: nothing is opened. */
+	if (!S_ISREG(st->st_mode) || st->st_size - (off_t)st->st_blocks * 512 <= MAX_HOLE_BYTES)
+		return NULL;
+	if (!chooser && (st->st_uid == geteuid() || st->st_uid == 0))
+		return NULL;
+	snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
+	cleanup_(closep) int file =
+		name ? file_open_regular(fd, name, O_NOFOLLOW) : file_open_regular(AT_FDCWD, opened, 0);
+	/* The owner can prevent others from opening it for a while, with a lease. */
+	if (file == -EAGAIN)
+		return holes;
+	bool many = file >= 0 && file_count_holes(file, 0, st->st_size, MAX_HOLE_BYTES) > MAX_HOLE_BYTES;
+	return many ? holes : NULL;
+}
+
+const char *find_advice(const char *objection)
+{
+	return objection == holes ? "; set trust_input to include it"
+				  : "; create the link yourself, or set trust_input to follow it";
 }
 
 uid_t find_owner_of(int fd, const char *name, const struct stat *st, struct trust_way *way, uid_t user)

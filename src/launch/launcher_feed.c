@@ -51,8 +51,8 @@ static int check_folder(struct gd_launcher *l)
 }
 
 /*
- * The file as it is now: later changes make its result outdated. -EPERM: see find_open_entry(), or check_folder() if
- * the objection is NULL.
+ * The file as it is now: later changes make its result outdated. -EPERM: see find_open_entry() and
+ * find_objection_to_holes(), or check_folder() if the objection is NULL.
  */
 static int look_at_file(struct gd_launcher *l, size_t i, uid_t *ret_owner, const char **ret_objection)
 {
@@ -68,6 +68,10 @@ static int look_at_file(struct gd_launcher *l, size_t i, uid_t *ret_owner, const
 	launcher_warn_if_open(l);
 	if (r < 0)
 		return r;
+	if (!l->options.trust_input)
+		*ret_objection = find_objection_to_holes(fd, NULL, &st, l->input_way.chooser);
+	if (*ret_objection)
+		return -EPERM;
 	if (!S_ISREG(st.st_mode))
 		return -EINVAL;
 	if (!(st.st_mode & S_IROTH) && faccessat(l->input_fd, f->path, R_OK, AT_EACCESS) < 0)

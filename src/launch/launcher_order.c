@@ -44,12 +44,39 @@ static int place_files(
 	return launch_queue_add(&l->queue, order, gpus_in_order, count);
 }
 
+/* Whether file i comes after the files of this user and root. */
+static bool is_deferred(const struct gd_launcher *l, size_t i)
+{
+	return l->output_of[i].owner != 0;
+}
+
+/*
+ * Sorts the numbers of files according to balance, into `order`. If other users can choose files, theirs come after
+ * those of this user: otherwise the longest files, which come first, could all be made to delay this user's files.
+ */
+static int sort_files(
+	struct gd_launcher *l, const struct gd_found *const *files, const size_t *numbers, size_t count, size_t *order)
+{
+	bool by_weight = l->options.balance != GD_BALANCE_AS_FOUND;
+	cleanup_(freep) size_t *sorted = calloc(count + 1, sizeof(*sorted));
+	int r = sorted ? gd_balance_order(files, count, l->options.balance, sorted) : -ENOMEM;
+	if (r < 0)
+		return r;
+	bool defer = by_weight && !l->options.trust_input && launcher_is_open_to_others(l);
+	size_t n = 0;
+	for (size_t k = 0; k < count; k++)
+		if (!defer || !is_deferred(l, numbers[sorted[k]]))
+			order[n++] = numbers[sorted[k]];
+	for (size_t k = 0; n < count; k++)
+		if (is_deferred(l, numbers[sorted[k]]))
+			order[n++] = numbers[sorted[k]];
+	return 0;
+}
+
 static int order_files(
 	struct gd_launcher *l, const struct gd_found *const *files, const size_t *numbers, size_t count, size_t *order)
 {
-	int r = gd_balance_order(files, count, l->options.balance, order);
-	for (size_t k = 0; r >= 0 && k < count; k++)
-		order[k] = numbers[order[k]];
+	int r = sort_files(l, files, numbers, count, order);
 	return r < 0 ? r : launch_queue_add(&l->queue, order, NULL, count);
 }
 
@@ -77,9 +104,7 @@ int launcher_sort_rest(struct gd_launcher *l)
 		return -ENOMEM;
 	for (size_t i = 0; i < count; i++)
 		files[i] = l->todo[rest[i]];
-	int r = gd_balance_order(files, count, l->options.balance, order);
-	for (size_t i = 0; r == 0 && i < count; i++)
-		order[i] = rest[order[i]];
+	int r = sort_files(l, files, rest, count, order);
 	if (r == 0)
 		memcpy(rest, order, count * sizeof(*rest));
 	return r;

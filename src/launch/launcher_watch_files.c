@@ -118,16 +118,26 @@ int watch_consider(struct gd_launcher *l, const struct gd_found *f, uid_t owner)
 	return add_file(l, f, owner, known);
 }
 
+static bool is_wanted(const struct gd_launcher *l, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
+	return find_patterns_match(&l->watch->patterns, name, strlen(name));
+}
+
 int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret, uid_t *ret_owner)
 {
 	struct stat st;
 	const char *objection;
 	cleanup_(closep) int fd = -1;
 	int r = find_open_entry(l->input_fd, path, l->options.trust_input, &l->input_way, &fd, &st, &objection);
-	if (r < 0 && objection) {
+	if (r == 0 && !l->options.trust_input && is_wanted(l, path))
+		objection = find_objection_to_holes(fd, NULL, &st, l->input_way.chooser);
+	if (objection) {
 		cleanup_(text_finish) struct text words = {0};
-		text_appendf(&words, "'%s' is skipped: %s" FIND_ADVICE, path, objection);
+		text_appendf(&words, "'%s' is skipped: %s%s", path, objection, find_advice(objection));
 		l->inputs_skipped += watch_warn_once(l, text_string(&words));
+		return 0;
 	}
 	if (r == 0 && S_ISDIR(st.st_mode) && l->options.recursive && l->watch->folders)
 		folder_watch_set_stale(l->watch->folders); /* a link to a folder */
@@ -151,9 +161,7 @@ static bool is_link(const struct gd_launcher *l, const char *path)
 int watch_take_name(void *context, const char *path, bool created)
 {
 	struct gd_launcher *l = context;
-	const char *slash = strrchr(path, '/');
-	const char *name = slash ? slash + 1 : path;
-	bool wanted = find_patterns_match(&l->watch->patterns, name, strlen(name));
+	bool wanted = is_wanted(l, path);
 	if ((!wanted && !(created && l->options.recursive)) || (l->watch->root_is_output && outputs_is_reserved(path)))
 		return 0;
 	if (created && !is_link(l, path))

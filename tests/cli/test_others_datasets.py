@@ -79,3 +79,99 @@ def test_only_skipped_links(owner, other, machine):
     assert summary(owner)["inputs_skipped"] == 1
     result = owner.gpuq("launch", "--input-dir", folder, "--recursive", "--gpus", "sim:1", "--dry-run", "--", "true", cwd=owner.home)
     assert result.returncode == 0 and "1 input skipped" in result.stdout, result
+
+
+# ---- Files that take forever -------------------------------------------------------------
+
+HOLES = "with more than 64 MiB of holes, which take long to read"
+
+
+@pytest.fixture(name="sparse")
+def make_sparse(machine, owner, other):
+    """A folder of the group. Files of a terabyte without data: of the colleague, of the user, and of root behind a link of the colleague."""
+    folder, place = machine.directory(GROUP), machine.directory(0o755)
+    with open(place / "log", "wb") as file:
+        file.truncate(1 << 40)
+    (place / "log").chmod(0o644)
+    other.sh(f"truncate -s 1T theirs; truncate -s 60M small; chmod 644 theirs small; ln -s '{place}/log' log; ln -s theirs again", folder)
+    owner.sh("truncate -s 1T mine; echo 1 > a", folder)
+    return folder
+
+
+def test_sparse_files_of_another_user_are_skipped(owner, sparse):
+    result = owner.run(*words(owner, sparse, command=("touch", "{output}/r")), cwd=owner.home)
+    assert result.returncode == 0 and results(owner) == ["a", "mine", "small"], result
+    for name in ("theirs", "again", "log"):
+        assert f"'{name}' is skipped: it is a file of another user, or behind a link of another user, {HOLES}; use --trust to include it\n" in result.stderr, result
+    assert summary(owner)["inputs_skipped"] == 3
+    result = owner.gpuq("launch", "--input-dir", sparse, "--output-dir", "out2", "--pattern", "a", "--recursive", "--gpus", "sim:1", "--", "true", cwd=owner.home)
+    assert result.returncode == 0 and "skipped" not in result.stderr, result
+
+
+@pytest.mark.parametrize("trust", ["--trust", "GPUQ_TRUST"])
+def test_trusted_sparse_files_are_processed(owner, sparse, trust):
+    more, env = (("--trust",), {}) if trust == "--trust" else ((), {trust: "1"})
+    result = owner.run(*words(owner, sparse, *more, command=("touch", "{output}/r")), cwd=owner.home, env=env)
+    assert result.returncode == 0 and results(owner) == ["a", "again", "log", "mine", "small", "theirs"], result
+
+
+def test_sparse_file_under_a_lease_is_skipped(owner, other, sparse):
+    """Nobody can open the file, so its holes cannot be counted."""
+    lease = ("import fcntl, os, signal, sys\nsignal.signal(signal.SIGIO, signal.SIG_IGN)\nf = os.open(sys.argv[1], os.O_RDWR)\n"
+             "fcntl.fcntl(f, fcntl.F_SETLEASE, fcntl.F_WRLCK)\nprint('leased', flush=True)\nsignal.pause()\n")
+    assert other.attack(lease, sparse / "theirs") == "leased"
+    result = owner.run(*words(owner, sparse, command=("touch", "{output}/r")), cwd=owner.home)
+    assert result.returncode == 0 and "theirs" not in results(owner) and f"'theirs' is skipped: it is a file of another user, or" in result.stderr, result
+
+
+def test_file_that_becomes_sparse_while_it_waits_is_not_processed(machine, owner, other):
+    shared = machine.directory(GROUP)
+    other.sh("echo x > b", shared)
+    owner.sh("echo the longest > a; echo longer > c", shared)
+    owner.sh("rm -f go began; mkfifo go", owner.home)
+    process = owner.start(*words(owner, shared, command=(
+        "sh", "-c", f"if [ {{stem}} = a ]; then cd '{owner.home}'; touch began; cat go; fi; touch {{output}}/r")), cwd=owner.home)
+    until(lambda: process.poll() is not None or (owner.home / "began").exists(), "the first file")
+    other.sh("truncate -s 1T b", shared)
+    owner.sh("echo > go", owner.home)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1 and HOLES in out + err, (out, err)
+    assert results(owner) == ["a", "c"]
+
+
+def test_sparse_file_in_a_watched_folder_is_skipped(machine, owner, other):
+    shared = machine.directory(GROUP)
+    process = owner.start(*words(owner, shared, "--watch", command=("touch", "{output}/r")), cwd=owner.home)
+    other.sh("echo x > first", shared)
+    until(lambda: results(owner) == ["first"], "the first file")
+    other.sh("truncate -s 1T big; echo x > second", shared)
+    until(lambda: "second" in results(owner), "the second file")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0 and results(owner) == ["first", "second"], (out, err)
+    assert f"'big' is skipped: it is a file of another user, or behind a link of another user, {HOLES}; use --trust to include it\n" in err, err
+
+
+ORDER = ("sh", "-c", "echo {name} >> order; touch {output}/r")
+
+
+def order(owner, folder, *more, env=None):
+    owner.sh("rm -f order", owner.home)
+    result = owner.run(*words(owner, folder, *more, command=ORDER), cwd=owner.home, env=env)
+    assert result.returncode == 0, result
+    return (owner.home / "order").read_text().split()
+
+
+def test_files_of_others_do_not_delay_own_files(machine, owner, other):
+    shared = machine.directory(GROUP)
+    other.sh("for i in 1 2 3; do truncate -s ${i}0M theirs$i; done", shared)
+    owner.sh("for i in 1 2; do truncate -s ${i}k mine$i; done", shared)
+    assert order(owner, shared) == ["mine2", "mine1", "theirs3", "theirs2", "theirs1"]
+    assert order(owner, shared, "--balance", "size") == ["mine2", "mine1", "theirs3", "theirs2", "theirs1"]
+    assert order(owner, shared, "--balance", "none") == ["mine1", "mine2", "theirs1", "theirs2", "theirs3"]
+    assert order(owner, shared, "--trust") == ["theirs3", "theirs2", "theirs1", "mine2", "mine1"]
+    assert order(owner, shared, env={"GPUQ_TRUST": "1"}) == ["theirs3", "theirs2", "theirs1", "mine2", "mine1"]
+    closed = machine.directory(0o755)
+    (shared / "theirs3").rename(closed / "theirs3")
+    (shared / "mine2").rename(closed / "mine2")
+    assert order(owner, closed) == ["theirs3", "mine2"]
