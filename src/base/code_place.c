@@ -147,6 +147,36 @@ static bool executes_arguments(const char *program)
 	return false;
 }
 
+/* Whether the arguments after the program argv[program] begin with a script for sed, which precedes argv[i]. */
+static bool has_sed_script(const char *const *argv, size_t program, size_t i)
+{
+	size_t k = program + 1;
+	for (; k < i && argv[k][0] == '-'; k++) {
+		const char *option = argv[k] + 1 + strspn(argv[k] + 1, "nErsuz");
+		if (strcmp(option, "e") == 0 || strcmp(option, "f") == 0)
+			return k + 1 < i; /* the next argument is the script, or its file */
+		/* No other option that may have its value in the next argument. */
+		if (*option && *option != 'i')
+			return false;
+	}
+	return k < i;
+}
+
+/*
+ * Whether the program takes an absolute path for the name of a file: sox executes only arguments that begin with '|' or
+ * "http:", and sed only its script.
+ */
+static bool takes_paths(const char *const *argv, size_t program, size_t i)
+{
+	static const char *const players[] = {"sox", "soxi", "play", "rec"};
+	if (argv[i][0] != '/')
+		return false;
+	for (size_t k = 0; k < sizeof(players) / sizeof(players[0]); k++)
+		if (is_program(argv[program], players[k]))
+			return true;
+	return is_program(argv[program], "sed") && has_sed_script(argv, program, i);
+}
+
 bool place_is_code(const char *const *argv, size_t i)
 {
 	if (is_code_option(argv[i], true))
@@ -156,7 +186,7 @@ bool place_is_code(const char *const *argv, size_t i)
 		if (is_code_option(argv[k - 1], false))
 			return true;
 	for (size_t k = 0; k < i; k++)
-		if (executes_arguments(argv[k]))
+		if (executes_arguments(argv[k]) && !takes_paths(argv, k, i))
 			return true;
 	return false;
 }

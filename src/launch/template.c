@@ -205,19 +205,24 @@ struct names {
 	char sign;            /* a name begins with this, such as '-', '@' or '|'; 0: no name does */
 	bool in_script;       /* the text around the names is not plain */
 	struct code_word at;  /* where the next name would be inserted */
-	const char *odd_word; /* the first name that is not simple; NULL: none */
-	const char
-		*mixed_word; /* the first such name in an argument that may be code: "subtitles={file}"; NULL: none */
+	bool odd;             /* a name is not simple */
+	enum word odd_word;   /* the first such name */
+	bool mixed;           /* such a name is in an argument that may be code: "subtitles={file}" */
+	enum word mixed_word; /* the first such name there */
 };
 
 /* Whether the argument may be code, and the name is not simple enough for it. */
 static void note_place(struct names *n, enum word word, const char *name, size_t size)
 {
 	bool odd = !place_is_simple(name, size), fine = code_word_add_name(&n->at, name, size);
-	if (odd && !n->odd_word)
-		n->odd_word = word_names[word];
-	if (odd && !fine && !n->mixed_word)
-		n->mixed_word = word_names[word];
+	if (odd && !fine && !n->mixed) {
+		n->mixed = true;
+		n->mixed_word = word;
+	}
+	if (odd && !n->odd) {
+		n->odd = true;
+		n->odd_word = word;
+	}
 }
 
 static void note_name(struct names *n, enum word word, const char *name, size_t size, bool is_first)
@@ -236,8 +241,10 @@ static void note_name(struct names *n, enum word word, const char *name, size_t 
 static void note_text(struct names *n, const char *text, size_t size)
 {
 	n->in_script |= !place_is_plain(text, size);
-	if (!code_word_add_text(&n->at, text, size) && !n->mixed_word)
+	if (!code_word_add_text(&n->at, text, size) && !n->mixed) {
+		n->mixed = n->odd;
 		n->mixed_word = n->odd_word;
+	}
 }
 
 static int append_token(
@@ -283,24 +290,25 @@ static int check_names(const char *const *argv, size_t i, const struct names *n,
 	const char *word = word_names[n->word], *variable = variable_of(n->word);
 	if (n->special && (n->in_script || place_is_code(argv, i)))
 		return error_set(err, -EPERM,
-			"its path has special characters, which the command could execute; make {%s} a separate word, or use \"$%s\" in the command",
+			"its path has special characters, which the command could execute; instead of {%s}, use \"$%s\" in a script in single quotes, as in: bash -c 'cat \"$GPUQ_FILE\" > \"$GPUQ_OUTPUT\"/x'",
 			word, variable);
-	if (n->mixed_word)
+	if (n->mixed)
 		return error_set(err, -EPERM,
-			"its path has characters other than letters, digits and _./+-, which the command could interpret; make {%s} an argument of its own, or use --option={%s}",
-			n->mixed_word, n->mixed_word);
-	if (n->odd_word && place_is_language(argv, i))
+			"its path has characters other than letters, digits and _./+-, which the command could interpret; make {%s} an argument of its own, use --option={%s}, or let the program read the variable %s (with Hydra: 'in=${{oc.env:%s}}')",
+			word_names[n->mixed_word], word_names[n->mixed_word], variable_of(n->mixed_word),
+			variable_of(n->mixed_word));
+	if (n->odd && place_is_language(argv, i))
 		return error_set(err, -EPERM,
-			"its path has characters other than letters, digits and _./+-, which the command could interpret where {%s} is; rename the file or its folder",
-			n->odd_word);
+			"its path has characters other than letters, digits and _./+-, which the command could interpret where {%s} is; let the program read the variable %s instead, or rename the file or its folder",
+			word_names[n->odd_word], variable_of(n->odd_word));
 	if (!n->first_sign && !(n->sign && n->in_script))
 		return 0;
 	if (n->sign == '-')
 		return error_set(err, -EPERM,
-			"its name begins with '-', which the command could take for an option; use {file} or ./{%s}, or use \"$%s\" in the command",
+			"its name begins with '-', which the command could take for an option; use {file} or ./{%s}, or \"$%s\" in a script in single quotes",
 			word, variable);
 	return error_set(err, -EPERM,
-		"its name begins with a special character, or with a word and a colon, which the command could interpret; use {file} or ./{%s}, or use \"$%s\" in the command",
+		"its name begins with a special character, or with a word and a colon, which the command could interpret; use {file} or ./{%s}, or \"$%s\" in a script in single quotes",
 		word, variable);
 }
 

@@ -47,6 +47,26 @@ static void test_arguments_of_programs_that_execute_them_are_code(void **state)
 	assert_false(place_is_code((const char *const[]){"nice", "soxy", "x", "y", NULL}, 3));
 }
 
+static void test_absolute_paths_are_no_code_for_sox_and_for_sed_with_a_script(void **state)
+{
+	(void)state;
+	assert_false(place_is_code((const char *const[]){"nice", "sox", "/x", "/y", NULL}, 2));
+	assert_false(place_is_code((const char *const[]){"sed", "-n", "p", "/x", NULL}, 3));
+	assert_false(place_is_code((const char *const[]){"sed", "-ni", "p", "/x", NULL}, 3));
+	assert_false(place_is_code((const char *const[]){"sed", "-ne", "p", "/x", NULL}, 3));
+	assert_false(place_is_code((const char *const[]){"sed", "-f", "x.sed", "/x", NULL}, 3));
+	assert_true(place_is_code((const char *const[]){"sed", "-ne", "/x", NULL}, 2));
+	assert_true(place_is_code((const char *const[]){"sox", "./x", NULL}, 1));
+	assert_true(place_is_code((const char *const[]){"sed", "/x", NULL}, 1));
+	assert_true(place_is_code((const char *const[]){"sed", "-n", "/x", NULL}, 2));
+	assert_true(place_is_code((const char *const[]){"sed", "-l", "5", "/x", NULL}, 3));
+	assert_true(place_is_code((const char *const[]){"sed", "-nl", "5", "/x", NULL}, 3));
+	assert_true(place_is_code((const char *const[]){"sed", "--line-length", "5", "/x", NULL}, 3));
+	assert_true(place_is_code((const char *const[]){"sed", "p", "-e", "/x", NULL}, 3));
+	assert_true(place_is_code((const char *const[]){"ssh", "h", "sox", "/x", NULL}, 3));
+	assert_true(place_is_code((const char *const[]){"perl", "x.pl", "/x", NULL}, 2));
+}
+
 static void test_options_of_programs_introduce_languages(void **state)
 {
 	(void)state;
@@ -73,6 +93,7 @@ int main(void)
 		cmocka_unit_test(test_argument_begins_with_a_letter_a_digit_or_a_path),
 		cmocka_unit_test(test_argument_begins_with_no_sign),
 		cmocka_unit_test(test_arguments_of_programs_that_execute_them_are_code),
+		cmocka_unit_test(test_absolute_paths_are_no_code_for_sox_and_for_sed_with_a_script),
 		cmocka_unit_test(test_options_of_programs_introduce_languages),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -163,6 +163,30 @@ def test_name_that_gives_an_argument_a_meaning_does_not_begin_it(launch):
     assert not (launch.directory / "made").exists()
 
 
+def test_advice_of_a_refusal_works_as_it_is_printed(launch):
+    """The user pastes it into a shell."""
+    launch.put("a b.wav")
+    summary, _ = launch.summary("--", "perl", "-ne", "print", "{file}", code=1)
+    advice = re.search(r"as in: (bash -c '.*')$", summary["failures"][0]["error"]).group(1)
+    line = f"'{GPUQ}' launch --input-dir in --output-dir out -- {advice}"
+    subprocess.run(["sh", "-c", line], cwd=launch.directory, env=launch.environment, check=True, timeout=LIMIT, capture_output=True)
+    assert (launch.output / "a b/x").read_bytes() == (launch.input / "a b.wav").read_bytes()
+    summary, _ = launch.summary("--", "true", "in={file}", code=1)
+    advice = re.search(r"with Hydra: ('in=.*')\)$", summary["failures"][0]["error"]).group(1)
+    line = f"'{GPUQ}' launch --input-dir in --output-dir out2 -- test {advice} = 'in=${{{{oc.env:GPUQ_FILE}}}}'"
+    subprocess.run(["sh", "-c", line], cwd=launch.directory, env=launch.environment, check=True, timeout=LIMIT, capture_output=True)
+
+
+def test_input_files_of_sed_and_sox_have_any_name(launch):
+    sox = launch.directory / "sox"
+    sox.write_text("#!/bin/sh\nexec cp -- \"$1\" \"$2\"\n")
+    sox.chmod(0o755)
+    launch.put("a b.wav", "c (1).wav")
+    for command in ((sox, "{file}", "{output}/x.wav"), ("sed", "-n", "1p", "{file}"), ("sed", "-n", "-e", "1p", "{file}")):
+        summary, _ = launch.summary("--force", "--", *command)
+        assert summary["files_done"] == 2, summary
+
+
 NAMES = ["a b.wav", "-n.wav", "--force.wav", 'quote".wav', "it's.wav", "new\nline.wav", "{file}.wav", "$(touch x).wav",
          "back\\slash.wav", b"\xff\xfe.wav", "ünï.wav", "*.wav", "tab\t.wav", "dir with blank/ x .wav", "\x1b[31m.wav"]
 

@@ -338,6 +338,27 @@ def test_names_that_another_user_chose_are_not_executed(machine, victim, other):
         assert "its path has special characters, which the command could execute" in said, (command, said)
 
 
+def test_names_that_another_user_chose_are_input_files_of_sed_and_sox(machine, victim, other):
+    """They are no scripts, even if they look like one."""
+    shared = machine.directory(GROUP)
+    names = [*HOSTILE, "e touch stolen", "1e touch stolen", "touch stolen|"]
+    for name in names:
+        other.sh(f"echo 1 > {shlex.quote(name)}", shared)
+    plant(victim, victim.home / "sox", '#!/bin/sh\ncase $1 in "|"*) sh -c "${1#|}";; esac\ncp "$1" "$2"\n', 0o755)
+    for command in (("sed", "-n", "1w /dev/null", "{file}"), ("sed", "-n", "-s", "1p", "{file}"), ("./sox", "{file}", "{output}/x.wav")):
+        victim.sh("rm -rf out stolen", victim.home)
+        result = victim.gpuq("launch", "--input-dir", shared, "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1", "--", *command,
+                             cwd=victim.home)
+        assert result.returncode == 0 and f"{len(names)} of {len(names)} files done" in result.stdout, (command, result)
+        assert not list(victim.home.rglob("stolen")), command
+    for command in (("sed", "{file}", "/dev/null"), ("perl", "-ne", "1", "{file}"), ("sed", "-n", "-e", "{file}", "/dev/null")):
+        victim.sh("rm -rf out stolen", victim.home)
+        result = victim.gpuq("launch", "--input-dir", shared, "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1", "--", *command,
+                             cwd=victim.home)
+        assert f"0 of {len(names)} files done, {len(names)} failed" in result.stdout, (command, result)
+        assert not list(victim.home.rglob("stolen")), command
+
+
 def test_command_gets_any_name_as_an_argument_or_a_variable(machine, victim, other):
     shared = machine.directory(GROUP)
     for name in HOSTILE:

@@ -187,6 +187,18 @@ static void test_special_names_are_put_into_no_code(void **state)
 		{"nice", "/usr/bin/ssh", "host", "cat", "{file}"},
 		{"make", "FILE={file}"},
 		{"sed", "s,INPUT,{file},"},
+		{"sed", "{file}", "x"}, /* "/in/e touch x": the command e after an address */
+		{"sed", "-n", "{file}"},
+		{"sed", "-l", "5", "{file}"},
+		{"sed", "-n", "p", "-e", "{file}"},
+		{"sed", "-n", "p", "{name}"},
+		{"sed", "-n", "p", "--expression={file}"},
+		{"ssh", "host", "sed", "-n", "p", "{file}"},
+		{"ssh", "host", "sox", "{file}"},
+		{"perl", "-ne", "print", "{file}"}, /* executes a name that ends in '|' */
+		{"exiftool", "{file}"},
+		{"awk", "{file}", "x"},
+		{"python3", "x.py", "-c", "{file}"},
 		{"awk", "/{stem}/", "x"},
 		{"sox", "{name}", "{output}/x.wav"},
 		{"nice", "/usr/bin/play", "./{name}"},
@@ -214,6 +226,11 @@ static void test_any_name_goes_into_arguments_that_are_no_code(void **state)
 		{"docker", "run", "-v", "{dir}:/in", "image", "/in/{name}"},
 		{"ffmpeg", "-i", "{file}", "-acodec", "flac", "{output}/{stem}.flac"},
 		{"convert", "-file", "{file}", "-source", "{file}"},
+		{"sox", "{file}", "{output}/x.wav", "rate", "16k"},
+		{"nice", "/usr/bin/soxi", "-D", "{file}"},
+		{"sed", "-n", "1p", "{file}"},
+		{"nice", "sed", "s/a/b/", "{file}"},
+		{"sed", "-Ei.old", "s/a/b/", "--", "{output}/x", "/in/{name}"},
 	};
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		for (size_t k = 0; k < NUM_SPECIAL; k++)
@@ -346,19 +363,19 @@ static void test_refusal_says_what_to_write_instead(void **state)
 	struct gd_error why = {0};
 	assert_int_equal(fill_name(script, "a b", &why), -EPERM);
 	assert_string_equal(why.message,
-		"its path has special characters, which the command could execute; make {output} a separate word, or use \"$GPUQ_OUTPUT\" in the command");
+		"its path has special characters, which the command could execute; instead of {output}, use \"$GPUQ_OUTPUT\" in a script in single quotes, as in: bash -c 'cat \"$GPUQ_FILE\" > \"$GPUQ_OUTPUT\"/x'");
 	assert_int_equal(fill_name(filter, "a,b", &why), -EPERM);
 	assert_string_equal(why.message,
-		"its path has characters other than letters, digits and _./+-, which the command could interpret; make {file} an argument of its own, or use --option={file}");
+		"its path has characters other than letters, digits and _./+-, which the command could interpret; make {file} an argument of its own, use --option={file}, or let the program read the variable GPUQ_FILE (with Hydra: 'in=${{oc.env:GPUQ_FILE}}')");
 	assert_int_equal(fill_name(pipeline, "a,b", &why), -EPERM);
 	assert_string_equal(why.message,
-		"its path has characters other than letters, digits and _./+-, which the command could interpret where {file} is; rename the file or its folder");
+		"its path has characters other than letters, digits and _./+-, which the command could interpret where {file} is; let the program read the variable GPUQ_FILE instead, or rename the file or its folder");
 	assert_int_equal(fill_name(option, "-n", &why), -EPERM);
 	assert_string_equal(why.message,
-		"its name begins with '-', which the command could take for an option; use {file} or ./{stem}, or use \"$GPUQ_STEM\" in the command");
+		"its name begins with '-', which the command could take for an option; use {file} or ./{stem}, or \"$GPUQ_STEM\" in a script in single quotes");
 	assert_int_equal(fill_name(option, "@n", &why), -EPERM);
 	assert_string_equal(why.message,
-		"its name begins with a special character, or with a word and a colon, which the command could interpret; use {file} or ./{stem}, or use \"$GPUQ_STEM\" in the command");
+		"its name begins with a special character, or with a word and a colon, which the command could interpret; use {file} or ./{stem}, or \"$GPUQ_STEM\" in a script in single quotes");
 }
 
 static void test_every_name_is_in_the_environment(void **state)
