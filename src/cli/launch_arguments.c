@@ -152,6 +152,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 		state->next = state->argc;
 		return 0;
 	case ARGP_KEY_END:
+		pool_arguments_take_settings(&a->pool, state);
 		/* {language} in a command needs a value; recognizers accept "auto". */
 		if (o->command && !pool_arguments_has(&a->pool, "language"))
 			pool_arguments_set(&a->pool, "language", "auto", state);

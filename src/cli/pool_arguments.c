@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <locale.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,8 @@
 #include "cli/exit_code.h"
 #include "cli/output.h"
 #include "launch/worker.h"
+
+#define SETTING_VARIABLE "GPUQ_LAUNCH_SET_"
 
 void pool_arguments_prepare(char *name, char **argv)
 {
@@ -65,6 +68,23 @@ static void add_setting(struct pool_arguments *a, const char *text, struct argp_
 		argp_failure(state, 1, ENOMEM, "--set");
 	a->owned[a->num_owned++] = key;
 	pool_arguments_set(a, key, equals + 1, state);
+}
+
+void pool_arguments_take_settings(struct pool_arguments *a, struct argp_state *state)
+{
+	for (unsigned n = 0;; n++) {
+		char name[sizeof(SETTING_VARIABLE) + 16];
+		snprintf(name, sizeof(name), SETTING_VARIABLE "%u", n);
+		const char *value = getenv(name);
+		if (!value)
+			return;
+		char *copy = strdup(value);
+		if (!copy || array_reserve(a->owned, &a->owned_capacity, a->num_owned + 1) < 0)
+			argp_failure(state, 1, ENOMEM, "%s", name);
+		a->owned[a->num_owned++] = copy;
+		add_setting(a, copy, state);
+		unsetenv(name);
+	}
 }
 
 /* ---- Options ----------------------------------------------------------------- */

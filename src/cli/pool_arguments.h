@@ -61,7 +61,7 @@ struct pool_arguments {
 	bool trust;
 	struct gd_setting *settings;
 	size_t num_settings, settings_capacity;
-	char **owned; /* keys of settings, without their values */
+	char **owned; /* keys of settings, and texts of variables */
 	size_t num_owned, owned_capacity;
 };
 
@@ -75,6 +75,11 @@ error_t pool_arguments_parse(struct pool_arguments *a, int key, char *value, str
 /* Replaces the setting of that key. Both strings are borrowed. */
 void pool_arguments_set(struct pool_arguments *a, const char *key, const char *value, struct argp_state *state);
 bool pool_arguments_has(const struct pool_arguments *a, const char *key);
+/*
+ * Sets and removes the settings KEY=VALUE in the variables GPUQ_LAUNCH_SET_0, GPUQ_LAUNCH_SET_1 and so on. Only this
+ * user and root can read variables of a process, while all users can read its arguments.
+ */
+void pool_arguments_take_settings(struct pool_arguments *a, struct argp_state *state);
 void pool_arguments_finish(struct pool_arguments *a);
 
 /* The integer value of option `name`. Ends the program on a usage error. */

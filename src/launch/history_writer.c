@@ -109,6 +109,12 @@ static void end_line(struct history_writer *w, size_t from)
 	text_append_char(&w->pending, '\n');
 }
 
+/* Values of settings may be secret, and others may be allowed to read the record. */
+static bool is_public(const char *key)
+{
+	return strcmp(key, "model_size") == 0 || strcmp(key, "language") == 0;
+}
+
 void history_writer_add_run(struct history_writer *w, const struct history_run *run)
 {
 	struct text *t = &w->pending;
@@ -122,7 +128,9 @@ void history_writer_add_run(struct history_writer *w, const struct history_run *
 	json_open(t, "settings", '[');
 	for (size_t i = 0; i < run->num_settings; i++) {
 		cleanup_(text_finish) struct text both = {0};
-		text_appendf(&both, "%s=%s", run->settings[i].key, (const char *)run->settings[i].value);
+		text_append_string(&both, run->settings[i].key);
+		if (is_public(run->settings[i].key))
+			text_appendf(&both, "=%s", (const char *)run->settings[i].value);
 		json_put_bytes(t, NULL, text_string(&both), both.length);
 	}
 	json_close(t, ']');

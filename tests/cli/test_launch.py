@@ -86,6 +86,20 @@ def test_settings_reach_the_worker(launch):
     launch.run("--model-size", "large-v3", "--set", "beam=5=6", "--", "sh", "-c", 'echo "$@" > "$0/said"', "{output}",
                "{model_size}", "{language}", "{beam}", "{stem}", "{name}")
     assert (launch.output / "a/said").read_text() == "large-v3 auto 5=6 a a.wav\n"
+    assert launch.history()[0]["settings"] == ["model_size=large-v3", "beam", "language=auto"]
+
+
+def test_settings_can_be_passed_in_variables(launch):
+    """They count like --set after all other options, and other commands do not inherit them."""
+    launch.put("a.wav")
+    launch.run("--model-size", "small", "--set", "beam=1", "--", "sh", "-c", 'echo "$@" > "$0/said"; env > "$0/env"', "{output}", "{model_size}",
+               "{beam}", "{x}", env={"GPUQ_LAUNCH_SET_0": "beam=5=6", "GPUQ_LAUNCH_SET_1": "x=", "GPUQ_LAUNCH_SET_2": "model_size=large",
+                                     "GPUQ_LAUNCH_SET_4": "beam=7"})
+    assert (launch.output / "a/said").read_text() == "large 5=6 \n"
+    variables = (launch.output / "a/env").read_text()
+    assert "GPUQ_LAUNCH_SET_0" not in variables and "GPUQ_LAUNCH_SET_2" not in variables
+    _, err = launch.run("--", "true", code=2, env={"GPUQ_LAUNCH_SET_0": "none"})
+    assert "'none': expected KEY=VALUE" in err
 
 
 def test_audio_seconds_are_read_from_the_files(launch):

@@ -181,6 +181,28 @@ def test_worker_does_not_inherit_the_name_of_the_input_folder(lab: Lab) -> None:
     assert (lab.output / "sub/b/result.txt").read_text() == "none"
 
 
+def test_settings_are_neither_in_the_process_table_nor_in_the_record(lab: Lab) -> None:
+    """Other users can read both."""
+    worker = lab.directory / "worker.py"
+    worker.write_text(worker.read_text().replace(
+        "serve(work)", "serve(lambda file, output_dir, _: work(file, output_dir), setup=lambda setup: (here / 'settings').write_text(repr(setup.settings) + repr(dict(os.environ))))"))
+    files = lab.put("wait.wav")
+    settings = {"hf_token": "a=TOP SECRET\n!", "empty": "", "model_size": "large-SECRET"}
+    spawner = ProcessSpawner(worker_command=lab.command, settings=settings)
+    results: Any = multiprocessing.Queue()
+    spawner.spawn_workers([0], ResourceAllocator().create_task_queue(files, 1), results, output_dir=lab.output)
+    lab.until(lambda: lab.began("wait.wav"))
+    processes = subprocess.run(["ps", "-eo", "args"], stdout=subprocess.PIPE, check=True, text=True).stdout
+    lab.go()
+    assert [result["status"] for result in take_all(results)] == ["success"]
+    said = (lab.directory / "settings").read_text()
+    assert repr(settings["hf_token"]) in said and "'empty': ''" in said and "'model_size': 'large-SECRET'" in said, said
+    assert "GPUQ_LAUNCH_SET" not in said, "workers inherit the variables"
+    assert "SECRET" not in processes and "--input-dir" in processes
+    record = (lab.output / "launch.jsonl").read_text()
+    assert "TOP SECRET" not in record and json.loads(record.splitlines()[0])["settings"] == ["model_size=large-SECRET", "hf_token", "empty"]
+
+
 def interrupt(lab: Lab, files: list[Path], waits_for: str, **options: Any) -> dict[str, Result]:
     """The results of a run that is interrupted while it works on a file."""
     spawner = ProcessSpawner(worker_command=lab.command, **options)

@@ -22,6 +22,7 @@ __all__ = ["INPUT_VARIABLE", "MARK_VARIABLE", "RECORD_NAME", "Record", "event_of
 RECORD_NAME = "launch.jsonl"
 MARK_VARIABLE = "GPUQ_LAUNCH_MARK"
 INPUT_VARIABLE = "GPUQ_LAUNCH_INPUT"
+SETTING_VARIABLE = "GPUQ_LAUNCH_SET_"  # and a number
 _SEVERAL_USERS = 2**32 - 1  # the owner of a file that others may have written
 
 

@@ -16,6 +16,7 @@ from typing import TypedDict
 
 from gpu_dispatch._programs import find_gpuq
 from gpu_dispatch.multigpu._launch import Launch
+from gpu_dispatch.multigpu._record import SETTING_VARIABLE
 from gpu_dispatch.multigpu.result import Queue
 
 __all__ = ["ProcessSpawner", "ProcessStatus", "WorkerProcess"]
@@ -79,8 +80,8 @@ class ProcessSpawner:
 
     ``worker`` is the name or file of a plug-in of ``gpuq launch``, ``worker_command`` a program
     that speaks its protocol (see :func:`gpu_dispatch.serve`). The default is faster-whisper if it
-    is installed, otherwise the plug-in that gpuq launch chooses. ``settings`` are passed on as
-    ``--set``. ``force``: also process files that an earlier run has finished. ``input_dir``: the folder
+    is installed, otherwise the plug-in that gpuq launch chooses. ``settings`` are passed on like
+    those of ``--set``, but other users cannot read them in the process table. ``force``: also process files that an earlier run has finished. ``input_dir``: the folder
     in which the files were found; it may be reached through links of other users, while files below
     it or elsewhere may not. Names of results are relative to it if it contains all files, otherwise to
     the folder that all files have in common.
@@ -133,7 +134,7 @@ class ProcessSpawner:
         output = Path(os.path.abspath(output_dir))
         logger.debug("starting workers on GPUs %s: %s", gpus, shlex.join(argv))
         launch = Launch(
-            argv, _environment(), output, len(gpus), task_queue, result_queue, self._input_dir
+            argv, {**_environment(), **self._setting_variables()}, output, len(gpus), task_queue, result_queue, self._input_dir
         )
         processes = [WorkerProcess(gpu, launch) for gpu in gpus]
         self._launches.append(launch)
@@ -201,9 +202,14 @@ class ProcessSpawner:
         argv += ["--worker", worker] if worker else []
         language = language or ("auto" if detects else None)
         argv += ["--language", language] if language else []
-        return argv + [
-            word for key, value in self._settings.items() for word in ("--set", f"{key}={value}")
-        ]
+        return argv
+
+    def _setting_variables(self) -> dict[str, str]:
+        """Settings may be secret, and every user can read the arguments of a process, but not its environment."""
+        return {
+            f"{SETTING_VARIABLE}{number}": f"{key}={value}"
+            for number, (key, value) in enumerate(self._settings.items())
+        }
 
 
 def _plugins(gpuq: str) -> list[str]:
