@@ -187,8 +187,8 @@ def test_output_folder_is_only_created_by_gpuq_launch(lab: Lab) -> None:
     shared = lab.directory / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    out, _ = run(lab, "--output-dir", str(shared / "new" / "out"), "--worker-command", lab.command, code=2)
-    assert "refusing to use output folder" in out and list(shared.iterdir()) == []
+    _, err = run(lab, "--output-dir", str(shared / "new" / "out"), "--worker-command", lab.command, code=2)
+    assert "refusing to use output folder" in err and list(shared.iterdir()) == []
 
 
 def plant(lab: Lab) -> None:

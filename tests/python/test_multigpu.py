@@ -416,6 +416,48 @@ def test_real_faster_whisper_has_what_the_worker_uses(lab: Lab) -> None:
     assert "/no/such/model" in done.stdout
 
 
+def test_refused_output_folder_is_reported_once_in_words_of_python(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
+    lab.put(*(f"{number}.wav" for number in range(12)))
+    shared = lab.directory / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    orchestrator = LauncherOrchestrator()
+    assert orchestrator.run(lab.input, shared / "out", worker_command=lab.command) == 2
+    out, err = capfd.readouterr()
+    assert out == "" and err.count("\n") == 1, (out, err)
+    assert err.startswith(f"gpu_dispatch: refusing to use output folder '{shared}/out': ") and "--" not in err, err
+    assert "; choose another output_dir, or set GPUQ_TRUST=1 in the environment if you accept that\n" in err, err
+    assert orchestrator.load_balancer and orchestrator.process_spawner
+    errors = {result["error"] for result in orchestrator.load_balancer.results}
+    assert len(orchestrator.load_balancer.results) == 12 and errors == {orchestrator.process_spawner.refusal}
+    assert orchestrator.process_spawner.exit_code == 2
+
+
+def test_results_of_another_folder_are_reported_once(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
+    files = lab.put("day1/a.wav", "day1/b.wav", "day2/a.wav", "day2/b.wav")
+    orchestrator = LauncherOrchestrator()
+    assert orchestrator.run(files[0].parent, lab.output, worker_command=lab.command) == 0
+    capfd.readouterr()
+    assert orchestrator.run(files[2].parent, lab.output, worker_command=lab.command) == 2
+    out, err = capfd.readouterr()
+    assert out == "" and err.count("\n") == 1 and "choose another output_dir to keep them, or set force to replace them" in err, (out, err)
+    assert orchestrator.run(files[2].parent, lab.output, worker_command=lab.command, force=True) == 0
+    assert orchestrator.process_spawner and orchestrator.process_spawner.refusal is None
+    assert "2 of 2 files done" in capfd.readouterr().out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a file of another user")
+def test_skipped_file_says_why(lab: Lab, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    [fine, sparse] = lab.put("a.wav", "b.wav")
+    os.truncate(sparse, 1 << 40)
+    os.chown(sparse, 54321, 54321)
+    orchestrator = LauncherOrchestrator()
+    assert orchestrator.run(lab.input, lab.output, worker_command=lab.command) == 1
+    out = capfd.readouterr().out
+    assert f"{sparse} (no GPU): FAILED: gpuq launch skipped it; see the warnings" in out and "1 of 2 files done" in out, out
+    assert "'b.wav' is skipped: " in caplog.text and "; set GPUQ_TRUST=1 in the environment to include it" in caplog.text, caplog.text
+
+
 def test_names_of_files_are_printed_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     from gpu_dispatch.multigpu import balancer
 

@@ -36,6 +36,12 @@ logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
 
+_ADVICE = {
+    "choose another --output-dir": "choose another output_dir",
+    "use --trust": "set GPUQ_TRUST=1 in the environment",
+    "use --force": "set force",
+}
+
 
 class Launch:
     """A run, as a thread. ``done`` is set at its end; ``exit_code`` is then the exit code of gpuq launch."""
@@ -172,13 +178,16 @@ class Launch:
                     self._report(record.read(), inputs, waiting)
             code = process.returncode
             self._report(record.read(), inputs, waiting)
+            numbers = _read_summary(summary)
             if code in (0, 1, 130):
-                skipped = _read_summary(summary).get("files_skipped")
+                skipped = numbers.get("files_skipped")
                 # If it has not begun, there was nothing to do: all files are done with these settings.
                 if skipped and (code == 0 or record.fingerprint is not None):
                     self._report_skipped(record, inputs, waiting)
             _pass_on_warnings(log)
-            if waiting and code != 130:
+            if waiting and code == 0 and numbers.get("inputs_skipped"):
+                self.error = "gpuq launch skipped it; see the warnings"
+            elif waiting and code != 130:
                 self.error = _last_line(log) or f"gpuq launch ended with code {code}"
         return code
 
@@ -321,11 +330,18 @@ def _warning(line: str) -> str:
 def _pass_on_warnings(log: IO[bytes]) -> None:
     for line in _lines(log):
         if words := _warning(line):
-            logger.warning("%s", words)
+            logger.warning("%s", _in_python(words))
 
 
 def _last_line(file: IO[bytes]) -> str:
     """The last message of gpuq that is not a warning, which is not the reason for a failure."""
     lines = [line for line in _lines(file) if not _warning(line)]
     ours = [line for line in lines if line.startswith("gpuq")]
-    return (ours or lines or [""])[-1]
+    return _in_python((ours or lines or [""])[-1])
+
+
+def _in_python(words: str) -> str:
+    """Advice of gpuq launch that names its options, for users of this package."""
+    for option, python in _ADVICE.items():
+        words = words.replace(option, python)
+    return words

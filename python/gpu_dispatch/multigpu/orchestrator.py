@@ -18,7 +18,7 @@ from gpu_dispatch.multigpu.allocator import ResourceAllocator, Workload
 from gpu_dispatch.multigpu.balancer import LoadBalancer
 from gpu_dispatch.multigpu.detector import GPUDetector
 from gpu_dispatch.multigpu.result import Result
-from gpu_dispatch.multigpu.spawner import ProcessSpawner
+from gpu_dispatch.multigpu.spawner import EXIT_USAGE, ProcessSpawner
 
 if TYPE_CHECKING:
     from multiprocessing.queues import Queue
@@ -27,7 +27,7 @@ __all__ = ["LauncherOrchestrator", "run_multi_gpu"]
 
 logger = logging.getLogger(__name__)
 
-EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+EXIT_DONE, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 
 
 class LauncherOrchestrator:
@@ -92,6 +92,8 @@ class LauncherOrchestrator:
         except (ValueError, FileNotFoundError) as failure:
             return _refuse(str(failure))
         interrupted = self._monitor(results, len(files))
+        if not interrupted and (refusal := self.process_spawner.refusal):
+            return _refuse(refusal.removeprefix("gpuq: "))
         self.load_balancer.print_summary(len(files))
         return self._exit_code(interrupted)
 
@@ -126,14 +128,18 @@ class LauncherOrchestrator:
         assert self.load_balancer and self.process_spawner
         with _Interrupts(self.process_spawner) as interrupts:
             try:
-                self.load_balancer.monitor_progress(
-                    results, total, self.load_balancer.print_progress
-                )
+                self.load_balancer.monitor_progress(results, total, self._print_progress)
                 self.process_spawner.wait_for_completion()
             except BaseException:
                 self.process_spawner.terminate_all()
                 raise
         return interrupts.count > 0
+
+    def _print_progress(self, completed: int, total: int, result: Result) -> None:
+        assert self.load_balancer and self.process_spawner
+        # A refusal is the error of each file: it is printed once, at the end.
+        if result["error"] is None or result["error"] != self.process_spawner.refusal:
+            self.load_balancer.print_progress(completed, total, result)
 
     def _exit_code(self, interrupted: bool) -> int:
         assert self.load_balancer and self.process_spawner

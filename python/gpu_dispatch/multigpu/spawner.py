@@ -32,6 +32,9 @@ _WHISPER_CODE = (
 )
 
 
+EXIT_USAGE = 2
+
+
 class ProcessStatus(TypedDict):
     pid: int | None
     alive: bool
@@ -180,6 +183,12 @@ class ProcessSpawner:
     def exit_code(self) -> int:
         """The worst exit code of the runs that have ended: 0, 1, 2 or 130."""
         return max((launch.exit_code or 0 for launch in self._launches), default=0)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why nothing was started, if a run ended with the exit code 2. Each file has the same error then."""
+        refused = (launch.error for launch in self._launches if launch.exit_code == EXIT_USAGE)
+        return next(refused, None)
 
     def _worker_arguments(self, gpuq: str, model_size: str, language: str | None) -> list[str]:
         command, worker = self._worker_command, self._worker
