@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/trust.h"
 
 /* Relative paths are ignored, as the XDG Base Directory Specification says. */
@@ -93,6 +94,20 @@ int state_dir_open_host(bool make, int *ret_fd)
 	char path[PATH_MAX];
 	int r = state_dir_host_path(path);
 	return r < 0 ? r : open_path(path, make, ret_fd);
+}
+
+void state_dir_explain_host(struct gd_error *ret)
+{
+	char path[PATH_MAX];
+	cleanup_(closep) int fd = -1;
+	int r = state_dir_host_path(path);
+	if (r == 0)
+		r = trust_open_directory(path, true, &fd, ret);
+	if (r == -EPERM)
+		return;
+	const char *objection = r == 0 ? trust_objection(fd) : NULL;
+	error_set(ret, -EPERM, "%s %s", objection ? "it" : "it, or one of its parent directories,",
+		objection ? objection : "belongs to another user");
 }
 
 /* Others may have created it while they could write HOST. */

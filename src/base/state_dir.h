@@ -8,6 +8,8 @@
 #include <limits.h>
 #include <stdbool.h>
 
+#include "gpu_dispatch.h"
+
 /*
  * Opens the directory with O_PATH. It must belong to the effective user, and no other user may be able to write or
  * replace it; otherwise -EPERM. make: creates missing directories, accessible only by the user, but never in a
@@ -22,6 +24,8 @@ int state_dir_open(bool make, int *ret_fd);
  */
 int state_dir_open_host(bool make, int *ret_fd);
 int state_dir_host_path(char ret[PATH_MAX]);
+/* Why state_dir_open_host() returned -EPERM, for messages: "'/home/ana' can be written by its group". */
+void state_dir_explain_host(struct gd_error *ret);
 
 /*
  * Opens a folder in HOST for reading. It must belong to the effective user, and no other user may be able to write it;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by trust.c, trust_access.c, trust_walk.c and trust_tree.c. */
+/* Shared by trust.c, trust_access.c, trust_remedy.c, trust_tree.c and trust_walk.c. */
 #ifndef BASE_TRUST_PRIVATE_H
 #define BASE_TRUST_PRIVATE_H
 

@@ -232,6 +232,9 @@ static int find_pruned(struct wait *w, const struct follow *f)
 	return r;
 }
 
+/* A named journal is the choice of the user. */
+#define NAME_IT "name it with --jobs-file to wait for its jobs"
+
 /* Before a journal of another user is read: it may be huge. check_trust() checks the file that was read. */
 static int check_owner(struct wait *w)
 {
@@ -239,16 +242,19 @@ static int check_owner(struct wait *w)
 	if (w->queue.trust || w->queue.jobs_file)
 		return 0;
 	fd = open(w->queue.journal_path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
-	return fd < 0 ? 0 : trust_check(fd, w->queue.journal_path, &w->err);
+	return fd < 0 ? 0 : trust_check(fd, w->queue.journal_path, NAME_IT, &w->err);
 }
 
 /* Scripts act on the exit code: a journal that was not named explicitly must belong to the user, as for writers. */
 static int check_trust(struct wait *w, struct follow *f)
 {
+	struct gd_error why = {0};
 	if (w->queue.trust)
 		return 0;
-	int r = follow_insist_on_trust(f, w->queue.jobs_file ? NULL : &w->err);
-	return w->queue.jobs_file ? 0 : r;
+	int r = follow_insist_on_trust(f, &why);
+	if (r == 0 || w->queue.jobs_file)
+		return 0;
+	return error_set(&w->err, r, "%s%s", why.message, r == -EPERM ? ", or " NAME_IT : "");
 }
 
 /* Reported results must survive a power cut; the runner's own sync may not have finished. */

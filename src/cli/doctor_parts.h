@@ -24,8 +24,8 @@ enum doctor_level {
 struct doctor_finding {
 	const char *section, *name; /* constants */
 	enum doctor_level level;
-	char *words;        /* the finding; paths in the home directory begin with ~ */
-	const char *advice; /* advice, a constant; NULL: none */
+	char *words;  /* the finding; paths in the home directory begin with ~ */
+	char *advice; /* NULL: none */
 };
 
 struct doctor {

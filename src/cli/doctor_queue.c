@@ -4,20 +4,38 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/state_dir.h"
+#include "base/trust.h"
 #include "cli/doctor_parts.h"
 #include "queue/journal/follow.h"
 #include "queue/journal/repair.h"
+#include "queue/journal/trust.h"
 #include "queue/runner/verdicts.h"
 #include "queue/schedule/claim_directory.h"
 #include "queue/schedule/claim_folders.h"
 
 /* ---- Settings -------------------------------------------------------------------------- */
+
+static void report_state_dir(struct doctor *d, const char *path, int code)
+{
+	struct gd_error why = {0};
+	char advice[TRUST_REMEDY_SIZE + 64], remedy[TRUST_REMEDY_SIZE];
+	if (code != -EPERM) {
+		doctor_add(d, DOCTOR_PROBLEM, "state", "it must belong to you, and nobody else may write there",
+			"'%s': %s", path, error_words(code));
+		return;
+	}
+	state_dir_explain_host(&why);
+	snprintf(advice, sizeof(advice), "%sset XDG_STATE_HOME to a directory of your own",
+		trust_remedy(path, false, remedy));
+	doctor_add(d, DOCTOR_PROBLEM, "state", advice, "'%s' is refused: %s", path, why.message);
+}
 
 static void check_state_dir(struct doctor *d)
 {
@@ -35,8 +53,26 @@ static void check_state_dir(struct doctor *d)
 	else if (r == -ENOENT)
 		doctor_add(d, DOCTOR_OK, "state", NULL, "%s, not created yet", path);
 	else
-		doctor_add(d, DOCTOR_PROBLEM, "state", "it must belong to you, and nobody else may write there",
-			"'%s': %s", path, error_words(r));
+		report_state_dir(d, path, r);
+}
+
+/* Files here are used by default only if no other user could have put them here. */
+static void check_here(struct doctor *d)
+{
+	struct gd_error why = {0};
+	char advice[TRUST_REMEDY_SIZE + 128], remedy[TRUST_REMEDY_SIZE];
+	cleanup_(freep) char *path = getcwd(NULL, 0);
+	cleanup_(closep) int fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (!path || fd < 0 || d->queue.trust)
+		return;
+	if (trust_check_place(fd, &why) == 0) {
+		doctor_add(d, DOCTOR_OK, "this directory", NULL, "no other user can change '%s'", path);
+		return;
+	}
+	snprintf(advice, sizeof(advice), "%sname files: --commands-file, --config, --jobs-file; or use --trust",
+		trust_remedy(path, false, remedy));
+	doctor_add(d, DOCTOR_NOTE, "this directory", advice,
+		"jobs.jsonl, commands.txt and gpuq.yaml in it are refused: %s", why.message);
 }
 
 void doctor_check_settings(struct doctor *d)
@@ -56,6 +92,7 @@ void doctor_check_settings(struct doctor *d)
 			d, DOCTOR_PROBLEM, "queue", "name one with --jobs-file or $GPUQ_JOBS_FILE", "%s", err.message);
 	else
 		d->has_queue = true;
+	check_here(d);
 }
 
 /* ---- The queue ---------------------------------------------------------------------------- */
@@ -128,6 +165,19 @@ static void check_jobs(struct doctor *d, struct follow *f)
 		doctor_add(d, DOCTOR_OK, "runner", NULL, "none is active, and no job is pending");
 }
 
+/* Of a queue that does not exist yet. That of the personal queue was checked with the settings. */
+static void check_directory(struct doctor *d)
+{
+	const char *path = d->queue.journal_path, *slash = strrchr(path, '/');
+	struct gd_error err = {0};
+	if (d->queue.trust || d->queue.source == QUEUE_SOURCE_PERSONAL || !slash)
+		return;
+	cleanup_(freep) char *dir = strndup(path, (size_t)(slash - path) + (slash == path));
+	cleanup_(closep) int fd = dir ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	if (fd >= 0 && trust_check_journal_directory(fd, path, &err) < 0)
+		doctor_add(d, DOCTOR_PROBLEM, "trust", NULL, "%s", err.message);
+}
+
 void doctor_check_queue(struct doctor *d)
 {
 	struct follow f;
@@ -137,8 +187,10 @@ void doctor_check_queue(struct doctor *d)
 	bool none = access(d->queue.journal_path, F_OK) < 0 && errno == ENOENT;
 	doctor_add(d, DOCTOR_OK, "path", NULL, "%s (%s)%s", d->queue.journal_path, queue_choice_words(&d->queue),
 		none ? ", not created yet" : "");
-	if (none)
+	if (none) {
+		check_directory(d);
 		return;
+	}
 	queue_limit_cost();
 	if (follow_open(d->queue.journal_path, false, &f, &err) < 0) {
 		doctor_add(d, DOCTOR_PROBLEM, "journal", NULL, "%s", err.message);

@@ -39,19 +39,24 @@ void doctor_add(
 {
 	cleanup_(text_finish) struct text raw = {0};
 	cleanup_(text_finish) struct text words = {0};
+	cleanup_(text_finish) struct text advised = {0};
 	va_list args;
 	va_start(args, format);
 	text_vappendf(&raw, format, args);
 	va_end(args);
 	append_without_home(&words, text_string(&raw));
-	char *copy = text_error(&raw) ? NULL : text_take(&words);
-	if (!copy || array_reserve(d->findings, &d->capacity, d->count + 1) < 0) {
+	if (advice)
+		append_without_home(&advised, advice);
+	bool failed = text_error(&raw) || text_error(&words) || text_error(&advised);
+	if (failed || array_reserve(d->findings, &d->capacity, d->count + 1) < 0) {
 		d->incomplete = true;
-		free(copy);
 		return;
 	}
-	d->findings[d->count++] = (struct doctor_finding){
-		.section = d->section, .name = name, .level = level, .words = copy, .advice = advice};
+	d->findings[d->count++] = (struct doctor_finding){.section = d->section,
+		.name = name,
+		.level = level,
+		.words = text_take(&words),
+		.advice = advice ? text_take(&advised) : NULL};
 }
 
 static size_t count_level(const struct doctor *d, enum doctor_level level)
@@ -75,8 +80,11 @@ static void put_finding(struct text *t, const struct doctor_finding *f, bool col
 	text_appendf(t, "%*s%-15s ", (int)(9 - strlen(level_names[f->level])), "", f->name);
 	display_append(t, f->words, strlen(f->words), DISPLAY_ALL);
 	text_append_char(t, '\n');
-	if (f->advice)
-		text_appendf(t, "%27s→ %s\n", "", f->advice);
+	if (!f->advice)
+		return;
+	text_appendf(t, "%27s→ ", "");
+	display_append(t, f->advice, strlen(f->advice), DISPLAY_ALL);
+	text_append_char(t, '\n');
 }
 
 static void put_report(const struct doctor *d, struct text *t)
@@ -113,7 +121,7 @@ static void put_json(const struct doctor *d, struct text *t)
 		json_put_string(t, "level", level_names[f->level]);
 		json_put_any(t, "words", f->words, strlen(f->words));
 		if (f->advice)
-			json_put_string(t, "advice", f->advice);
+			json_put_any(t, "advice", f->advice, strlen(f->advice));
 		else
 			json_put_null(t, "advice");
 		json_close(t, '}');
@@ -136,8 +144,10 @@ int doctor_report(struct doctor *d)
 		code = EXIT_WORK_FAILED;
 	}
 	fputs(text_string(&t), stdout);
-	for (size_t i = 0; i < d->count; i++)
+	for (size_t i = 0; i < d->count; i++) {
 		free(d->findings[i].words);
+		free(d->findings[i].advice);
+	}
 	free(d->findings);
 	d->findings = NULL;
 	d->count = d->capacity = 0;

@@ -65,6 +65,7 @@ int log_dir_check(const struct queue_choice *q, const char *path, struct gd_erro
 	/* A directory that cannot be opened is reported with the first job. */
 	if (r != -EPERM && !objection)
 		return 0;
-	return error_set(err, -EPERM, "refusing to write logs to '%s': %s%s; name another directory with --log-dir",
-		path, objection ? "it " : "", objection ? objection : why.message);
+	char remedy[TRUST_REMEDY_SIZE];
+	return error_set(err, -EPERM, "refusing to write logs to '%s': %s%s; %sname another directory with --log-dir",
+		path, objection ? "it " : "", objection ? objection : why.message, trust_remedy(path, false, remedy));
 }

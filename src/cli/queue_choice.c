@@ -175,10 +175,11 @@ static int resolve(struct queue_choice *q, struct gd_error *err)
 
 int queue_choice_resolve(struct queue_choice *q, struct gd_error *err)
 {
+	char remedy[TRUST_REMEDY_SIZE];
 	int r = resolve(q, err);
 	if (q->skipped.why && !q->silent)
-		say("not using '%s': %s, so other users could run commands as you; use --trust if you trust these users, or change the permissions",
-			q->skipped.path, q->skipped.why);
+		say("not using '%s': %s, so other users could run commands as you; %suse --trust if you trust these users",
+			q->skipped.path, q->skipped.why, trust_remedy(q->skipped.path, true, remedy));
 	else if (r == 0 && q->skipped.path)
 		debug_say("queue: '%s' belongs to another user and is skipped", q->skipped.path);
 	if (r == 0)

@@ -109,6 +109,16 @@ int queue_place_find_above(bool trust, char **ret, struct queue_place_skipped *r
 	return r;
 }
 
+static int refuse_personal(const char *dir, struct gd_error *err)
+{
+	struct gd_error why = {0};
+	char remedy[TRUST_REMEDY_SIZE];
+	state_dir_explain_host(&why);
+	return error_set(err, -EPERM,
+		"refusing to use directory '%s' for the personal queue: %s, so other users could run commands as you; %sname another queue with --jobs-file",
+		dir, why.message, trust_remedy(dir, false, remedy));
+}
+
 int queue_place_personal(bool make, char **ret, struct gd_error *err)
 {
 	char dir[PATH_MAX], *path;
@@ -119,13 +129,12 @@ int queue_place_personal(bool make, char **ret, struct gd_error *err)
 	if (r == 0 && make)
 		r = state_dir_open_host(true, &fd);
 	closep(&fd);
+	if (r == -EPERM)
+		return refuse_personal(dir, err);
 	if (r < 0)
 		return error_set(err, r,
 			"cannot create directory '%s' for the personal queue: %s; name another queue with --jobs-file",
-			dir,
-			r == -EPERM
-				? "it, or one of its parent directories, belongs to another user or can be written by others"
-				: error_words(r));
+			dir, error_words(r));
 	if (asprintf(&path, "%s/" NAME, dir) < 0)
 		return error_set(err, -ENOMEM, "cannot find the personal queue: out of memory");
 	*ret = path;

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/trust.h"
 #include "launch/history_checksum.h"
 #include "launch/history_reader.h"
 
@@ -44,9 +45,10 @@ const struct history_entry *history_find(const struct history *h, const char *fi
 
 int history_refuse(const char *path, const char *objection, struct gd_error *err)
 {
+	char remedy[TRUST_REMEDY_SIZE];
 	return error_set(err, -EPERM,
-		"refusing to use '%s': it %s, so other users could change the record of finished files; remove the write permission of others, delete the file, or set trust_output_dir if you accept that",
-		path, objection);
+		"refusing to use '%s': it %s, so other users could change the record of finished files; %schoose another output_dir, or set trust_output_dir if you accept that",
+		path, objection, trust_remedy(path, false, remedy));
 }
 
 /* ---- Loading ------------------------------------------------------------ */

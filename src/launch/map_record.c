@@ -24,9 +24,10 @@
 
 static int refuse(const char *path, const char *it, const char *objection, struct gd_error *err)
 {
+	char remedy[TRUST_REMEDY_SIZE];
 	return error_set(err, -EPERM,
-		"refusing to use output '%s': %s%s; others could change its results; choose another place, or use --trust if you accept that",
-		path, it, objection);
+		"refusing to use output '%s': %s%s; others could change its results; %schoose another place, or use --trust if you accept that",
+		path, it, objection, trust_remedy(path, false, remedy));
 }
 
 static int lock(struct map_file *f, struct gd_error *err)

@@ -196,6 +196,49 @@ static void test_group_of_others_must_not_write(void **state)
 	trusted();
 }
 
+static void advised(const char *path, bool by_name, const char *words)
+{
+	char remedy[TRUST_REMEDY_SIZE], expected[512];
+	snprintf(expected, sizeof(expected), "%s%s", words, *words ? ", or " : "");
+	assert_string_equal(trust_remedy(path, by_name, remedy), expected);
+}
+
+/* In the name of a user: what belongs to root is for the administrator. */
+static void test_remedy_names_each_path_once(void **state)
+{
+	(void)state;
+	char words[512];
+	const char *at = scratch_path();
+	need_root();
+	change_owner("top", USER, OTHER);
+	change_owner("top/bin", USER, OTHER);
+	change_owner("top/bin/program", USER, OTHER);
+	check_equal(seteuid(USER), 0);
+	advised("top/bin/program", true, "");
+	change_mode("top/bin/program", 0775);
+	change_mode("top/bin", 0775);
+	change_mode("top", 0775);
+	snprintf(words, sizeof(words), "run chmod g-w %s/top/bin/program %s/top/bin %s/top", at, at, at);
+	advised("top/bin/program", true, words);
+	snprintf(words, sizeof(words), "run chmod g-w %s/top/bin %s/top", at, at);
+	advised("top/bin/missing", true, words);
+	change_mode("top/bin", 01777);
+	change_mode("top", 0755);
+	snprintf(words, sizeof(words), "use a directory of your own in %s/top/bin", at);
+	advised("top/bin/missing", true, words);
+	advised("top/bin/missing/a/b", false, "");
+	check_equal(seteuid(0), 0);
+	/* Never to lock everybody else out of a directory like /tmp. */
+	change_owner("top/bin", 0, 0);
+	change_owner("top", 0, OTHER);
+	change_mode("top", 0775);
+	snprintf(words, sizeof(words), "run chmod +t %s/top and use a directory of your own in %s/top/bin", at, at);
+	advised("top/bin/missing", true, words);
+	change_owner("top", OTHER, OTHER);
+	snprintf(words, sizeof(words), "run this as the user with the id %d", OTHER);
+	advised("top/bin/missing", true, words);
+}
+
 static void follows(const char *path, const char *end, bool foreign)
 {
 	char *real = NULL;
@@ -430,6 +473,7 @@ int main(void)
 		T(test_access_list_that_lets_others_write_is_refused),
 		T(test_file_or_directory_of_another_user_is_refused),
 		T(test_group_of_others_must_not_write),
+		T(test_remedy_names_each_path_once),
 		T(test_user_trusts_root_and_oneself_alone),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,7 @@ static int open_found(const char *path, void (*act)(void), struct gd_error *err)
 	char text[16] = "";
 	int fd = -1;
 	attack = act;
-	int r = trust_open(path, TRUST_FOUND, &fd, err);
+	int r = trust_open(path, TRUST_FOUND, "name it", &fd, err);
 	assert_null(attack);
 	if (r == 0) {
 		assert_int_equal(read(fd, text, sizeof(text) - 1), 6);
@@ -98,7 +98,7 @@ static void test_directory_that_others_can_rename_is_refused_even_if_the_path_no
 	check_contains(err.message, "refusing to use 'shared/dir/commands.txt': ");
 	/* The link that others can move is not followed either. */
 	int fd;
-	assert_int_equal(trust_open("shared/dir/commands.txt", TRUST_FOUND, &fd, &err), -EPERM);
+	assert_int_equal(trust_open("shared/dir/commands.txt", TRUST_FOUND, "name it", &fd, &err), -EPERM);
 	check_contains(err.message, "/shared/dir' is a symbolic link that another user may have moved there");
 }
 

@@ -282,10 +282,12 @@ static int read_all(int fd, struct text *t)
 	}
 }
 
+#define OTHERWISE "name a file with --config (/dev/null for no settings)"
+
 int config_load(const char *path, enum trust_choice choice, struct config *ret, struct gd_error *err)
 {
 	cleanup_(closep) int fd = -1;
-	int r = trust_open(path, choice, &fd, err);
+	int r = trust_open(path, choice, OTHERWISE, &fd, err);
 	if (r == -EPERM && choice != TRUST_NAMED)
 		return r;
 	if (r == -EINVAL && choice != TRUST_NAMED)

@@ -240,7 +240,7 @@ static int open_content(struct script *s)
 	int fd = -1;
 	if (strchr(s->path, '/'))
 		return file_open_regular(AT_FDCWD, s->path, 0);
-	int r = trust_open(s->path, trust_is_off() ? TRUST_ACCEPTED : TRUST_FOUND, &fd, &why);
+	int r = trust_open(s->path, trust_is_off() ? TRUST_ACCEPTED : TRUST_FOUND, "", &fd, &why);
 	if (r == -EPERM && why.message[0] && s->note) {
 		cleanup_(text_finish) struct text t = {0};
 		text_appendf(&t,

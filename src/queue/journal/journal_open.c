@@ -14,6 +14,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/shell_words.h"
+#include "base/text.h"
 #include "base/trust.h"
 #include "queue/journal/tally.h"
 #include "queue/journal/trust.h"
@@ -171,7 +173,7 @@ int journal_open_file(struct journal *j, struct gd_error *err)
 		return error_set(err, -errno, "cannot open journal '%s': %s", j->path, error_words(errno));
 	if (!S_ISREG(st.st_mode))
 		return error_set(err, -EINVAL, "cannot open journal '%s': it is not a regular file", j->path);
-	r = j->accepted ? 0 : trust_check(fd, j->path, err);
+	r = j->accepted ? 0 : trust_check(fd, j->path, TRUST_OTHER_JOURNAL, err);
 	if (r < 0)
 		return r;
 	j->fresh = created;
@@ -189,6 +191,28 @@ int journal_open_file(struct journal *j, struct gd_error *err)
 	return 0;
 }
 
+/* The message must not lead users to remove the folder: pending jobs need the environments and scripts in it. */
+static int refuse_folder(
+	const struct journal *j, const char *shown, const struct stat *st, const char *objection, struct gd_error *err)
+{
+	cleanup_(text_finish) struct text way_out = {0};
+	if (trust_is_user(st->st_uid)) {
+		/* A default access list would give others write access to new files, too. */
+		text_append_string(&way_out, st->st_mode & S_IWOTH || !strstr(objection, "access list")
+						     ? "run chmod -R go-w "
+						     : "run setfacl -R -b ");
+		shell_quote(&way_out, j->dir_path, strlen(j->dir_path));
+		text_append_string(&way_out, " and keep the directory, which the jobs need");
+	} else {
+		text_append_string(&way_out, "use another queue with --jobs-file");
+	}
+	if (text_error(&way_out))
+		return error_set(err, -ENOMEM, "cannot open directory '%s': out of memory", shown);
+	return error_set(err, -EPERM,
+		"refusing to use directory '%s': it %s, so other users could run commands as you; %s", shown, objection,
+		text_string(&way_out));
+}
+
 /*
  * The contents of the folder are executed, like the journal itself, so no other user may write to it. In a directory in
  * which all users may create files, another user may have created the folder first. If the journal of another user is
@@ -200,17 +224,14 @@ static int check_folder(const struct journal *j, int fd, const char *shown, stru
 	const char *objection = trust_objection(fd);
 	if (!objection)
 		return 0;
+	if (fstat(fd, &st) < 0 || (j->accepted && fstat(j->fd, &journal) < 0))
+		return error_set(err, -errno, "cannot examine directory '%s': %s", shown, error_words(errno));
 	if (j->accepted) {
-		if (fstat(fd, &st) < 0 || fstat(j->fd, &journal) < 0)
-			return error_set(err, -errno, "cannot examine directory '%s': %s", shown, error_words(errno));
 		bool ours = st.st_uid == geteuid() || st.st_uid == 0 || st.st_uid == journal.st_uid;
 		if (ours && !(st.st_mode & ~journal.st_mode & (S_IWGRP | S_IWOTH)))
 			return 0;
 	}
-	return error_set(err, -EPERM,
-		"refusing to use directory '%s': it %s, so other users could run commands as you; remove it or use another "
-		"journal",
-		shown, objection);
+	return refuse_folder(j, shown, &st, objection, err);
 }
 
 /* Opens one of our directories; creates it if it is missing. */

@@ -109,7 +109,7 @@ static int open_path(struct journal_reader *r, bool checked)
 	fd = file_open_regular(as_it_is ? reader_dir(r) : dir_fd, as_it_is ? reader_name(r) : name, O_NOFOLLOW);
 	if (fd < 0 || !checked)
 		return take_fd(&fd);
-	e = trust_check(fd, r->path, &r->refusal);
+	e = trust_check(fd, r->path, TRUST_OTHER_JOURNAL, &r->refusal);
 	if (e == 0 && (r->journal || !as_it_is))
 		e = trust_check_journal_directory(r->journal ? r->journal->parent_fd : dir_fd, r->path, &r->refusal);
 	return e < 0 ? e : take_fd(&fd);

@@ -222,7 +222,7 @@ static int open_archive(struct pruning *p, const char *path, const struct stat *
 		return archive_failed(path, -errno, err);
 	if (!S_ISREG(st.st_mode))
 		return error_set(err, -EINVAL, "cannot open archive '%s': it is not a regular file", path);
-	int r = p->journal->accepted ? 0 : trust_check(p->archive_fd, path, err);
+	int r = p->journal->accepted ? 0 : trust_check(p->archive_fd, path, TRUST_OTHER_JOURNAL, err);
 	if (r < 0)
 		return r;
 	if (!journal_recognize_archive(p->archive_fd, st.st_size))

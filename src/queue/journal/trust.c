@@ -19,21 +19,26 @@ int trust_refuse(const char *path, const char *objection, struct gd_error *err)
 		path, objection);
 }
 
+/* The remedy before the alternatives: it needs no option next time. */
+static int refuse(const char *path, const char *it, const char *why, const char *otherwise, struct gd_error *err)
+{
+	char remedy[TRUST_REMEDY_SIZE];
+	return error_set(err, -EPERM,
+		"refusing to use '%s': %s%s, so other users could run commands as you; %s%s, or use --trust if you trust these users",
+		path, it, why, trust_remedy(path, true, remedy), otherwise);
+}
+
 int trust_check_journal_directory(int dir_fd, const char *path, struct gd_error *err)
 {
 	struct gd_error why = {0};
 	int r = trust_check_place(dir_fd, &why);
-	if (r == 0)
-		return 0;
-	return error_set(err, r,
-		"refusing to use '%s': %s, so other users could run commands as you; use --jobs-file with a file in a directory of your own, change the permissions, or use --trust if you trust these users",
-		path, why.message);
+	return r < 0 ? refuse(path, "", why.message, TRUST_OTHER_JOURNAL, err) : 0;
 }
 
-int trust_check(int fd, const char *path, struct gd_error *err)
+int trust_check(int fd, const char *path, const char *otherwise, struct gd_error *err)
 {
 	const char *objection = trust_objection(fd);
-	return objection ? trust_refuse(path, objection, err) : 0;
+	return objection ? refuse(path, "it ", objection, otherwise, err) : 0;
 }
 
 static int open_named(const char *path, int *ret_fd)
@@ -43,13 +48,6 @@ static int open_named(const char *path, int *ret_fd)
 		return -errno;
 	*ret_fd = fd;
 	return 0;
-}
-
-static int refuse_place(const char *path, const struct gd_error *why, struct gd_error *err)
-{
-	return error_set(err, -EPERM,
-		"refusing to use '%s': %s, so other users could run commands as you; name the file on the command line, or use --trust if you trust these users",
-		path, why->message);
 }
 
 static int open_regular(int dir_fd, const char *name, int *ret_fd)
@@ -77,28 +75,28 @@ static int open_accepted(const char *path, int *ret_fd)
  * A user who can write the directory can rename another file of this user to this name, even in a sticky directory if
  * the name is free. The path is resolved once: another user could exchange a part of it between two checks.
  */
-static int open_found(const char *path, int *ret_fd, struct gd_error *err)
+static int open_found(const char *path, const char *otherwise, int *ret_fd, struct gd_error *err)
 {
 	cleanup_(closep) int dir_fd = -1, fd = -1;
 	cleanup_(freep) char *name = NULL;
 	struct gd_error why = {0};
 	int r = trust_open_parent_stable(path, &dir_fd, &name, &why);
 	if (r < 0)
-		return r == -EPERM ? refuse_place(path, &why, err) : r;
+		return r == -EPERM ? refuse(path, "", why.message, otherwise, err) : r;
 	r = open_regular(dir_fd, name, &fd);
 	if (r == 0)
-		r = trust_check(fd, path, err);
+		r = trust_check(fd, path, otherwise, err);
 	if (r < 0)
 		return r;
 	if (trust_check_place(dir_fd, &why) < 0)
-		return refuse_place(path, &why, err);
+		return refuse(path, "", why.message, otherwise, err);
 	*ret_fd = take_fd(&fd);
 	return 0;
 }
 
-int trust_open(const char *path, enum trust_choice choice, int *ret_fd, struct gd_error *err)
+int trust_open(const char *path, enum trust_choice choice, const char *otherwise, int *ret_fd, struct gd_error *err)
 {
 	if (choice == TRUST_NAMED)
 		return open_named(path, ret_fd);
-	return choice == TRUST_ACCEPTED ? open_accepted(path, ret_fd) : open_found(path, ret_fd, err);
+	return choice == TRUST_ACCEPTED ? open_accepted(path, ret_fd) : open_found(path, otherwise, ret_fd, err);
 }

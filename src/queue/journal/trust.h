@@ -20,12 +20,19 @@ enum trust_choice {
 
 /*
  * Opens an input file for reading. 0; -EPERM: refused, err explains why and how to accept the file; -EINVAL: not named
- * by the user and not a regular file. Other codes are those of open(). err is set only for -EPERM.
+ * by the user and not a regular file. Other codes are those of open(). err is set only for -EPERM. otherwise: an
+ * alternative to changing permissions and to --trust, for the message: "name it with --commands-file".
  */
-int trust_open(const char *path, enum trust_choice choice, int *ret_fd, struct gd_error *err);
+int trust_open(const char *path, enum trust_choice choice, const char *otherwise, int *ret_fd, struct gd_error *err);
 
-/* 0 if base/trust.h has no objection to the open file; otherwise -EPERM with a message, see trust_refuse(). */
-int trust_check(int fd, const char *path, struct gd_error *err);
+/*
+ * 0 if base/trust.h has no objection to the open file; otherwise -EPERM with a message that contains the remedy, see
+ * trust_remedy(), and the alternative.
+ */
+int trust_check(int fd, const char *path, const char *otherwise, struct gd_error *err);
+
+/* The alternative for a journal. */
+#define TRUST_OTHER_JOURNAL "use --jobs-file with a file in a directory of your own, such as ~/q.jsonl"
 
 /* Returns -EPERM with the message "refusing to use 'path': it belongs to another user", and what to do. */
 int trust_refuse(const char *path, const char *objection, struct gd_error *err);

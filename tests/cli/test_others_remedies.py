@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: MIT
+"""Honest users in directories that a group shares: each refusal names a way out, and following it works."""
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from users import GROUP, plant, get_other, get_owner, make_machine, needs_users  # noqa: F401
+
+pytestmark = needs_users
+
+STICKY_GROUP = 0o3775
+
+
+def follow_advice(user, result, cwd):
+    """Runs the command that the message recommends."""
+    advice = re.search(r"; run ((chmod|setfacl) [^,;]*?)( to exclude| and keep|, |$)", result.stderr)
+    assert advice, result.stderr
+    user.sh(advice[1], cwd)
+    return advice[1]
+
+
+def own(owner, directory, name="mine"):
+    owner.sh(f"mkdir {name}", directory)
+    return directory / name
+
+
+def use(owner, cwd, *words, umask=0o022):
+    return owner.run("gpuq", *words, cwd=cwd, env={"GPUQ_JOBS_FILE": ""}, umask=umask)
+
+
+MAPPER = """import json, sys
+print(json.dumps({"type": "ready"}), flush=True)
+sys.stdin.readline()
+for line in sys.stdin:
+    message = json.loads(line)
+    print(json.dumps({"id": message["id"], "ok": True, "results": message["items"]}), flush=True)
+"""
+
+
+def mapper(owner):
+    plant(owner, owner.home / "mapper.py", MAPPER)
+    return f"python3 {owner.home}/mapper.py"
+
+
+def test_folder_of_a_queue_is_repaired_and_not_removed(machine, owner):
+    """Its environments and scripts belong to pending jobs."""
+    project = own(owner, machine.directory(STICKY_GROUP))
+    assert owner.gpuq("add", "--no-start", "touch ran", cwd=project).returncode == 0
+    owner.sh("chmod -R g+rwX jobs.jsonl.d", project)
+    result = owner.gpuq("run", cwd=project)
+    assert result.returncode == 2 and "remove" not in result.stderr, result
+    assert follow_advice(owner, result, project) == f"chmod -R go-w {project}/jobs.jsonl.d"
+    assert owner.gpuq("run", cwd=project).returncode == 0
+    assert (project / "ran").exists()
+
+
+@pytest.mark.skipif(not shutil.which("setfacl"), reason="needs setfacl")
+def test_access_list_of_the_folder_of_a_queue(machine, owner, other):
+    project = own(owner, machine.directory(STICKY_GROUP))
+    assert owner.gpuq("add", "--no-start", "touch ran", cwd=project).returncode == 0
+    owner.sh(f"setfacl -R -m u:{other.name}:rwX -d -m u:{other.name}:rwX jobs.jsonl.d", project)
+    result = owner.gpuq("run", cwd=project)
+    assert result.returncode == 2, result
+    follow_advice(owner, result, project)
+    assert owner.gpuq("run", cwd=project).returncode == 0
+
+
+def test_one_chmod_repairs_a_project_of_umask_002(machine, owner):
+    project = machine.directory(STICKY_GROUP) / "mine"
+    result = owner.run("sh", "-ec", f"mkdir {project}; cd {project}; echo 'touch ran' > commands.txt; echo 'gpus: sim:1' > gpuq.yaml",
+                       cwd="/", umask=0o002)
+    assert result.returncode == 0 and (project / "commands.txt").stat().st_mode & 0o020, result
+    for name in ("gpuq.yaml", "commands.txt"):
+        result = use(owner, project, "run")
+        assert result.returncode == 2 and f"{name}': it can be written by its group" in result.stderr, result
+        assert f"to exclude group '{machine.group}'" in result.stderr, result
+        follow_advice(owner, result, project)
+    assert not project.stat().st_mode & 0o020, "the directory was part of the first advice"
+    assert use(owner, project, "run").returncode == 0
+    assert (project / "ran").exists()
+
+
+def test_own_directory_in_a_sticky_directory_of_a_group_needs_no_option(machine, owner):
+    project = own(owner, machine.directory(STICKY_GROUP))
+    owner.sh("echo 'touch ran' > commands.txt; echo 'gpus: sim:1' > gpuq.yaml; mkdir in; echo x > in/a; echo 1 > items", project)
+    assert use(owner, project, "run").returncode == 0
+    assert (project / "ran").exists()
+    assert use(owner, project, "add", "--no-start", "true").returncode == 0
+    for words in (("status",), ("cancel", "2"), ("wait", "1"), ("launch", "--input-dir", "in", "--output-dir", "out", "--", "cat", "{file}"),
+                  ("map", "--input", "items", "--output", "out.jsonl", "--worker-command", mapper(owner))):
+        result = use(owner, project, *words)
+        assert result.returncode == 0, (words, result)
+    found = json.loads(use(owner, project, "doctor", "--json").stdout)["findings"]
+    assert [f["level"] for f in found if f["name"] in ("this directory", "trust")] == ["ok", "ok"], found
+
+
+def test_directory_of_root_without_the_sticky_bit(machine, owner):
+    shared = machine.directory(GROUP)
+    project = own(owner, shared)
+    owner.sh("echo 'touch ran' > commands.txt", project)
+    result = use(owner, project, "run")
+    reason = f"directory '{shared}' can be written by group '{machine.group}'"
+    advice = f"ask the administrator to run chmod +t {shared}, or "
+    assert result.returncode == 2 and f"{reason}, so other users could run commands as you; {advice}name it with --commands-file" in result.stderr, result
+    result = use(owner, project, "add", "--jobs-file", "jobs.jsonl", "true")
+    assert result.returncode == 2 and reason in result.stderr and f"{advice}use --jobs-file" in result.stderr, result
+    finding = doctor_finding(owner, project, "this directory")
+    assert finding["level"] == "note" and reason in finding["words"] and finding["advice"].startswith(advice), finding
+    finding = doctor_finding(owner, project, "trust", "--jobs-file", "jobs.jsonl")
+    assert finding["level"] == "problem" and advice in finding["words"], finding
+    os.chmod(shared, STICKY_GROUP)
+    assert use(owner, project, "run").returncode == 0
+    assert (project / "ran").exists()
+
+
+def test_sticky_directory_itself_is_no_place_for_a_queue(machine, owner):
+    shared = machine.directory(STICKY_GROUP)
+    result = use(owner, shared, "add", "--jobs-file", "jobs.jsonl", "true")
+    assert result.returncode == 2 and f"; use a directory of your own in {shared}, or use --jobs-file" in result.stderr, result
+
+
+def test_directory_of_another_user_has_no_remedy(machine, owner, other):
+    shared = machine.project(other)
+    other.sh("chmod 2775 .", shared)
+    result = use(owner, own(owner, shared), "add", "--jobs-file", "jobs.jsonl", "true")
+    assert result.returncode == 2 and f"belongs to user '{other.name}', so other users could run commands as you; use --jobs-file" in result.stderr, result
+
+
+def doctor_finding(owner, cwd, name, *words):
+    found = json.loads(use(owner, cwd, "doctor", "--json", *words).stdout)["findings"]
+    return next(f for f in found if f["name"] == name)
+
+
+def test_group_writable_home_is_named_with_its_chmod(machine, owner):
+    shutil.chown(owner.home, owner.uid, machine.group)
+    owner.home.chmod(0o770)
+    try:
+        result = use(owner, owner.home, "add", "true")
+        assert result.returncode == 2 and f"'{owner.home}' can be written by its group" in result.stderr, result
+        finding = doctor_finding(owner, owner.home, "state")
+        assert finding["level"] == "problem" and finding["advice"].startswith(f"run chmod g-w ~ to exclude group '{machine.group}', or "), finding
+        assert follow_advice(owner, result, "/") == f"chmod g-w {owner.home}"
+        assert use(owner, owner.home, "add", "--no-start", "true").returncode == 0
+    finally:
+        shutil.chown(owner.home, owner.uid, owner.gid)
+        owner.home.chmod(0o700)
+
+
+def test_output_of_a_launch_and_of_a_map(machine, owner):
+    shared = machine.directory(GROUP)
+    project = own(owner, machine.directory(STICKY_GROUP))
+    owner.sh("mkdir in; echo x > in/a; mkdir -m 775 out", project)
+    shutil.chown(project / "out", owner.uid, machine.group)
+    advice = f"ask the administrator to run chmod +t {shared}, or choose another"
+    for words in (("launch", "--input-dir", "in", "--output-dir", shared / "out", "--", "cat", "{file}"),
+                  ("map", "--input", "in/a", "--output", shared / "out.jsonl", "--worker-command", mapper(owner))):
+        result = use(owner, project, *words)
+        assert result.returncode == 2 and f"'{shared}' can be written by its group" in result.stderr and advice in result.stderr, result
+    launch = ("launch", "--input-dir", "in", "--output-dir", "out", "--", "cat", "{file}")
+    follow_advice(owner, use(owner, project, *launch), project)
+    assert use(owner, project, *launch).returncode == 0
+
+
+def test_root_in_the_directory_of_a_user(machine, owner):
+    """As in a container that mounts the directory of a user."""
+    project = machine.project(owner)
+    owner.sh("echo true > commands.txt", project)
+    env = {**os.environ, "GPUQ_GPUS": "sim:1", "GPUQ_JOBS_FILE": ""}
+    result = subprocess.run([machine.place / "bin/gpuq", "run"], cwd=project, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 2 and f"; run this as user '{owner.name}', or name it" in result.stderr, result
