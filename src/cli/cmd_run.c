@@ -285,14 +285,17 @@ static int find_log_dir(struct run *run)
 	return run->log_dir ? 0 : error_set(&run->err, -ENOMEM, "log directory: out of memory");
 }
 
-/* If there are commands, their queue is in this directory. */
+/* If there are commands, their queue is in this directory, unless other users could replace it. */
 static int find_queue(struct run *run)
 {
 	run->queue.only_here = true;
 	run->queue.creates_here = run_commands_file(run);
+	/* The personal queue belongs to this host, so it is no default for a cluster. */
+	run->queue.falls_back = run->queue.creates_here && !run->queue.config.slurm;
 	run->queue.adds = run->queue.config.keep;
 	int r = queue_choice_resolve(&run->queue, &run->err);
-	if (r == 0 && run->queue.source == QUEUE_SOURCE_PERSONAL && access(run->queue.journal_path, F_OK) == 0)
+	if (r == 0 && run->queue.source == QUEUE_SOURCE_PERSONAL && !run->queue.creates_here &&
+		access(run->queue.journal_path, F_OK) == 0)
 		say("running the personal queue '%s'", run->queue.journal_path);
 	return r;
 }

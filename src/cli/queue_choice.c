@@ -122,6 +122,7 @@ static int search(struct queue_choice *q, struct gd_error *err)
 {
 	/* Otherwise everyone who can create files here could stop commands that use the user's own queue. */
 	bool skip = !q->trust && !q->creates_here && queue_place_is_planted();
+	struct gd_error why = {0};
 	if (queue_place_is_here() && !skip) {
 		choose(q, QUEUE_SOURCE_HERE, QUEUE_PLACE_HERE);
 		return 0;
@@ -136,12 +137,17 @@ static int search(struct queue_choice *q, struct gd_error *err)
 		choose(q, QUEUE_SOURCE_ABOVE, q->found_path);
 		return 0;
 	}
-	if (q->creates_here) {
+	bool is_refused = q->falls_back && !q->trust && queue_place_is_refused(&why);
+	if (q->creates_here && !is_refused) {
 		choose(q, QUEUE_SOURCE_CREATED, QUEUE_PLACE_HERE);
 		return 0;
 	}
+	q->adds = q->adds || is_refused;
 	r = queue_place_personal(q->adds, &q->found_path, err);
 	choose(q, QUEUE_SOURCE_PERSONAL, q->found_path);
+	if (r == 0 && is_refused && !q->silent)
+		say("using the personal queue, '%s', because other users can replace a queue in this directory: %s",
+			q->found_path, why.message);
 	return r;
 }
 

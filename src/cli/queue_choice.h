@@ -5,7 +5,8 @@
  * Start from {0}; parse with queue_choice_argp as a child of the command's own argp;
  * then queue_choice_resolve() reads the configuration file and finds the journal:
  * --jobs-file, $GPUQ_JOBS_FILE, the configuration, ./jobs.jsonl, jobs.jsonl of a parent directory below $HOME that
- * belongs to the user; otherwise ./jobs.jsonl if the command creates one here, and the personal queue if not.
+ * belongs to the user; otherwise ./jobs.jsonl if the command creates one here and no other user could replace it, and
+ * the personal queue if not.
  */
 #ifndef CLI_QUEUE_CHOICE_H
 #define CLI_QUEUE_CHOICE_H
@@ -43,6 +44,7 @@ struct queue_choice {
 	bool adds;          /* it adds jobs: create the directory of the personal queue */
 	bool only_here;     /* do not search parent directories */
 	bool creates_here;  /* if no queue is found, create one in this directory */
+	bool falls_back;    /* creates_here, but the personal queue if others could replace a queue in this directory */
 	bool silent;        /* do not report that a queue of the user is not used */
 	bool for_everybody; /* shows logs to everybody, not only to this user */
 	/* After queue_choice_resolve(): */

@@ -2,6 +2,7 @@
 #include "cli/queue_place.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,12 @@ bool queue_place_is_planted(void)
 {
 	struct stat st;
 	return lstat(QUEUE_PLACE_HERE, &st) == 0 && st.st_uid != 0 && !trust_is_user(st.st_uid);
+}
+
+bool queue_place_is_refused(struct gd_error *ret_why)
+{
+	cleanup_(closep) int fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return fd >= 0 && trust_check_place(fd, ret_why) < 0;
 }
 
 enum owner { OWNER_NONE, OWNER_USER, OWNER_OTHER };

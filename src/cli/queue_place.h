@@ -17,6 +17,9 @@ bool queue_place_is_here(void);
 /* Whether that file belongs to another user, but not to root. */
 bool queue_place_is_planted(void);
 
+/* Whether a journal in this directory would be refused, because other users can change the directory; *ret_why: how. */
+bool queue_place_is_refused(struct gd_error *ret_why);
+
 /* A file that is not used although it is nearer. Start from {0}. */
 struct queue_place_skipped {
 	char *path; /* NULL: there is none */

@@ -199,9 +199,15 @@ def test_file_of_the_user_that_another_user_moves_to_the_name_of_a_queue_is_not_
 
 @pytest.mark.parametrize("named", [(), ("--jobs-file", "jobs.jsonl")], ids=["found", "named"])
 def test_no_queue_is_created_in_a_sticky_directory(machine, owner, named):
+    """A queue that is not named is the personal queue."""
     shared = machine.directory(STICKY)
     owner.sh("echo 'touch ran' > list", shared)
-    refused(owner.gpuq("run", "--commands-file", "list", *named, cwd=shared, env={"GPUQ_JOBS_FILE": ""}), "use --jobs-file with a file in a directory of your own")
+    result = owner.gpuq("run", "--commands-file", "list", *named, cwd=shared, env={"GPUQ_JOBS_FILE": ""})
+    if named:
+        refused(result, "use --jobs-file with a file in a directory of your own")
+    else:
+        assert result.returncode == 0 and "using the personal queue" in result.stderr, result
+        (shared / "ran").unlink()
     assert [p.name for p in shared.iterdir()] == ["list"]
     for _ in range(2):
         assert owner.gpuq("run", "--commands-file", "list", *named, "--trust", cwd=shared, env={"GPUQ_JOBS_FILE": ""}).returncode == 0

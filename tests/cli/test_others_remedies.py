@@ -117,6 +117,23 @@ def test_directory_of_root_without_the_sticky_bit(machine, owner):
     assert (project / "ran").exists()
 
 
+def test_named_commands_run_in_the_personal_queue_if_others_can_replace_a_queue_here(machine, owner):
+    """As jobs of gpuq add do; the message of gpuq run without the option leads there."""
+    shared = machine.directory(GROUP)
+    project = own(owner, shared)
+    owner.sh("echo 'pwd > ran' > commands.txt", project)
+    result = use(owner, project, "run", "--commands-file", "commands.txt")
+    personal = owner.home / ".local/state/gpuq" / os.uname().nodename / "jobs.jsonl"
+    assert result.returncode == 0, result
+    assert (f"gpuq: using the personal queue, '{personal}', because other users can replace a queue in this directory: "
+            f"directory '{shared}' can be written by group '{machine.group}'\n") in result.stderr, result
+    assert (project / "ran").read_text() == f"{project}\n"
+    assert sorted(p.name for p in project.iterdir()) == ["commands.txt", "ran"]
+    assert "pwd > ran" in use(owner, project, "status").stdout
+    assert use(owner, project, "run", "--trust").returncode == 0
+    assert (project / "jobs.jsonl").exists()
+
+
 def test_sticky_directory_itself_is_no_place_for_a_queue(machine, owner):
     shared = machine.directory(STICKY_GROUP)
     result = use(owner, shared, "add", "--jobs-file", "jobs.jsonl", "true")
