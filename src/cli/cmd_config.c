@@ -90,6 +90,7 @@ static int print(struct config_command *c)
 {
 	cleanup_(text_finish) struct text value = {0};
 	cleanup_(text_finish) struct text out = {0};
+	c->queue.shows = true;
 	int r = queue_choice_resolve(&c->queue, &c->err);
 	if (r < 0)
 		return r;

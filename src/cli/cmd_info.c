@@ -293,6 +293,7 @@ static int print(struct info *i, struct status_queue *q)
 static int info(struct info *i)
 {
 	struct follow f;
+	i->queue.shows = true;
 	int r = queue_choice_resolve(&i->queue, &i->err);
 	if (r == 0)
 		r = queue_choice_follow(&i->queue, false, &f, &i->err);

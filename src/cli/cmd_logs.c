@@ -388,6 +388,7 @@ static int print_logs(struct logs *l)
 {
 	struct follow f;
 	bool over = false;
+	l->queue.shows = true;
 	int r = queue_choice_resolve(&l->queue, &l->err);
 	if (r == 0)
 		r = queue_choice_follow(&l->queue, l->follow, &f, &l->err);

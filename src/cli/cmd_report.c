@@ -257,6 +257,7 @@ static int report_queue(struct report_command *c, struct text *page)
 {
 	static const struct queue_view_options all = {.history = REPORT_HISTORY, .no_gpus = true};
 	struct queue_view *v = NULL;
+	c->queue.shows = true;
 	int r = queue_choice_resolve(&c->queue, &c->err);
 	if (r == 0)
 		r = queue_view_open(&c->queue, &all, &v, &c->err);

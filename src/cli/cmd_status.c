@@ -272,6 +272,7 @@ static int watch(struct status *s)
 
 static int status(struct status *s)
 {
+	s->queue.shows = true;
 	int r = queue_choice_resolve(&s->queue, &s->err);
 	if (r == 0)
 		r = s->all ? open_all(s) : open_one(s);

@@ -244,6 +244,7 @@ static int main_verify(int argc, char **argv)
 		children, NULL, NULL};
 	struct verify_command v = {0};
 	command_parse(&argp, argc, argv, &v);
+	v.queue.shows = !v.repair;
 	int r = queue_choice_resolve(&v.queue, &v.err);
 	if (r == 0)
 		r = v.repair ? repair_queue(&v) : verify(&v);

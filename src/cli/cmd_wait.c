@@ -326,6 +326,9 @@ static int print_json(struct wait *w, int code)
 static int wait_all(struct wait *w)
 {
 	struct follow f;
+	const char *variable = getenv("GPUQ_JOBS_FILE");
+	/* Otherwise scripts would depend on a job of another queue than the one in the configuration. */
+	w->queue.shows = w->queue.jobs_file || (variable && *variable);
 	int r = queue_choice_resolve(&w->queue, &w->err);
 	if (r == 0)
 		r = check_owner(w);

@@ -133,6 +133,7 @@ static int why(struct why *w)
 {
 	cleanup_(text_finish) struct text out = {0};
 	struct follow f;
+	w->queue.shows = true;
 	int r = queue_choice_resolve(&w->queue, &w->err);
 	if (r == 0)
 		r = queue_choice_follow(&w->queue, false, &f, &w->err);

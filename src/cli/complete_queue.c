@@ -28,8 +28,11 @@ static bool open_source(struct complete_source *s, const struct complete_line *l
 	struct gd_error err;
 	*s = (struct complete_source){
 		.jobs_file = complete_line_expand(l->jobs_file), .config_file = complete_line_expand(l->config_file)};
-	s->choice = (struct queue_choice){
-		.jobs_file = s->jobs_file, .config_file = s->config_file, .trust = l->trust, .silent = true};
+	s->choice = (struct queue_choice){.jobs_file = s->jobs_file,
+		.config_file = s->config_file,
+		.trust = l->trust,
+		.shows = true,
+		.silent = true};
 	if (queue_choice_resolve(&s->choice, &err) < 0)
 		return false;
 	s->has_follow = queue_choice_follow_trusted(&s->choice, &s->follow, &err) == 0;

@@ -83,6 +83,43 @@ static void debug_settings(const struct queue_choice *q, unsigned given)
 		debug_say("setting: gpus: %s, from $GPUQ_GPUS", gpus);
 }
 
+/* The settings of the file at `path`. 1: it is refused, and ignored. */
+static int load(struct queue_choice *q, const char *path, struct gd_error *err)
+{
+	struct config file = {0};
+	struct gd_error why = {0};
+	int r = config_load(path, queue_choice_trust(q, q->config_file), &file, &why);
+	if (r == 0)
+		config_overlay(&q->config, &file);
+	config_finish(&file);
+	if (r == -EPERM && q->shows && !q->config_file) {
+		if (!q->silent)
+			say("not using '%s', which other users could have written; name it with --config to use it",
+				path);
+		return 1;
+	}
+	return r < 0 ? error_set(err, r, "%s", why.message) : 0;
+}
+
+/* If ./gpuq.yaml is ignored, the personal configuration applies, as if ./gpuq.yaml were missing. */
+static int load_found(struct queue_choice *q, char **path, struct gd_error *err)
+{
+	int r = *path ? load(q, *path, err) : 0;
+	for (bool is_personal = false; r == 1; is_personal = true) {
+		cleanup_(freep) char *ignored = *path;
+		*path = NULL;
+		r = is_personal ? 0 : config_find_personal(path);
+		if (r < 0)
+			return error_set(err, r, "cannot read the configuration: %s", error_words(r));
+		if (*path && strcmp(*path, ignored) == 0) {
+			freep(path);
+			*path = NULL;
+		}
+		r = *path ? load(q, *path, err) : 0;
+	}
+	return r;
+}
+
 int queue_choice_configure(struct queue_choice *q, struct gd_error *err)
 {
 	cleanup_(freep) char *path = NULL;
@@ -94,15 +131,9 @@ int queue_choice_configure(struct queue_choice *q, struct gd_error *err)
 		r = config_find(q->config_file, &path);
 	if (r < 0)
 		return error_set(err, r, "cannot read the configuration: %s", error_words(r));
-	if (path) {
-		struct config file = {0};
-		r = config_load(path, queue_choice_trust(q, q->config_file), &file, err);
-		if (r == 0)
-			config_overlay(&q->config, &file);
-		config_finish(&file);
-		if (r < 0)
-			return r;
-	}
+	r = load_found(q, &path, err);
+	if (r < 0)
+		return r;
 	unsigned given = q->command_line.set;
 	config_overlay(&q->config, &q->command_line);
 	q->config_path = take_ptr(path);

@@ -45,6 +45,7 @@ struct queue_choice {
 	bool only_here;     /* do not search parent directories */
 	bool creates_here;  /* if no queue is found, create one in this directory */
 	bool falls_back;    /* creates_here, but the personal queue if others could replace a queue in this directory */
+	bool shows;         /* it only shows something: a configuration that is refused is ignored, with a note */
 	bool silent;        /* do not report that a queue of the user is not used */
 	bool for_everybody; /* shows logs to everybody, not only to this user */
 	/* After queue_choice_resolve(): */

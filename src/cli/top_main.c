@@ -286,6 +286,7 @@ static int start(struct top_program *p)
 	const struct queue_view_options view_options = {.history = HISTORY, .all = p->all};
 	static const int signals[] = {SIGWINCH, SIGTERM, SIGINT, SIGHUP, SIGQUIT, 0};
 	struct loop_source *ignored;
+	p->queue.shows = true;
 	int r = queue_choice_resolve(&p->queue, &p->err);
 	if (r == 0)
 		r = queue_view_open(&p->queue, &view_options, &p->view, &p->err);

@@ -134,6 +134,46 @@ def test_named_commands_run_in_the_personal_queue_if_others_can_replace_a_queue_
     assert (project / "jobs.jsonl").exists()
 
 
+SHOWS = [("status",), ("status", "--json"), ("info", "1"), ("logs", "1"), ("why", "1"), ("report", "-o", "-"), ("verify",), ("config",), ("wait", "1")]
+CHANGES = [("add", "--no-start", "true"), ("run",), ("cancel", "1"), ("hold", "1"), ("retry", "1"), ("pause",), ("prune",), ("verify", "--repair"), ("exec", "true")]
+
+
+def test_refused_configuration_stops_only_commands_that_run_or_change_something(machine, owner, other):
+    shared = machine.directory(STICKY_GROUP)
+    queue = own(owner, machine.directory(STICKY_GROUP)) / "jobs.jsonl"
+    assert owner.gpuq("add", "--jobs-file", queue, "true", cwd=queue.parent).returncode == 0
+    assert owner.gpuq("wait", "--jobs-file", queue, "1", cwd=queue.parent).returncode == 0
+    other.sh("echo 'on_finish: touch stolen' > gpuq.yaml", shared)
+    note = "gpuq: not using './gpuq.yaml', which other users could have written; name it with --config to use it\n"
+    for words in SHOWS:
+        result = owner.gpuq(words[0], "--jobs-file", queue, *words[1:], cwd=shared)
+        assert result.returncode == 0 and result.stderr == note, (words, result)
+    for words in CHANGES:
+        result = owner.gpuq(words[0], "--jobs-file", queue, *words[1:], cwd=shared)
+        assert result.returncode == (125 if words[0] == "exec" else 2), (words, result)
+        assert "'./gpuq.yaml': it belongs to another user" in result.stderr and "; name a file with --config (/dev/null for no settings), or use --trust" in result.stderr, result
+    assert owner.gpuq("hold", "--config", "/dev/null", "--jobs-file", queue, "1", cwd=shared).returncode != 2
+    assert owner.gpuq("add", "--config", "/dev/null", "--no-start", "--jobs-file", queue, "true", cwd=shared).returncode == 0
+
+
+def test_ignored_configuration_is_replaced_by_the_personal_one(machine, owner, other):
+    shared = machine.directory(STICKY_GROUP)
+    other.sh("echo 'retries: 9' > gpuq.yaml", shared)
+    owner.sh("mkdir -p config/gpuq; echo 'retries: 3' > config/gpuq/config.yaml", owner.home)
+    env = {"XDG_CONFIG_HOME": str(owner.home / "config")}
+    assert re.search(r"(?m)^retries: 3 ", owner.gpuq("config", cwd=shared, env=env).stdout)
+    (owner.home / "config/gpuq/config.yaml").chmod(0o666)
+    result = owner.gpuq("config", cwd=shared, env=env)
+    assert re.search(r"(?m)^retries: 0 ", result.stdout) and result.stderr.count("not using") == 2, result
+
+
+def test_wait_does_not_choose_another_queue_than_a_refused_configuration(machine, owner, other):
+    shared = machine.directory(STICKY_GROUP)
+    other.sh("echo 'jobs_file: x.jsonl' > gpuq.yaml", shared)
+    result = use(owner, shared, "wait", "1")
+    assert result.returncode == 125 and "refusing to use './gpuq.yaml'" in result.stderr, result
+
+
 def test_sticky_directory_itself_is_no_place_for_a_queue(machine, owner):
     shared = machine.directory(STICKY_GROUP)
     result = use(owner, shared, "add", "--jobs-file", "jobs.jsonl", "true")

@@ -36,7 +36,7 @@ def test_configuration_that_is_named_is_the_users_choice(machine, owner, other):
     assert (shared / "stolen").exists()
 
 
-@pytest.mark.parametrize("name, words", [("commands.txt", ("run",)), ("gpuq.yaml", ("status",)),
+@pytest.mark.parametrize("name, words", [("commands.txt", ("run",)), ("gpuq.yaml", ("pause",)),
                                          ("jobs.jsonl", ("run",)), ("jobs.jsonl", ("add", "--no-start", "true"))])
 def test_link_of_another_user_is_not_followed(machine, owner, other, name, words):
     """The link leads to a file of the victim that is neither a list of commands nor a journal."""
@@ -50,7 +50,7 @@ def test_link_of_another_user_is_not_followed(machine, owner, other, name, words
     assert [p.name for p in shared.iterdir()] == [name]
 
 
-@pytest.mark.parametrize("name, words", [("commands.txt", ("run",)), ("gpuq.yaml", ("status",)), ("jobs.jsonl", ("add", "--no-start", "true"))])
+@pytest.mark.parametrize("name, words", [("commands.txt", ("run",)), ("gpuq.yaml", ("pause",)), ("jobs.jsonl", ("add", "--no-start", "true"))])
 def test_own_link_through_a_link_of_another_user_is_not_followed(machine, owner, other, name, words):
     """Its directory, a link of another user, leads to unrelated files of the victim."""
     shared, here = machine.directory(STICKY), machine.project(owner)

@@ -320,6 +320,11 @@ int config_find(const char *option, char **ret)
 		*ret = path;
 		return 0;
 	}
+	return config_find_personal(ret);
+}
+
+int config_find_personal(char **ret)
+{
 	cleanup_(text_finish) struct text t = {0};
 	const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 	/* The XDG specification says to ignore relative paths. */

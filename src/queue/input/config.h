@@ -120,5 +120,7 @@ int config_parse(const char *name, const void *data, size_t size, struct config 
  * reports a missing file. Release with free().
  */
 int config_find(const char *option, char **ret);
+/* The same without `option` and ./gpuq.yaml. */
+int config_find_personal(char **ret);
 
 #endif
