@@ -138,7 +138,7 @@ static int check_submodules(const struct text *index, struct gd_error *err)
 	for (; p < end; p += strlen(p) + 1)
 		if (strncmp(p, "160000 ", 7) == 0)
 			return error_set(err, -EINVAL,
-				"'%s' is a submodule or another git repository, which cannot be frozen",
+				"'%s' is a submodule or another git repository, which cannot be frozen; add the job without --freeze, in a clone that you do not change until it has ended",
 				strchr(p, '\t') ? strchr(p, '\t') + 1 : p);
 	return 0;
 }

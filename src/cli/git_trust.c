@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -120,25 +122,43 @@ static int check_place(int fd, const char *path, struct gd_error *err)
 	return error_set(err, -EPERM, "'%s' has just been replaced; try again", path);
 }
 
+/* The nearest repository was skipped, and no directory above has one. */
+static int refuse_foreign(const char *path, uid_t owner, struct gd_error *err)
+{
+	char room[4096], name[64];
+	struct passwd pw, *user = NULL;
+	snprintf(name, sizeof(name), "the user with the id %u", (unsigned)owner);
+	if (getpwuid_r(owner, &pw, room, sizeof(room), &user) == 0 && user)
+		snprintf(name, sizeof(name), "user '%.50s'", user->pw_name);
+	return error_set(err, -EPERM,
+		"the git repository in '%s' belongs to %s, who could run commands as you; clone it to a directory of your own",
+		path, name);
+}
+
 /*
  * Finds the directory with ".git" without git, which would read the configuration of a repository that others can put
  * into a directory. 1: this directory is a candidate, 0: go up. A directory of ours that others can write is a
- * candidate, too: the check of the repository refuses it, with advice.
+ * candidate, too: the check of the repository refuses it, with advice. skipped: why the nearest repository is none.
  */
-static int is_candidate(int fd, const char *path, struct gd_error *err)
+static int is_candidate(int fd, const char *path, struct gd_error *skipped, struct gd_error *err)
 {
 	struct stat st;
 	if (fstatat(fd, ".git", &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
 	if (!trust_objection(fd))
 		return check_place(fd, path, err);
-	return st.st_uid == geteuid() ? check_top(path, err) : 0;
+	if (st.st_uid == geteuid())
+		return check_top(path, err);
+	if (!skipped->code)
+		refuse_foreign(path, st.st_uid, skipped);
+	return 0;
 }
 
 /* Goes up by descriptors: a path can lead elsewhere at any moment if others can write a directory in it. */
 int git_find_trusted_top(int cwd_fd, struct text *ret, struct gd_error *err)
 {
 	char dir[PATH_MAX];
+	struct gd_error skipped = {0};
 	int r = 0;
 	/* The user has chosen the repository. */
 	if (getenv("GIT_DIR"))
@@ -146,12 +166,15 @@ int git_find_trusted_top(int cwd_fd, struct text *ret, struct gd_error *err)
 	cleanup_(closep) int fd = openat(cwd_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 || !getcwd(dir, sizeof(dir)))
 		return error_set(err, -errno, "cannot find the current directory: %s", error_words(errno));
-	for (char *end; fd >= 0 && (r = is_candidate(fd, dir, err)) == 0 && (end = strrchr(dir, '/')) && end[1];
+	for (char *end;
+		fd >= 0 && (r = is_candidate(fd, dir, &skipped, err)) == 0 && (end = strrchr(dir, '/')) && end[1];
 		end[end == dir] = '\0') {
 		int above = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
 		close_fd(&fd);
 		fd = above;
 	}
+	if (r == 0 && skipped.code)
+		return error_set(err, skipped.code, "%s", skipped.message);
 	if (r == 0)
 		return error_set(err, -ENOENT, "not in a git repository");
 	return r < 0 ? r : git_find_top(dir, ret, err);

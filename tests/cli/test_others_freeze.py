@@ -115,3 +115,12 @@ def test_prune_runs_nothing_of_a_repository_that_another_user_put_in_the_place(m
     assert not stolen.exists(), result
     assert f"cannot remove '{tree}'" in result.stderr and "belongs to another user" in result.stderr, result
     (owner.home / ".gitconfig").unlink()
+
+
+def test_repository_of_another_user_is_named(machine, owner, other):
+    shared = machine.project(other)
+    repository(other, shared)
+    other.sh("mkdir src; chmod -R go+rX .", shared)
+    for place in (shared, shared / "src"):
+        refused(freeze(owner, place), f"--freeze: the git repository in '{shared}' belongs to user '{other.name}', who could run commands as you; "
+                                      "clone it to a directory of your own, or use --trust")

@@ -111,7 +111,7 @@ def test_other_repositories_in_the_tree_are_refused(lab, tree):
     git(tree / "other", "init", "-q")
     git(tree / "other", "commit", "-q", "--allow-empty", "-m", "x")
     result = lab.result("add", "--no-start", "--freeze", "true")
-    assert result.returncode == 2 and "--freeze: 'other' is a submodule or another git repository" in result.stderr
+    assert result.returncode == 2 and "--freeze: 'other' is a submodule or another git repository, which cannot be frozen; add the job without --freeze" in result.stderr
     assert not lab.journal.exists() or not lab.jobs()
 
 
