@@ -347,6 +347,9 @@ static int add(struct add *a)
 		r = fill_spec(a, &spec, &cwd, &log_dir);
 	if (r < 0)
 		return r;
+	cleanup_(freep) char *logs = log_dir_find(&a->queue.config, a->queue.journal_path);
+	if (logs)
+		log_dir_note_access(&a->queue.config, logs);
 	if (a->dry_run)
 		return lines ? show_lines(a, lines, &spec) : show_sweep(a);
 	return submit(a, lines, &spec);

@@ -212,7 +212,11 @@ static int read_samples(struct report_command *c, struct view_model *m)
 {
 	cleanup_(closep) int fd = follow_open_folder(c->queue.journal_path);
 	int r = fd < 0 ? fd : samples_read(fd, put_sample, m);
-	if (r < 0 && r != -ENOENT && r != -ENOTDIR)
+	/* Usual if the owner of the queue has made only the journal readable. */
+	if (r == -EACCES)
+		say("samples of the GPUs are missing: '%s.d' cannot be read: %s", c->queue.journal_path,
+			error_words(r));
+	else if (r < 0 && r != -ENOENT && r != -ENOTDIR)
 		return error_set(
 			&c->err, r, "cannot read samples in '%s.d': %s", c->queue.journal_path, error_words(r));
 	return 0;

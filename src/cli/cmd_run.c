@@ -322,6 +322,8 @@ static int run(struct run *run)
 			&run->commands, &run->err);
 	if (r == 0)
 		r = log_dir_check(&run->queue, run->log_dir, &run->err);
+	if (r == 0 && !run->linger_ms)
+		log_dir_note_access(&run->queue.config, run->log_dir);
 	run->made_queue = access(run->queue.journal_path, F_OK) < 0;
 	if (r == 0)
 		r = queue_choice_open(&run->queue, &j, &run->err);

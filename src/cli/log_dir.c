@@ -6,11 +6,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/shell_words.h"
+#include "base/text.h"
 #include "base/trust.h"
+#include "cli/say.h"
 
 /* Resolves links of the user and root now: keepers follow no link that another user puts there later. */
 static char *resolve(const char *path)
@@ -68,4 +72,19 @@ int log_dir_check(const struct queue_choice *q, const char *path, struct gd_erro
 	char remedy[TRUST_REMEDY_SIZE];
 	return error_set(err, -EPERM, "refusing to write logs to '%s': %s%s; %sname another directory with --log-dir",
 		path, objection ? "it " : "", objection ? objection : why.message, trust_remedy(path, false, remedy));
+}
+
+void log_dir_note_access(const struct config *c, const char *path)
+{
+	struct stat st;
+	cleanup_(text_finish) struct text quoted = {0};
+	/* With this permission alone, others can open a log whose name they know. */
+	mode_t needed = c->log_access == LOG_ACCESS_ALL ? 0011 : 0010;
+	bool is_narrow = c->log_access != LOG_ACCESS_OWNER && stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
+			 trust_is_user(st.st_uid) && (st.st_mode & needed) != needed;
+	if (!is_narrow)
+		return;
+	shell_quote(&quoted, path, strlen(path));
+	say("log_access has no effect, because others cannot open the log folder, which keeps its mode: run chmod %s %s",
+		c->log_access == LOG_ACCESS_ALL ? "go+rx" : "g+rx", text_string(&quoted));
 }

@@ -18,4 +18,10 @@ char *log_dir_find(const struct config *c, const char *journal_path);
  */
 int log_dir_check(const struct queue_choice *q, const char *path, struct gd_error *err);
 
+/*
+ * Prints a note if log_access lets others read logs, but the permissions of the directory, which exists, do not let
+ * them in. gpuq does not change these permissions: older logs may be readable, too.
+ */
+void log_dir_note_access(const struct config *c, const char *path);
+
 #endif

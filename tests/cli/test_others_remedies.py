@@ -222,6 +222,52 @@ def test_output_of_a_launch_and_of_a_map(machine, owner):
     assert use(owner, project, *launch).returncode == 0
 
 
+def test_report_without_the_samples_of_another_user(machine, owner, other):
+    project = machine.project(other)
+    assert other.gpuq("run", "--commands-file", "/dev/null", cwd=project).returncode == 0
+    assert other.gpuq("add", "--no-start", "true", cwd=project).returncode == 0
+    other.sh("chmod a+r jobs.jsonl", project)
+    result = owner.gpuq("report", "--jobs-file", project / "jobs.jsonl", "-o", "r.html", cwd=owner.home)
+    assert result.returncode == 0, result
+    assert f"gpuq: samples of the GPUs are missing: '{project}/jobs.jsonl.d' cannot be read: Permission denied\n" in result.stderr, result
+    assert (owner.home / "r.html").stat().st_size > 0
+
+
+def test_log_folder_that_keeps_its_mode_is_mentioned(machine, owner, other):
+    project = own(owner, machine.directory(STICKY_GROUP))
+    assert owner.gpuq("add", "echo one", cwd=project).returncode == 0
+    assert owner.gpuq("wait", "1", cwd=project).returncode == 0
+    for words in (("run", "--log-access", "all", "--commands-file", "/dev/null"), ("add", "--no-start", "--config", "access.yaml", "echo two")):
+        owner.sh("chmod 700 logs; echo 'log_access: all' > access.yaml", project)
+        result = owner.gpuq(*words, cwd=project)
+        advice = re.search(r"log_access has no effect, because others cannot open the log folder, which keeps its mode: run (chmod .*)\n", result.stderr)
+        assert result.returncode == 0 and advice, result
+        owner.sh(advice[1], project)
+        assert "log_access" not in owner.gpuq(*words, cwd=project).stderr
+
+
+def test_output_of_a_map_from_a_shared_input_is_private_with_a_warning(machine, owner):
+    shared = machine.directory(GROUP)
+    owner.sh("echo 1 > items", shared)
+    words = ("map", "--input", shared / "items", "--output", "shared.jsonl", "--worker-command", mapper(owner))
+    result = use(owner, owner.home, *words)
+    warning = (f"created 'shared.jsonl' with mode 0600, because other users can choose what input '{shared}/items' contains; "
+               "to let others read it: chmod 644 'shared.jsonl'\n")
+    assert result.returncode == 0 and warning in result.stderr, result
+    assert "0600" not in use(owner, owner.home, *words).stderr
+
+
+def test_wait_names_the_option_for_the_queue_of_another_user(machine, owner, other):
+    project = machine.project(other)
+    assert other.gpuq("add", "true", cwd=project).returncode == 0
+    assert other.gpuq("wait", "1", cwd=project).returncode == 0
+    other.sh("chmod a+r jobs.jsonl", project)
+    env = {"GPUQ_JOBS_FILE": str(project / "jobs.jsonl")}
+    result = owner.gpuq("wait", "1", cwd=owner.home, env=env)
+    assert result.returncode == 125 and "; name it with --jobs-file to wait for its jobs, or use --trust" in result.stderr, result
+    assert owner.gpuq("wait", "--jobs-file", env["GPUQ_JOBS_FILE"], "1", cwd=owner.home).returncode == 0
+
+
 def test_root_in_the_directory_of_a_user(machine, owner):
     """As in a container that mounts the directory of a user."""
     project = machine.project(owner)
