@@ -39,7 +39,7 @@ static int make_output(struct gd_launcher *l, struct gd_error *err)
 	l->made_output = r == OUTPUTS_MADE;
 	if (r == OUTPUTS_MADE && private)
 		launcher_warn(l,
-			"created output folder '%s' with mode 0700, because other users can change the content of input folder '%s' (they can write to this folder or to one that is searched, or rename one of them); to let others read the results: chmod 755 '%s'",
+			"created output folder '%s' with mode 0700, because other users can change the content of input folder '%s' (they can write to this folder or to one that is searched, or rename one of them); to let others read the results: chmod 755 '%s' (later launches then mention that others can read them)",
 			output, l->options.input_dir, output);
 	return 0;
 }
@@ -217,6 +217,6 @@ void launcher_warn_if_open(struct gd_launcher *l)
 	l->warned_of_readers = true; /* also if there is nothing to say: the permissions are the user's choice */
 	if (trust_is_open_to_others(l->output_fd) && !close_output(l))
 		launcher_warn(l,
-			"other users can change the content of input folder '%s' (they can write to this folder or to one that is searched, or rename one of them), and others can read the results in output folder '%s'; to keep results private: chmod 700 '%s'",
+			"other users can change the content of input folder '%s' (they can write to this folder or to one that is searched, or rename one of them), and others can read the results in output folder '%s'; if you do not want that: chmod 700 '%s'",
 			l->options.input_dir, l->options.output_dir, l->options.output_dir);
 }

@@ -61,7 +61,8 @@ static int open_file(const struct map_record *r, struct map_file *f, bool trust,
 	struct stat st;
 	/* First without O_CREAT: with it, the kernel may refuse files of other users without a clear error. */
 	cleanup_(closep) int fd = openat(f->dir_fd, f->entry, flags);
-	if (fd < 0 && errno == ENOENT)
+	f->created = fd < 0 && errno == ENOENT;
+	if (f->created)
 		fd = openat(f->dir_fd, f->entry, flags | O_CREAT, map_record_mode(r));
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return error_set(err, -errno, "cannot write output '%s': %s", f->name, error_words(-errno));

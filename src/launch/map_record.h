@@ -27,6 +27,7 @@ struct map_file {
 	const char *name; /* for messages; NULL: there is no file */
 	int fd;
 	bool regular;
+	bool created;
 	uint64_t size; /* bytes that count */
 	int dir_fd;    /* of its folder; -1: none */
 	char *entry;   /* its name in that folder, without links */

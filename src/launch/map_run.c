@@ -228,6 +228,17 @@ static bool same_file(int a, int b)
 	       x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+/* Once: later runs continue the file. */
+static void warn_if_private(struct map *m)
+{
+	const struct map_file *output = &m->record.output, *errors = &m->record.errors;
+	const char *name = output->created ? output->name : errors->created ? errors->name : NULL;
+	if (m->record.is_private && name)
+		map_warn(m,
+			"created '%s' with mode 0600, because other users can choose what input '%s' contains; to let others read it: chmod 644 '%s'",
+			name, m->input.name, name);
+}
+
 static int open_files(struct map *m, struct gd_error *err)
 {
 	const struct map_options *o = &m->options;
@@ -236,6 +247,7 @@ static int open_files(struct map *m, struct gd_error *err)
 	int r = map_record_open(&m->record, o->output, o->errors, o->trust, err);
 	if (r < 0)
 		return r;
+	warn_if_private(m);
 	int output = m->record.output.fd, errors = m->record.errors.fd;
 	if (same_file(m->input.fd, output) || same_file(m->input.fd, errors))
 		return error_set(err, -EINVAL, "'%s' is the input file; choose another --output", m->input.name);
