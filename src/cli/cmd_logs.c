@@ -333,13 +333,19 @@ static int open_log(struct logs *l, struct log *log, const struct job_attempt *a
 	return 0;
 }
 
-/* Otherwise an empty log would look like a waiting job. */
+/* Otherwise a job that has not started would look like one that prints nothing. */
 static void say_if_waiting(const struct logs *l, struct log *log, const struct job *job, const struct job_attempt *a)
 {
-	if (!l->follow || log->waiting || !job || job_is_final(job) || job->state == JOB_RUNNING || (a && l->attempt))
+	if (log->waiting || !job || job_is_final(job) || job->state == JOB_RUNNING || (a && l->attempt))
+		return;
+	/* Without --follow, the log of an earlier attempt was printed. */
+	if (!l->follow && (job->num_attempts || job->lease))
 		return;
 	log->waiting = true;
-	if (job->state == JOB_HELD)
+	if (!l->follow)
+		say("job %" PRIu64 " %s; 'gpuq logs -f %" PRIu64 "' waits for its output", job->id,
+			job->state == JOB_HELD ? "is held and has not started" : "has not started", job->id);
+	else if (job->state == JOB_HELD)
 		say("job %" PRIu64 " is held; waiting for 'gpuq release %" PRIu64 "'", job->id, job->id);
 	else
 		say("job %" PRIu64 " %s; waiting ('gpuq why %" PRIu64 "' explains why)", job->id,

@@ -4,8 +4,8 @@
 
 static int main_urgent(int argc, char **argv)
 {
-	return control_command_main(
-		argc, argv, EVENT_URGENT, "prioritized", NULL, "Move pending jobs to the front of the queue.");
+	return control_command_main(argc, argv, EVENT_URGENT, "prioritized", NULL,
+		"Move pending and held jobs to the front of the queue. Held jobs stay held.");
 }
 
 const struct command cmd_urgent = {

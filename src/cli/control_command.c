@@ -152,6 +152,17 @@ static int say_done(struct control_command *c, const char *words)
 		     : 0;
 }
 
+/* No job was selected. */
+static void say_nothing(const struct control_command *c)
+{
+	if (c->all)
+		say("nothing to do: all jobs have ended");
+	else
+		say("nothing to do: %s %s%s%s", c->selection.count ? "none of these jobs" : "no job",
+			c->failed ? "has failed" : "", c->failed && c->cancelled ? " or " : "",
+			c->cancelled ? "was cancelled" : "");
+}
+
 static int control(struct control_command *c, const char *words)
 {
 	cleanup_(journal_closep) struct journal *j = NULL;
@@ -159,9 +170,8 @@ static int control(struct control_command *c, const char *words)
 	int r = queue_choice_resolve(&c->queue, &c->err);
 	if (r == 0)
 		r = collect(c);
-	if (r == 0 && c->ids.count == 0 && c->selection.count > 0)
-		say("nothing to do: none of these jobs %s%s%s", c->failed ? "has failed" : "",
-			c->failed && c->cancelled ? " or " : "", c->cancelled ? "was cancelled" : "");
+	if (r == 0 && c->ids.count == 0)
+		say_nothing(c);
 	if (r < 0 || c->ids.count == 0)
 		return r;
 	r = queue_choice_open(&c->queue, &j, &c->err);

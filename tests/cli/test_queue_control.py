@@ -125,6 +125,27 @@ def test_retry_of_failed_or_cancelled_jobs_leaves_the_others_of_a_group(lab):
     assert [lab.job(n)["attempts"] for n in (1, 2, 3, 4, 5)] == [1, 2, 1, 1, 1]
 
 
+def test_options_that_select_no_job_print_a_note(lab):
+    lab.add("true")
+    lab.gpuq("run", "--quiet")
+    for words, note in ((("retry", "--failed"), "no job has failed"), (("retry", "--cancelled"), "no job was cancelled"),
+                        (("retry", "--failed", "--cancelled"), "no job has failed or was cancelled"), (("cancel", "--all"), "all jobs have ended")):
+        result = lab.result(*words)
+        assert (result.returncode, result.stdout, result.stderr) == (0, "", f"gpuq: nothing to do: {note}\n")
+
+
+def test_logs_of_a_job_that_has_not_started_print_a_note(lab):
+    lab.add("echo one")
+    lab.add("--hold", "echo two")
+    for number, words in ((1, "has not started"), (2, "is held and has not started")):
+        result = lab.result("logs", number)
+        assert (result.returncode, result.stdout) == (0, "")
+        assert result.stderr == f"gpuq: job {number} {words}; 'gpuq logs -f {number}' waits for its output\n"
+    lab.gpuq("run", "--quiet")
+    result = lab.result("logs", 1)
+    assert (result.stdout, result.stderr) == ("one\n", "")
+
+
 def test_command_that_applies_to_no_job_changes_nothing(lab):
     lab.add("true")
     before = lab.journal.read_bytes()
