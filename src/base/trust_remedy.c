@@ -62,8 +62,8 @@ enum nearness {
 };
 
 /*
- * A directory of root, or a sticky one: many users are meant to write to it, so the advice is never to exclude them.
- * The sticky bit helps for what is below it, but not for its own entries.
+ * A sticky directory, or one of root above the path: many users are meant to write to it, so the advice is not to
+ * exclude them. The sticky bit helps for what is below it, but not for its own entries.
  */
 static void note_shared(struct remedy *m, const struct stat *st, const char *path, enum nearness near)
 {
@@ -87,8 +87,8 @@ static void note(struct remedy *m, const char *path, enum nearness near)
 	}
 	if (!(near == NEAR_ABOVE ? trust_objection_above(fd) : trust_objection(fd)))
 		return;
-	bool is_own = trust_is_user(st.st_uid);
-	if (is_own && (!S_ISDIR(st.st_mode) || (st.st_uid != 0 && !(st.st_mode & S_ISVTX)))) {
+	bool is_own = trust_is_user(st.st_uid), is_sticky = S_ISDIR(st.st_mode) && st.st_mode & S_ISVTX;
+	if (is_own && !is_sticky && (st.st_uid != 0 || near != NEAR_ABOVE)) {
 		note_own(m, fd, &st, path);
 	} else if (is_own || st.st_uid == 0) {
 		note_shared(m, &st, path, near);
