@@ -426,7 +426,7 @@ def test_refused_output_folder_is_reported_once_in_words_of_python(lab: Lab, cap
     out, err = capfd.readouterr()
     assert out == "" and err.count("\n") == 1, (out, err)
     assert err.startswith(f"gpu_dispatch: refusing to use output folder '{shared}/out': ") and "--" not in err, err
-    assert "; choose another output_dir, or set GPUQ_TRUST=1 in the environment if you accept that\n" in err, err
+    assert "choose another output_dir, or set GPUQ_TRUST=1 in the environment if you accept that\n" in err, err
     assert orchestrator.load_balancer and orchestrator.process_spawner
     errors = {result["error"] for result in orchestrator.load_balancer.results}
     assert len(orchestrator.load_balancer.results) == 12 and errors == {orchestrator.process_spawner.refusal}
