@@ -164,7 +164,7 @@ static bool has_sed_script(const char *const *argv, size_t program, size_t i)
 
 /*
  * Whether the program takes an absolute path for the name of a file: sox executes only arguments that begin with '|' or
- * "http:", and sed only its script.
+ * "http:" (see place_pattern_signs() for others), and sed only its script.
  */
 static bool takes_paths(const char *const *argv, size_t program, size_t i)
 {
@@ -266,4 +266,49 @@ bool place_is_language(const char *const *argv, size_t i)
 		if (program_has_language(argv, k, i) || is_sql(argv, k, i))
 			return true;
 	return is_filter(argv, i);
+}
+
+/* ---- Patterns ------------------------------------------------------------- */
+
+const char *place_pattern_signs(const char *const *argv, size_t i)
+{
+	static const char globs[] = "*?[]{}~\\", all[] = "*?[]{}~\\%";
+	static const struct {
+		const char *program, *signs;
+	} programs[] = {
+		{"sox", globs},
+		{"soxi", globs},
+		{"play", globs},
+		{"rec", globs},
+		{"unzip", globs},
+		{"zip", globs},
+		{"zipinfo", globs},
+		{"7z", globs},
+		{"7za", globs},
+		{"7zr", globs},
+		{"7zz", globs},
+		{"curl", "[]{}#"},
+		{"ffmpeg", "%"},
+		{"ffprobe", "%"},
+		{"ffplay", "%"},
+		{"yt-dlp", "%"},
+		{"youtube-dl", "%"},
+		{"vips", "[]%"},
+		{"vipsthumbnail", "[]%"},
+		{"animate", all},
+		{"compare", all},
+		{"composite", all},
+		{"convert", all},
+		{"display", all},
+		{"gm", all},
+		{"identify", all},
+		{"magick", all},
+		{"mogrify", all},
+		{"montage", all},
+	};
+	for (size_t k = 0; k < i; k++)
+		for (size_t p = 0; p < sizeof(programs) / sizeof(programs[0]); p++)
+			if (is_program(argv[k], programs[p].program))
+				return programs[p].signs;
+	return "";
 }

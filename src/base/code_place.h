@@ -37,4 +37,10 @@ bool place_is_code(const char *const *argv, size_t i);
  * the filters of ffmpeg, the forms of curl, SQL. */
 bool place_is_language(const char *const *argv, size_t i);
 
+/*
+ * The characters that make a name a pattern for the program that gets the argument argv[i]; "" if there is none. It
+ * then reads or writes other files: sox expands "[ab].wav" even for its output, ffmpeg and ImageMagick replace "%d".
+ */
+const char *place_pattern_signs(const char *const *argv, size_t i);
+
 #endif

@@ -197,18 +197,22 @@ static void append_word(struct text *t, enum word word, const struct template_va
 	}
 }
 
+/* Characters that any program may use in patterns; see place_pattern_signs(). */
+#define PATTERN_SIGNS "*?[]{}~\\%#"
+
 /* How the names of the file affect an argument. */
 struct names {
-	enum word word;       /* the first name that is not plain or begins with a sign */
-	bool special;         /* a name is not plain */
-	bool first_sign;      /* the argument begins with a name that begins with a sign */
-	char sign;            /* a name begins with this, such as '-', '@' or '|'; 0: no name does */
-	bool in_script;       /* the text around the names is not plain */
-	struct code_word at;  /* where the next name would be inserted */
-	bool odd;             /* a name is not simple */
-	enum word odd_word;   /* the first such name */
-	bool mixed;           /* such a name is in an argument that may be code: "subtitles={file}" */
-	enum word mixed_word; /* the first such name there */
+	enum word word;                       /* the first name that is not plain or begins with a sign */
+	bool special;                         /* a name is not plain */
+	bool first_sign;                      /* the argument begins with a name that begins with a sign */
+	char sign;                            /* a name begins with this, such as '-', '@' or '|'; 0: no name does */
+	bool in_script;                       /* the text around the names is not plain */
+	struct code_word at;                  /* where the next name would be inserted */
+	bool odd;                             /* a name is not simple */
+	enum word odd_word;                   /* the first such name */
+	bool mixed;                           /* such a name is in an argument that may be code: "subtitles={file}" */
+	enum word mixed_word;                 /* the first such name there */
+	char patterns[sizeof(PATTERN_SIGNS)]; /* the signs of patterns that names contain */
 };
 
 /* Whether the argument may be code, and the name is not simple enough for it. */
@@ -225,10 +229,33 @@ static void note_place(struct names *n, enum word word, const char *name, size_t
 	}
 }
 
+/* "%d" or "%03d", but not the '%' of "100% done": ffmpeg and ImageMagick replace only the former. */
+static bool has_number(const char *name, size_t size)
+{
+	for (size_t i = 0; i + 1 < size; i++) {
+		size_t k = i + 1;
+		while (name[i] == '%' && k + 1 < size && name[k] >= '0' && name[k] <= '9')
+			k++;
+		if (name[i] == '%' && strchr("%[(dox", name[k]))
+			return true;
+	}
+	return false;
+}
+
+static void note_patterns(struct names *n, const char *name, size_t size)
+{
+	for (const char *sign = PATTERN_SIGNS; *sign; sign++) {
+		bool found = *sign == '%' ? has_number(name, size) : memchr(name, *sign, size) != NULL;
+		if (found && !strchr(n->patterns, *sign))
+			n->patterns[strlen(n->patterns)] = *sign;
+	}
+}
+
 static void note_name(struct names *n, enum word word, const char *name, size_t size, bool is_first)
 {
 	bool special = !place_is_plain(name, size), sign = !place_may_begin(name, size);
 	note_place(n, word, name, size);
+	note_patterns(n, name, size);
 	if ((special || sign) && !n->special && !n->sign)
 		n->word = word;
 	n->special |= special;
@@ -301,6 +328,12 @@ static int check_names(const char *const *argv, size_t i, const struct names *n,
 		return error_set(err, -EPERM,
 			"its path has characters other than letters, digits and _./+-, which the command could interpret where {%s} is; let the program read the variable %s instead, or rename the file or its folder",
 			word_names[n->odd_word], variable_of(n->odd_word));
+	/* The programs in a script are not known; a path with other signs is not inserted there at all. */
+	size_t pattern = strcspn(n->patterns, n->in_script ? "%" : place_pattern_signs(argv, i));
+	if (n->patterns[pattern])
+		return error_set(err, -EPERM,
+			"its path contains '%c', which the command would take for a pattern, and read or write other files; rename the file or its folder",
+			n->patterns[pattern]);
 	if (!n->first_sign && !(n->sign && n->in_script))
 		return 0;
 	if (n->sign == '-')

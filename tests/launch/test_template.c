@@ -225,9 +225,7 @@ static void test_any_name_goes_into_arguments_that_are_no_code(void **state)
 		{"sh", "-c", "cp -- \"$0\" /x", "{file}"},
 		{"docker", "run", "-v", "{dir}:/in", "image", "/in/{name}"},
 		{"ffmpeg", "-i", "{file}", "-acodec", "flac", "{output}/{stem}.flac"},
-		{"convert", "-file", "{file}", "-source", "{file}"},
-		{"sox", "{file}", "{output}/x.wav", "rate", "16k"},
-		{"nice", "/usr/bin/soxi", "-D", "{file}"},
+		{"tool", "-file", "{file}", "-source", "{file}"},
 		{"sed", "-n", "1p", "{file}"},
 		{"nice", "sed", "s/a/b/", "{file}"},
 		{"sed", "-Ei.old", "s/a/b/", "--", "{output}/x", "/in/{name}"},
@@ -235,6 +233,36 @@ static void test_any_name_goes_into_arguments_that_are_no_code(void **state)
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
 		for (size_t k = 0; k < NUM_SPECIAL; k++)
 			fills(0, commands[i], special_names[k]);
+}
+
+/* Otherwise sox and ImageMagick read and write other files than these. */
+static void test_programs_that_expand_patterns_get_no_pattern(void **state)
+{
+	(void)state;
+	static const struct {
+		command words;
+		const char *signs;
+	} commands[] = {
+		{{"sox", "{file}", "{output}/x.wav", "rate", "16k"}, "*?[]{}~\\"},
+		{{"sox", "/in/x.wav", "{output}/{stem}.wav"}, "*?[]{}~\\"},
+		{{"nice", "/usr/bin/soxi", "-D", "{file}"}, "*?[]{}~\\"},
+		{{"convert", "{file}", "{output}/x.png"}, "*?[]{}~\\%"},
+		{{"ffmpeg", "-i", "{file}", "{output}/%04d.png"}, "%"},
+		{{"ffmpeg", "-i", "/in/x", "{output}/x.png"}, "%"},
+		{{"curl", "-T", "{file}", "https://x/"}, "[]{}#"},
+		{{"sh", "-c", "ffmpeg -i {file} {output}/x.png"}, "%"},
+	};
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		for (const char *sign = commands[i].signs; *sign; sign++) {
+			char name[] = {'a', *sign, 'd', '\0'};
+			fills(-EPERM, commands[i].words, name);
+		}
+		fills(0, commands[i].words, "a,b");
+	}
+	fills(0, commands[0].words, "a b (1) 100%");
+	fills(0, commands[4].words, "100% done");
+	fills(-EPERM, commands[4].words, "clip_%02d");
+	fills(0, commands[4].words, "a b [x] {y}");
 }
 
 static const char *const odd_names[] = {
@@ -289,7 +317,7 @@ static void test_words_of_scripts_get_plain_names(void **state)
 		{"ssh", "host", "cat", "{file}"},
 	};
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
-		fills(0, commands[i], "lr=0.1,b@c%d+e-12");
+		fills(0, commands[i], "lr=0.1,b@c+e-12");
 }
 
 static void test_any_name_goes_into_paths_and_values_of_options(void **state)
@@ -401,6 +429,7 @@ int main(void)
 		cmocka_unit_test(test_setting_that_a_word_hides_is_an_error),
 		cmocka_unit_test(test_special_names_are_put_into_no_code),
 		cmocka_unit_test(test_any_name_goes_into_arguments_that_are_no_code),
+		cmocka_unit_test(test_programs_that_expand_patterns_get_no_pattern),
 		cmocka_unit_test(test_languages_get_simple_names_only),
 		cmocka_unit_test(test_words_of_scripts_get_plain_names),
 		cmocka_unit_test(test_any_name_goes_into_paths_and_values_of_options),
