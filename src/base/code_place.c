@@ -63,6 +63,18 @@ bool place_is_simple(const char *text, size_t size)
 	return place_is_plain(text, size);
 }
 
+bool place_is_ordinary(const char *text, size_t size)
+{
+	for (size_t i = 0; i < size;) {
+		size_t length = strcspn(text + i, " ()");
+		length = length < size - i ? length : size - i;
+		if (!place_is_simple(text + i, length))
+			return false;
+		i += length + 1;
+	}
+	return true;
+}
+
 /*
  * "msl:x", "concat:x", "subfile,,start,0,end,9,,:x": a protocol for ffmpeg and curl, a script for ImageMagick.
  * "user@host:x", "10.0.0.5:x": a file of another machine for tar and scp.

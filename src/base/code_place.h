@@ -26,6 +26,12 @@ bool place_is_plain(const char *text, size_t size);
 /* Only letters of any script, digits and _./+- */
 bool place_is_simple(const char *text, size_t size);
 
+/*
+ * Only letters of any script, digits, blanks and _./+-(). If other users choose the names of files, only such names are
+ * inserted into commands: nobody knows the languages of all programs. "a:/usr/bin" is a mount for apptainer -B.
+ */
+bool place_is_ordinary(const char *text, size_t size);
+
 /* Whether an argument may begin with this name: with a letter of any script, a digit, '_' or '.', or '/' of a path, but
  * not with "word:". */
 bool place_may_begin(const char *name, size_t size);

@@ -78,9 +78,12 @@ void log_dir_note_access(const struct config *c, const char *path)
 {
 	struct stat st;
 	cleanup_(text_finish) struct text quoted = {0};
-	/* With this permission alone, others can open a log whose name they know. */
+	/*
+	 * No advice about a link, which may come from an archive or a git repository, and lead to another folder.
+	 * With this permission alone, others can open a log whose name they know.
+	 */
 	mode_t needed = c->log_access == LOG_ACCESS_ALL ? 0011 : 0010;
-	bool is_narrow = c->log_access != LOG_ACCESS_OWNER && stat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
+	bool is_narrow = c->log_access != LOG_ACCESS_OWNER && lstat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
 			 trust_is_user(st.st_uid) && (st.st_mode & needed) != needed;
 	if (!is_narrow)
 		return;

@@ -11,12 +11,14 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/code_place.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "launch/being_written.h"
 #include "launch/file_task.h"
 #include "launch/find.h"
 #include "launch/launcher_private.h"
+#include "launch/template.h"
 #include "pool/pool_hints.h"
 
 #define AHEAD_SECONDS 0.02 /* work that waits in the pool, per worker */
@@ -98,6 +100,14 @@ static int reserve(struct gd_launcher *l, size_t size, int gpu, struct gd_draft 
 	return gd_pool_reserve(l->pool, size, &nowait, ret, ret_data);
 }
 
+/* Whether a name that another user may have chosen would be inserted into the command. */
+static bool has_odd_name(const struct gd_launcher *l, size_t i)
+{
+	const char *path = l->todo[i]->path;
+	return l->worker.kind == LAUNCH_TEMPLATE && !l->options.trust_input && launcher_is_open_to_others(l) &&
+	       !place_is_ordinary(path, strlen(path)) && template_has_names(l->worker.argv);
+}
+
 /* Checks the file and makes its output folder when its turn has come; on failure sets the reason. May return
  * LAUNCHER_OTHER_OUTPUT. */
 static int prepare(struct gd_launcher *l, size_t i, const char *output, struct text *words)
@@ -117,6 +127,11 @@ static int prepare(struct gd_launcher *l, size_t i, const char *output, struct t
 	r = launcher_check_owner(l, i, owner);
 	if (r != 0)
 		return r;
+	if (has_odd_name(l, i)) {
+		text_append_string(words,
+			"its path has characters other than letters, digits, blanks and _./+-(), and other users can choose names in the input folder, which the command could interpret; use --trust (trust_input) if you trust these users, rename the file, or let your program read the variables GPUQ_FILE and GPUQ_OUTPUT");
+		return -EPERM;
+	}
 	const char *input = launcher_other_input(l, i);
 	if (input) {
 		text_appendf(words,

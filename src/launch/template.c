@@ -166,6 +166,18 @@ static const char *variable_of(enum word word)
 	return variables[word];
 }
 
+bool template_has_names(const char *const *argv)
+{
+	struct token token;
+	for (; *argv; argv++)
+		for (const char *p = *argv; next_token(&p, &token) > 0;) {
+			int word = token.is_word ? find_word(&token) : -1;
+			if (word >= 0 && variable_of((enum word)word))
+				return true;
+		}
+	return false;
+}
+
 static void append_word(struct text *t, enum word word, const struct template_values *v)
 {
 	const char *path = v->file->path;

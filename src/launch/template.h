@@ -8,6 +8,7 @@
 #ifndef LAUNCH_TEMPLATE_H
 #define LAUNCH_TEMPLATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,9 @@ struct template_values {
  * ones. */
 int template_check(
 	const char *const *argv, const struct gd_setting *settings, size_t num_settings, struct gd_error *err);
+
+/* Whether the command contains a name of the file, as {file} or {output}. */
+bool template_has_names(const char *const *argv);
 
 /*
  * The arguments for a file; one allocation, release with free(). -EINVAL if template_check() would have failed;

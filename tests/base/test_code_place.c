@@ -67,6 +67,21 @@ static void test_absolute_paths_are_no_code_for_sox_and_for_sed_with_a_script(vo
 	assert_true(place_is_code((const char *const[]){"perl", "x.pl", "/x", NULL}, 2));
 }
 
+static void test_ordinary_names_have_no_sign_of_any_language(void **state)
+{
+	(void)state;
+	static const char *const ordinary[] = {"a/b c (1).wav", "Take_2.b+g-h", "\xc3\xa4 \xe9\x9f\xb3", " ", "("};
+	static const char signs[] = ",:=@%*?[]{}~\\#$;|<>\"'!^&`\t\n\x1b\xff";
+	for (size_t i = 0; i < sizeof(ordinary) / sizeof(ordinary[0]); i++)
+		assert_true(place_is_ordinary(ordinary[i], strlen(ordinary[i])));
+	for (const char *sign = signs; *sign; sign++) {
+		const char name[] = {'a', ' ', *sign, '\0'}, first[] = {*sign, 'b', '\0'};
+		assert_false(place_is_ordinary(name, 3));
+		assert_false(place_is_ordinary(first, 2));
+	}
+	assert_false(place_is_ordinary("a\xe2\x80\xae", 4));
+}
+
 static void test_options_of_programs_introduce_languages(void **state)
 {
 	(void)state;
@@ -94,6 +109,7 @@ int main(void)
 		cmocka_unit_test(test_argument_begins_with_no_sign),
 		cmocka_unit_test(test_arguments_of_programs_that_execute_them_are_code),
 		cmocka_unit_test(test_absolute_paths_are_no_code_for_sox_and_for_sed_with_a_script),
+		cmocka_unit_test(test_ordinary_names_have_no_sign_of_any_language),
 		cmocka_unit_test(test_options_of_programs_introduce_languages),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

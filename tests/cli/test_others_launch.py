@@ -341,7 +341,7 @@ def test_names_that_another_user_chose_are_not_executed(machine, victim, other):
 def test_names_that_another_user_chose_are_input_files_of_sed_and_sox(machine, victim, other):
     """They are no scripts, even if they look like one."""
     shared = machine.directory(GROUP)
-    names = [*HOSTILE, "e touch stolen", "1e touch stolen", "touch stolen|"]
+    names = ["a -x", "e touch stolen", "1e touch stolen (2)"]
     for name in names:
         other.sh(f"echo 1 > {shlex.quote(name)}", shared)
     plant(victim, victim.home / "sox", '#!/bin/sh\ncase $1 in "|"*) sh -c "${1#|}";; esac\ncp "$1" "$2"\n', 0o755)
@@ -359,14 +359,35 @@ def test_names_that_another_user_chose_are_input_files_of_sed_and_sox(machine, v
         assert not list(victim.home.rglob("stolen")), command
 
 
-def test_command_gets_any_name_as_an_argument_or_a_variable(machine, victim, other):
+# Signs that have a meaning for some program: mounts for apptainer, patterns for sox and curl, numbers for ffmpeg.
+SIGNS = ["a:/usr/bin", "a,b", "a=b", "a@b", "%d", "[ab]", "{a,b}", "a*", "a?", "~", "a\\b", "a#b", "a'b", "a\tb"]
+
+
+def test_command_gets_names_of_others_only_without_signs(machine, victim, other):
+    """Nobody knows what all programs do with signs in their arguments."""
+    shared = machine.directory(STICKY)
+    for name in [*HOSTILE, *SIGNS]:
+        other.sh(f"mkdir -p {shlex.quote(name)}; echo 1 > {shlex.quote(name)}/x.wav; echo 1 > {shlex.quote(name)}.wav", shared)
+    launch = ("launch", "--input-dir", shared, "--output-dir", "out", "-r", "--pattern", "*.wav", "--gpus", "sim:1")
+    count = 2 * len([*HOSTILE, *SIGNS])
+    for words in ("{file}", "{dir}", "--in={dir}", "{output}/x"):
+        victim.sh("rm -rf out", victim.home)
+        result = victim.gpuq(*launch, "--", "true", words, cwd=victim.home)
+        assert f"2 of {count} files done, {count - 2} failed" in result.stdout, (words, result)
+        assert "its path has characters other than letters, digits, blanks and _./+-(), and other users can choose names" in result.stdout + result.stderr
+        assert "use --trust (trust_input) if you trust these users" in result.stdout + result.stderr
+    victim.sh("rm -rf out", victim.home)
+    assert victim.gpuq(*launch, "--trust", "--", "cp", "{file}", "{output}/r", cwd=victim.home).returncode == 0
+
+
+def test_command_gets_any_name_as_a_variable_or_with_trust(machine, victim, other):
     shared = machine.directory(GROUP)
     for name in HOSTILE:
         other.sh(f"echo 1 > {shlex.quote(name)}", shared)
-    for command in (("cp", "{file}", "{output}/r"), ("sh", "-c", 'cp "$1" "$0"', "{output}/r", "{file}"),
-                    ("sh", "-c", 'cd "$GPUQ_DIR"; test -e "$GPUQ_NAME"; cp "$GPUQ_FILE" "$GPUQ_OUTPUT/r"')):
+    for command in (("--trust", "--", "cp", "{file}", "{output}/r"), ("--trust", "--", "sh", "-c", 'cp "$1" "$0"', "{output}/r", "{file}"),
+                    ("--", "sh", "-c", 'cd "$GPUQ_DIR"; test -e "$GPUQ_NAME"; cp "$GPUQ_FILE" "$GPUQ_OUTPUT/r"')):
         victim.sh("rm -rf out stolen", victim.home)
-        result = victim.gpuq("launch", "--input-dir", shared, "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1", "--", *command,
+        result = victim.gpuq("launch", "--input-dir", shared, "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1", *command,
                              cwd=victim.home)
         assert result.returncode == 0, result
         assert len(list((victim.home / "out").glob("*/r"))) == len(HOSTILE)

@@ -138,12 +138,13 @@ SHOWS = [("status",), ("status", "--json"), ("info", "1"), ("logs", "1"), ("why"
 CHANGES = [("add", "--no-start", "true"), ("run",), ("cancel", "1"), ("hold", "1"), ("retry", "1"), ("pause",), ("prune",), ("verify", "--repair"), ("exec", "true")]
 
 
-def test_refused_configuration_stops_only_commands_that_run_or_change_something(machine, owner, other):
+@pytest.mark.parametrize("plan", ["echo 'on_finish: touch stolen' > gpuq.yaml", "touch gpuq.yaml; chmod 600 gpuq.yaml", "mkdir gpuq.yaml", "mkfifo gpuq.yaml"])
+def test_refused_configuration_stops_only_commands_that_run_or_change_something(machine, owner, other, plan):
     shared = machine.directory(STICKY_GROUP)
     queue = own(owner, machine.directory(STICKY_GROUP)) / "jobs.jsonl"
     assert owner.gpuq("add", "--jobs-file", queue, "true", cwd=queue.parent).returncode == 0
     assert owner.gpuq("wait", "--jobs-file", queue, "1", cwd=queue.parent).returncode == 0
-    other.sh("echo 'on_finish: touch stolen' > gpuq.yaml", shared)
+    other.sh(plan, shared)
     note = "gpuq: not using './gpuq.yaml', which other users could have written; name it with --config to use it\n"
     for words in SHOWS:
         result = owner.gpuq(words[0], "--jobs-file", queue, *words[1:], cwd=shared)
@@ -151,7 +152,7 @@ def test_refused_configuration_stops_only_commands_that_run_or_change_something(
     for words in CHANGES:
         result = owner.gpuq(words[0], "--jobs-file", queue, *words[1:], cwd=shared)
         assert result.returncode == (125 if words[0] == "exec" else 2), (words, result)
-        assert "'./gpuq.yaml': it belongs to another user" in result.stderr and "; name a file with --config (/dev/null for no settings), or use --trust" in result.stderr, result
+        assert "refusing to use './gpuq.yaml': " in result.stderr and "; name a file with --config (/dev/null for no settings), or use --trust" in result.stderr, result
     assert owner.gpuq("hold", "--config", "/dev/null", "--jobs-file", queue, "1", cwd=shared).returncode != 2
     assert owner.gpuq("add", "--config", "/dev/null", "--no-start", "--jobs-file", queue, "true", cwd=shared).returncode == 0
 

@@ -103,7 +103,9 @@ static int open_checked(const struct attempt *a, int *ret_fd)
 	struct gd_error err;
 	cleanup_(closep) int fd = -1, moved = -1;
 	int r = trust_open_directory(a->cwd, false, &fd, &err);
-	bool is_elsewhere = r == -ENOENT || (r == 0 && !is_same_directory(fd, &a->order));
+	/* Another user may have put something in the place of a directory that was renamed. */
+	bool is_elsewhere =
+		r == -ENOENT || r == -ENOTDIR || r == -EPERM || (r == 0 && !is_same_directory(fd, &a->order));
 	if (is_elsewhere && open_moved(a, &moved) == 0) {
 		close_fd(&fd);
 		fd = take_fd(&moved);
