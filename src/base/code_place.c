@@ -3,6 +3,7 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/utf8.h"
 
@@ -142,6 +143,12 @@ static bool is_program(const char *word, const char *name)
 	return strcmp(slash ? slash + 1 : word, name) == 0;
 }
 
+static bool is_sox(const char *word)
+{
+	return is_program(word, "sox") || is_program(word, "soxi") || is_program(word, "play") ||
+	       is_program(word, "rec");
+}
+
 /*
  * Programs that pass their arguments to a shell, perhaps on another machine, or execute them themselves. Perl's <>,
  * and exiftool before 12.38, execute a name that ends in '|', Ruby's open() executes one that begins with it, and sox
@@ -180,13 +187,9 @@ static bool has_sed_script(const char *const *argv, size_t program, size_t i)
  */
 static bool takes_paths(const char *const *argv, size_t program, size_t i)
 {
-	static const char *const players[] = {"sox", "soxi", "play", "rec"};
 	if (argv[i][0] != '/')
 		return false;
-	for (size_t k = 0; k < sizeof(players) / sizeof(players[0]); k++)
-		if (is_program(argv[program], players[k]))
-			return true;
-	return is_program(argv[program], "sed") && has_sed_script(argv, program, i);
+	return is_sox(argv[program]) || (is_program(argv[program], "sed") && has_sed_script(argv, program, i));
 }
 
 bool place_is_code(const char *const *argv, size_t i)
@@ -268,6 +271,17 @@ static bool is_sql(const char *const *argv, size_t program, size_t i)
 		return false;
 	for (size_t k = program + 1; k < i; k++)
 		if (argv[k][0] != '-')
+			return true;
+	return false;
+}
+
+bool place_is_playlist(const char *const *argv, size_t i)
+{
+	const char *dot = strrchr(argv[i], '.');
+	if (!dot || (strcasecmp(dot, ".m3u") != 0 && strcasecmp(dot, ".pls") != 0))
+		return false;
+	for (size_t k = 0; k < i; k++)
+		if (is_sox(argv[k]))
 			return true;
 	return false;
 }

@@ -43,6 +43,9 @@ bool place_is_code(const char *const *argv, size_t i);
  * the filters of ffmpeg, the forms of curl, SQL. */
 bool place_is_language(const char *const *argv, size_t i);
 
+/* Whether the argument argv[i] is a playlist for SoX, which passes addresses in it to a shell. */
+bool place_is_playlist(const char *const *argv, size_t i);
+
 /*
  * The characters that make a name a pattern for the program that gets the argument argv[i]; "" if there is none. It
  * then reads or writes other files: sox expands "[ab].wav" even for its output, ffmpeg and ImageMagick replace "%d".

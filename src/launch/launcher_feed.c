@@ -228,7 +228,9 @@ static size_t window(const struct gd_launcher *l)
 	struct gd_launch_summary s;
 	gd_balancer_summary(l->balancer, &s, sizeof(s));
 	double ahead = 1;
-	if (s.files_done > 0)
+	/* Other users could let slow files follow many quick ones: a file of this user would wait for all of them. */
+	bool waits = l->watch && launcher_is_open_to_others(l);
+	if (s.files_done > 0 && !waits)
 		ahead = AHEAD_SECONDS * (double)s.files_done / (s.processing_seconds + 1e-9);
 	ahead = ahead < 1 ? 1 : ahead > AHEAD_MAX ? AHEAD_MAX : ahead;
 	return l->num_workers * (1 + (size_t)ahead);

@@ -214,16 +214,17 @@ static void append_word(struct text *t, enum word word, const struct template_va
 
 /* How the names of the file affect an argument. */
 struct names {
-	enum word word;                       /* the first name that is not plain or begins with a sign */
-	bool special;                         /* a name is not plain */
-	bool first_sign;                      /* the argument begins with a name that begins with a sign */
-	char sign;                            /* a name begins with this, such as '-', '@' or '|'; 0: no name does */
-	bool in_script;                       /* the text around the names is not plain */
-	struct code_word at;                  /* where the next name would be inserted */
-	bool odd;                             /* a name is not simple */
-	enum word odd_word;                   /* the first such name */
-	bool mixed;                           /* such a name is in an argument that may be code: "subtitles={file}" */
-	enum word mixed_word;                 /* the first such name there */
+	enum word word;       /* the first name that is not plain or begins with a sign */
+	bool special;         /* a name is not plain */
+	bool first_sign;      /* the argument begins with a name that begins with a sign */
+	char sign;            /* a name begins with this, such as '-', '@' or '|'; 0: no name does */
+	bool in_script;       /* the text around the names is not plain */
+	struct code_word at;  /* where the next name would be inserted */
+	bool odd;             /* a name is not simple */
+	enum word odd_word;   /* the first such name */
+	bool mixed;           /* such a name is in an argument that may be code: "subtitles={file}" */
+	enum word mixed_word; /* the first such name there */
+	bool has_name;
 	char patterns[sizeof(PATTERN_SIGNS)]; /* the signs of patterns that names contain */
 };
 
@@ -268,6 +269,7 @@ static void note_name(struct names *n, enum word word, const char *name, size_t 
 	bool special = !place_is_plain(name, size), sign = !place_may_begin(name, size);
 	note_place(n, word, name, size);
 	note_patterns(n, name, size);
+	n->has_name = true;
 	if ((special || sign) && !n->special && !n->sign)
 		n->word = word;
 	n->special |= special;
@@ -340,6 +342,9 @@ static int check_names(const char *const *argv, size_t i, const struct names *n,
 		return error_set(err, -EPERM,
 			"its path has characters other than letters, digits and _./+-, which the command could interpret where {%s} is; let the program read the variable %s instead, or rename the file or its folder",
 			word_names[n->odd_word], variable_of(n->odd_word));
+	if (n->has_name && place_is_playlist(argv, i))
+		return error_set(
+			err, -EPERM, "it is a playlist, and SoX would execute text in it; exclude it with --pattern");
 	/* The programs in a script are not known; a path with other signs is not inserted there at all. */
 	size_t pattern = strcspn(n->patterns, n->in_script ? "%" : place_pattern_signs(argv, i));
 	if (n->patterns[pattern])

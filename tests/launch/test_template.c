@@ -261,6 +261,9 @@ static void test_programs_that_expand_patterns_get_no_pattern(void **state)
 	}
 	fills(0, commands[0].words, "a b (1) 100%");
 	fills(0, commands[4].words, "100% done");
+	fills(-EPERM, (command){"play", "{output}/{stem}"}, "a.M3U");
+	fills(-EPERM, (command){"nice", "sox", "/in/{stem}", "x.wav"}, "a.pls");
+	fills(0, (command){"sox", "{file}", "{output}/x.m3u8"}, "a.wav");
 	fills(-EPERM, commands[4].words, "clip_%02d");
 	fills(0, commands[4].words, "a b [x] {y}");
 }
