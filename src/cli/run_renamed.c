@@ -3,7 +3,6 @@
 #include "cli/run_parts.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,16 +11,21 @@
 #include "base/error.h"
 #include "cli/log_dir.h"
 #include "cli/say.h"
+#include "queue/journal/moved_path.h"
 
-/* A folder for logs inside the directory has moved with it. Allocated; NULL: out of memory. */
-static char *moved_log_dir(const char *log_dir, const char *old_parent, const char *journal_path)
+/* The folder for logs may be inside the directory, or next to it in one that was renamed. */
+static int follow_log_dir(struct run *run, const char *old_parent, const char *journal_path)
 {
-	size_t length = strlen(old_parent);
-	char *path;
-	if (strncmp(log_dir, old_parent, length) != 0 || log_dir[length] != '/')
-		return strdup(log_dir);
-	int parent = (int)(strrchr(journal_path, '/') - journal_path);
-	return asprintf(&path, "%.*s%s", parent, journal_path, log_dir + length) < 0 ? NULL : path;
+	char *moved;
+	cleanup_(freep) char *parent = strndup(journal_path, (size_t)(strrchr(journal_path, '/') - journal_path));
+	int r = parent ? moved_path_find(run->log_dir, old_parent, parent, &moved) : -ENOMEM;
+	if (r < 0)
+		return error_set(&run->err, r, "log directory: out of memory");
+	if (r > 0) {
+		free(run->log_dir);
+		run->log_dir = moved;
+	}
+	return 0;
 }
 
 static bool is_same_directory(const struct journal *a, const struct journal *b)
@@ -39,11 +43,9 @@ int run_follow_queue(struct run *run, struct journal **j)
 	if (r < 0)
 		return error_set(&run->err, r, "cannot follow journal '%s': its directory was renamed: %s", (*j)->path,
 			error_words(r));
-	char *log_dir = moved_log_dir(run->log_dir, (*j)->parent_path, path);
-	if (!log_dir)
-		return error_set(&run->err, -ENOMEM, "log directory: out of memory");
-	free(run->log_dir);
-	run->log_dir = log_dir;
+	r = follow_log_dir(run, (*j)->parent_path, path);
+	if (r < 0)
+		return r;
 	free(run->queue.journal_path);
 	run->queue.journal_path = take_ptr(path);
 	run->queue.adds = true; /* the journal exists, also that of a personal queue, wherever it was found */

@@ -264,6 +264,47 @@ def test_folder_for_logs_inside_the_queue_moves_with_it(lab):
     runner.communicate(timeout=LIMIT)
 
 
+@pytest.mark.parametrize("which", ["project", "above"])
+@pytest.mark.parametrize("logs", [".", "../out"])
+def test_folder_for_logs_that_is_or_is_next_to_the_queue(lab, logs, which):
+    (lab.directory / logs).mkdir(exist_ok=True)
+    lab.add("echo 1 >> ran")
+    runner = lab.start("run", "--keep", "--log-dir", logs)
+    lab.until(lambda: lab.job(1)["status"] == "completed")
+    old = lab.rename(which)
+    lab.add("echo 2 >> ran")
+    lab.until(lambda: lab.job(2)["status"] == "completed")
+    folder = lab.directory if logs == "." else lab.directory.parent / "out"
+    assert lab.job(2)["log_file"].rpartition("/")[0] == str(folder) and not old.exists()
+    runner.send_signal(signal.SIGINT)
+    runner.communicate(timeout=LIMIT)
+
+
+@pytest.mark.parametrize("with_runner", [True, False])
+@pytest.mark.parametrize("which", ["project", "above"])
+def test_folder_for_logs_of_a_waiting_job_moves_with_the_queue(lab, which, with_runner):
+    """`add` records an absolute path. The log must not create the old directory again: it could not be renamed back."""
+    (lab.directory / "sub").mkdir()
+    for place in (lab.directory, lab.directory / "sub"):
+        (place / "gpuq.yaml").write_text("log_dir: out\n")
+    runner = lab.start("run", "--keep") if with_runner else None
+    lab.add(HELD)
+    lab.add("--after", "1", "echo c >> ran")
+    lab.add_in("sub", "--after", "2", "echo d >> ../ran")
+    if runner:
+        lab.until(lab.ran, "the job")
+    old = lab.rename(which)
+    (lab.directory / "go").touch()
+    if not runner:
+        lab.gpuq("run")
+    lab.gpuq("wait", 1, 2, 3)
+    folders = [lab.job(number)["log_file"].rpartition("/")[0] for number in (2, 3)]
+    assert folders == [f"{lab.directory}/out", f"{lab.directory}/sub/out"] and not old.exists()
+    if runner:
+        runner.send_signal(signal.SIGINT)
+        runner.communicate(timeout=LIMIT)
+
+
 def test_logs_are_found_at_the_new_place(lab):
     lab.add("echo first; " + HELD)
     lab.add("echo second")

@@ -77,6 +77,7 @@ void attempt_finish(struct attempt *a)
 	free(a->env_changes);
 	free(a->gpus);
 	attempt_log_close(&a->log);
+	free(a->moved_log_dir);
 	closep(&a->script_fd);
 	free(a->envp);
 	free(a->cookie);
@@ -225,12 +226,12 @@ int attempt_prepare(struct attempt *a, const struct journal *j, const char *keep
 		a->missing = ATTEMPT_SCRIPT;
 		r = write_script(a);
 	}
+	attempt_find_directory(a, cache);
 	if (r == 0) {
 		a->missing = ATTEMPT_LOG;
-		r = open_log(a, cache);
+		r = attempt_follow_log_dir(a, j);
 	}
-	attempt_find_directory(a, cache);
-	return r;
+	return r < 0 ? r : open_log(a, cache);
 }
 
 /* ---- The job's first process ------------------------------------------------------------ */

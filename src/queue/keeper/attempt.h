@@ -73,7 +73,8 @@ struct attempt {
 	const struct attempt_front *front; /* for a lease; NULL: an ordinary job. Set it after attempt_init() */
 	char *payload;
 	const char *command, *cwd, *env, *log_dir, *on_finish, *name, *claim;
-	const char *input; /* the hook's input, see struct keeper_order */
+	char *moved_log_dir; /* log_dir, if the order has its former path; otherwise NULL */
+	const char *input;   /* the hook's input, see struct keeper_order */
 	const char **env_changes;
 	int *gpus;
 	struct attempt_log log;
@@ -116,6 +117,13 @@ void attempt_enter_umask(char *const *envp);
  * whatever happens to its path. Errors are reported by attempt_enter_directory().
  */
 void attempt_find_directory(struct attempt *a, struct attempt_cache *cache);
+
+/*
+ * After attempt_find_directory(): if the directory of the queue was renamed after the job was added, the folder for
+ * logs that was recorded with the job may have moved with it. Otherwise the log would create the old path again. 0 or
+ * -ENOMEM.
+ */
+int attempt_follow_log_dir(struct attempt *a, const struct journal *j);
 
 /*
  * Enters the job's directory. If the directory of the queue was renamed after the job was added, a job's directory

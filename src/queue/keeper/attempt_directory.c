@@ -2,6 +2,7 @@
 /* The directory of a job: found, checked and entered. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +11,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/trust.h"
+#include "queue/journal/journal.h"
+#include "queue/journal/moved_path.h"
 #include "queue/keeper/attempt.h"
 
 /* Between this machine and a file server. */
@@ -82,9 +85,10 @@ static bool is_replaced_by_user(int fd)
 
 /*
  * The directory of the queue was renamed, and the job's directory is inside of it: tries each end of the path there.
- * Only the directory in which the job was added is accepted.
+ * Only the directory in which the job was added is accepted. *ret_length: of the part of the path that was the queue's
+ * directory.
  */
-static int open_moved(const struct attempt *a, int *ret_fd)
+static int open_moved(const struct attempt *a, int *ret_fd, size_t *ret_length)
 {
 	for (const char *p = a->cwd; a->queue_fd >= 0 && a->order.cwd_ino && p; p = *p ? p + strcspn(p, "/") : NULL) {
 		cleanup_(closep) int fd = -1;
@@ -92,25 +96,48 @@ static int open_moved(const struct attempt *a, int *ret_fd)
 		if (trust_open_directory_at(a->queue_fd, *p ? p : ".", false, &fd, NULL) == 0 &&
 			is_same_directory(fd, &a->order)) {
 			*ret_fd = take_fd(&fd);
+			*ret_length = (size_t)(p - a->cwd) - (*p && p > a->cwd);
 			return 0;
 		}
 	}
 	return -ENOENT;
 }
 
-static int open_checked(const struct attempt *a, int *ret_fd)
+/* The job's directory by its path, or where it has moved to. *ret_length: 0 if it has not; see open_moved(). */
+static int open_found(const struct attempt *a, int *ret_fd, size_t *ret_length, struct gd_error *err)
 {
-	struct gd_error err;
-	cleanup_(closep) int fd = -1, moved = -1;
-	int r = trust_open_directory(a->cwd, false, &fd, &err);
+	cleanup_(closep) int fd = -1;
+	*ret_length = 0;
+	int r = trust_open_directory(a->cwd, false, &fd, err);
 	/* Another user may have put something in the place of a directory that was renamed. */
 	bool is_elsewhere =
 		r == -ENOENT || r == -ENOTDIR || r == -EPERM || (r == 0 && !is_same_directory(fd, &a->order));
-	if (is_elsewhere && open_moved(a, &moved) == 0) {
-		close_fd(&fd);
-		fd = take_fd(&moved);
-		r = 0;
-	}
+	if (is_elsewhere && open_moved(a, ret_fd, ret_length) == 0)
+		return 0;
+	if (r == 0)
+		*ret_fd = take_fd(&fd);
+	return r;
+}
+
+int attempt_follow_log_dir(struct attempt *a, const struct journal *j)
+{
+	cleanup_(closep) int fd = -1;
+	size_t length;
+	if (!*a->cwd || a->cwd_fd >= 0 || !a->order.cwd_ino || open_found(a, &fd, &length, NULL) < 0 || length == 0)
+		return 0;
+	cleanup_(freep) char *old = strndup(a->cwd, length);
+	int r = old ? moved_path_find(a->log_dir, old, j->parent_path, &a->moved_log_dir) : -ENOMEM;
+	if (r > 0)
+		a->log_dir = a->moved_log_dir;
+	return r < 0 ? r : 0;
+}
+
+static int open_checked(const struct attempt *a, int *ret_fd)
+{
+	struct gd_error err;
+	cleanup_(closep) int fd = -1;
+	size_t length;
+	int r = open_found(a, &fd, &length, &err);
 	/* The user may replace the directory, if no other user can. */
 	if (r == 0 && !is_same_directory(fd, &a->order)) {
 		close_fd(&fd);
