@@ -107,11 +107,9 @@ int named_file_open(const char *path, int *ret_fd, struct gd_error *err)
 	if (is_of_others(&st))
 		return error_set(err, -EPERM, "it belongs to another user");
 	const char *objection = trust_objection(fd);
-	char remedy[TRUST_REMEDY_SIZE];
 	if (objection)
-		return error_set(err, -EPERM,
-			"it %s, so others could change it afterwards; %sremove it, or choose another file", objection,
-			trust_remedy(path, false, remedy));
+		return trust_refuse_path(path, false, "remove it, or choose another file", err,
+			"it %s, so others could change it afterwards", objection);
 	r = make_blocking(fd);
 	if (r < 0)
 		return error_set(err, r, "%s", error_words(r));

@@ -189,4 +189,11 @@ int trust_check_target(const char *path, struct gd_error *err);
 #define TRUST_REMEDY_SIZE 320
 const char *trust_remedy(const char *path, bool by_name, char ret[TRUST_REMEDY_SIZE]);
 
+/*
+ * Returns -EPERM with the message "REASON; REMEDY, or ALTERNATIVES", in which the reason is formatted. The remedy is
+ * left out if it does not fit into the message: an incomplete command would be dangerous.
+ */
+int trust_refuse_path(const char *path, bool by_name, const char *alternatives, struct gd_error *err,
+	const char *reason, ...) GD_PRINTF(5, 6);
+
 #endif

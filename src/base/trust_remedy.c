@@ -5,6 +5,7 @@
 #include <grp.h>
 #include <limits.h>
 #include <pwd.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +13,14 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/shell_words.h"
 #include "base/text.h"
 #include "base/trust.h"
 #include "base/trust_private.h"
+
+/* Callers may put words before the message, such as "cannot start a runner: ". */
+#define CALLER_ROOM 48
 
 /* What the path needs. */
 struct remedy {
@@ -187,4 +192,18 @@ const char *trust_remedy(const char *path, bool by_name, char ret[TRUST_REMEDY_S
 	if (t.length && !text_error(&t) && t.length + sizeof(", or ") <= TRUST_REMEDY_SIZE)
 		snprintf(ret, TRUST_REMEDY_SIZE, "%s, or ", text_string(&t));
 	return ret;
+}
+
+int trust_refuse_path(
+	const char *path, bool by_name, const char *alternatives, struct gd_error *err, const char *reason, ...)
+{
+	char remedy[TRUST_REMEDY_SIZE];
+	struct gd_error why;
+	va_list args;
+	va_start(args, reason);
+	error_vset(&why, -EPERM, reason, args);
+	va_end(args);
+	size_t before = strlen(why.message) + strlen("; ");
+	bool fits = before + strlen(trust_remedy(path, by_name, remedy)) + CALLER_ROOM < sizeof(why.message);
+	return error_set(err, -EPERM, "%s; %s%s", why.message, fits ? remedy : "", alternatives);
 }

@@ -102,11 +102,9 @@ static int check_top(const char *top, struct gd_error *err)
 	int r = open_directory(top, &fd, &why);
 	if (r == 0)
 		r = check_link(fd, top, &why);
-	char remedy[TRUST_REMEDY_SIZE];
 	if (r == -EPERM)
-		return error_set(err, r,
-			"%s, so other users could run commands as you; %sclone the repository to a directory of your own",
-			why.message, trust_remedy(top, false, remedy));
+		return trust_refuse_path(top, false, "clone the repository to a directory of your own", err,
+			"%s, so other users could run commands as you", why.message);
 	return r < 0 ? error_set(err, r, "%s", why.message) : 0;
 }
 

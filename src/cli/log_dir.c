@@ -69,9 +69,9 @@ int log_dir_check(const struct queue_choice *q, const char *path, struct gd_erro
 	/* A directory that cannot be opened is reported with the first job. */
 	if (r != -EPERM && !objection)
 		return 0;
-	char remedy[TRUST_REMEDY_SIZE];
-	return error_set(err, -EPERM, "refusing to write logs to '%s': %s%s; %sname another directory with --log-dir",
-		path, objection ? "it " : "", objection ? objection : why.message, trust_remedy(path, false, remedy));
+	return trust_refuse_path(path, false, "name another directory with --log-dir", err,
+		"refusing to write logs to '%s': %s%s", path, objection ? "it " : "",
+		objection ? objection : why.message);
 }
 
 void log_dir_note_access(const struct config *c, const char *path)

@@ -119,11 +119,10 @@ int queue_place_find_above(bool trust, char **ret, struct queue_place_skipped *r
 static int refuse_personal(const char *dir, struct gd_error *err)
 {
 	struct gd_error why = {0};
-	char remedy[TRUST_REMEDY_SIZE];
 	state_dir_explain_host(&why);
-	return error_set(err, -EPERM,
-		"refusing to use directory '%s' for the personal queue: %s, so other users could run commands as you; %sname another queue with --jobs-file",
-		dir, why.message, trust_remedy(dir, false, remedy));
+	return trust_refuse_path(dir, false, "name another queue with --jobs-file", err,
+		"refusing to use directory '%s' for the personal queue: %s, so other users could run commands as you",
+		dir, why.message);
 }
 
 int queue_place_personal(bool make, char **ret, struct gd_error *err)

@@ -45,10 +45,9 @@ const struct history_entry *history_find(const struct history *h, const char *fi
 
 int history_refuse(const char *path, const char *objection, struct gd_error *err)
 {
-	char remedy[TRUST_REMEDY_SIZE];
-	return error_set(err, -EPERM,
-		"refusing to use '%s': it %s, so other users could change the record of finished files; %schoose another output_dir, or set trust_output_dir if you accept that",
-		path, objection, trust_remedy(path, false, remedy));
+	return trust_refuse_path(path, false, "choose another output_dir, or set trust_output_dir if you accept that",
+		err, "refusing to use '%s': it %s, so other users could change the record of finished files", path,
+		objection);
 }
 
 /* ---- Loading ------------------------------------------------------------ */

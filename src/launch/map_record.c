@@ -24,10 +24,8 @@
 
 static int refuse(const char *path, const char *it, const char *objection, struct gd_error *err)
 {
-	char remedy[TRUST_REMEDY_SIZE];
-	return error_set(err, -EPERM,
-		"refusing to use output '%s': %s%s; others could change its results; %schoose another place, or use --trust if you accept that",
-		path, it, objection, trust_remedy(path, false, remedy));
+	return trust_refuse_path(path, false, "choose another place, or use --trust if you accept that", err,
+		"refusing to use output '%s': %s%s; others could change its results", path, it, objection);
 }
 
 static int lock(struct map_file *f, struct gd_error *err)

@@ -300,12 +300,11 @@ int outputs_open_trusted(const char *path, int *ret_fd, struct gd_error *err)
 		return r;
 	if (r < 0 && r != -EPERM)
 		return error_set(err, r, "output folder '%s': %s", path, error_words(r));
-	char remedy[TRUST_REMEDY_SIZE];
 	if (r == -EPERM || objection)
-		return error_set(err, -EPERM,
-			"refusing to use output folder '%s': %s%s; others could make this account overwrite its files; %schoose another output_dir, or set trust_output_dir if you accept that",
-			path, objection ? "it " : "", objection ? objection : why.message,
-			trust_remedy(path, false, remedy));
+		return trust_refuse_path(path, false,
+			"choose another output_dir, or set trust_output_dir if you accept that", err,
+			"refusing to use output folder '%s': %s%s; others could make this account overwrite its files",
+			path, objection ? "it " : "", objection ? objection : why.message);
 	*ret_fd = take_fd(&fd);
 	return 0;
 }

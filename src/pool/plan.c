@@ -110,12 +110,10 @@ static int check_outputs(const char *folder, size_t num_slots, struct gd_error *
 		return error_set(
 			err, r, "cannot open the folder for the workers' output '%s': %s", folder, error_words(r));
 	const char *objection = r == 0 ? trust_objection(fd) : NULL;
-	char remedy[TRUST_REMEDY_SIZE];
 	if (r < 0 || objection)
-		return error_set(err, -EPERM,
-			"refusing to write the workers' output to '%s': %s%s; %schoose another folder, or set GPUQ_TRUST=1 if you accept that",
-			folder, objection ? "it " : "", objection ? objection : why.message,
-			trust_remedy(folder, false, remedy));
+		return trust_refuse_path(folder, false, "choose another folder, or set GPUQ_TRUST=1 if you accept that",
+			err, "refusing to write the workers' output to '%s': %s%s", folder, objection ? "it " : "",
+			objection ? objection : why.message);
 	for (size_t i = 0; i < num_slots; i++) {
 		char name[32];
 		struct stat st;

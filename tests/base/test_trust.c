@@ -203,6 +203,31 @@ static void advised(const char *path, bool by_name, const char *words)
 	assert_string_equal(trust_remedy(path, by_name, remedy), expected);
 }
 
+/* A command for a part of a path would change another directory. */
+static void test_remedy_is_complete_or_left_out(void **state)
+{
+	(void)state;
+	char path[512], command[600], name[240];
+	struct gd_error err;
+	if (geteuid() == 0)
+		change_owner("top", 0, OTHER);
+	for (size_t length = 1; length < sizeof(name); length += 7) {
+		memset(name, 'x', length);
+		name[length] = '\0';
+		snprintf(path, sizeof(path), "%s/top/%s", scratch_path(), name);
+		snprintf(command, sizeof(command), "; run chmod go-w %s, or stop", path);
+		assert_int_equal(mkdir(path, 0700), 0);
+		assert_int_equal(chmod(path, 0777), 0);
+		assert_int_equal(trust_refuse_path(path, false, "stop", &err, "'%s' is refused", path), -EPERM);
+		bool has_command = strstr(err.message, "run chmod");
+		assert_true(has_command || strstr(err.message, "is refused; stop"));
+		if (has_command)
+			check_contains(err.message, command);
+		assert_true(length > 100 || has_command || strlen(path) > 150);
+		assert_int_equal(rmdir(path), 0);
+	}
+}
+
 /* In the name of a user: what belongs to root is for the administrator. */
 static void test_remedy_names_each_path_once(void **state)
 {
@@ -473,6 +498,7 @@ int main(void)
 		T(test_access_list_that_lets_others_write_is_refused),
 		T(test_file_or_directory_of_another_user_is_refused),
 		T(test_group_of_others_must_not_write),
+		T(test_remedy_is_complete_or_left_out),
 		T(test_remedy_names_each_path_once),
 		T(test_user_trusts_root_and_oneself_alone),
 	};

@@ -196,7 +196,12 @@ static int refuse_folder(
 	const struct journal *j, const char *shown, const struct stat *st, const char *objection, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text way_out = {0};
-	if (trust_is_user(st->st_uid)) {
+	/* An incomplete command would be dangerous. */
+	bool fits = strlen(shown) + strlen(j->dir_path) < sizeof(err->message) / 2;
+	if (trust_is_user(st->st_uid) && !fits) {
+		text_append_string(
+			&way_out, "remove their write permission, and keep the directory, which the jobs need");
+	} else if (trust_is_user(st->st_uid)) {
 		/* A default access list would give others write access to new files, too. */
 		text_append_string(&way_out, st->st_mode & S_IWOTH || !strstr(objection, "access list")
 						     ? "run chmod -R go-w "

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "base/trust.h"
 
 int trust_refuse(const char *path, const char *objection, struct gd_error *err)
@@ -22,10 +23,10 @@ int trust_refuse(const char *path, const char *objection, struct gd_error *err)
 /* The remedy before the alternatives: it needs no option next time. */
 static int refuse(const char *path, const char *it, const char *why, const char *otherwise, struct gd_error *err)
 {
-	char remedy[TRUST_REMEDY_SIZE];
-	return error_set(err, -EPERM,
-		"refusing to use '%s': %s%s, so other users could run commands as you; %s%s, or use --trust if you trust these users",
-		path, it, why, trust_remedy(path, true, remedy), otherwise);
+	cleanup_(text_finish) struct text ways = {0};
+	text_appendf(&ways, "%s, or use --trust if you trust these users", otherwise);
+	return trust_refuse_path(path, true, text_string(&ways), err,
+		"refusing to use '%s': %s%s, so other users could run commands as you", path, it, why);
 }
 
 int trust_check_journal_directory(int dir_fd, const char *path, struct gd_error *err)
