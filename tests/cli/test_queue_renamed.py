@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The directory of a queue, or one above it, is renamed while processes work on the queue."""
+import fcntl
+import os
 import signal
 import subprocess
 
@@ -152,6 +154,21 @@ def test_no_other_runner_takes_the_queue_meanwhile(lab):
     lab.until(lambda: len(lab.ran()) == 20, "the jobs")
     assert sorted(map(int, lab.ran())) == list(range(1, 21))
     assert [path.name for path in (lab.home / "above").iterdir()] == ["20"]
+
+
+def test_reader_that_does_not_read_does_not_delay_the_queue(lab):
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    lab.commands(*["true"] * 200)
+    runner = lab.start("run", "--keep", stdout=writer, stderr=subprocess.DEVNULL)
+    lab.until(lambda: lab.journal.exists() and lab.states() == ["completed"] * 200, "more output than the pipe holds")
+    lab.rename()
+    lab.add("echo 1 >> ran")
+    lab.until(lab.ran, "the job at the new place")
+    runner.send_signal(signal.SIGTERM)
+    os.close(reader)
+    assert runner.wait(LIMIT) in (0, 130)
+    os.close(writer)
 
 
 def test_run_counts_jobs_that_ended_before_and_after(lab):

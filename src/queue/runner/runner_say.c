@@ -13,7 +13,7 @@
 #include "queue/journal/job_line.h"
 #include "queue/runner/runner_private.h"
 
-/* A runner that was told to exit waits this long for a reader that does not read. */
+/* A runner that was told to exit, or continues at another place, waits this long for a reader that does not read. */
 #define LAST_WORDS_MS 1000
 
 /* Whether a signal asks us to exit; SIGCHLD is ignored. */
@@ -26,14 +26,14 @@ static bool is_signalled(const struct runner *r)
 	return false;
 }
 
-/* Waits for the reader. If we were told to exit, only for LAST_WORDS_MS. */
+/* Waits for the reader, but see LAST_WORDS_MS. Signals of a queue that was renamed are left to its next runner. */
 static bool wait_for_reader(void *context, int fd)
 {
 	const struct runner *r = context;
 	struct pollfd fds[2] = {{fd, POLLOUT, 0}, {r->signal_fd, POLLIN, 0}};
-	bool told = r->leaving || r->interrupts;
+	bool moved = r->result.moved, told = r->leaving || r->interrupts || moved;
 	for (;;) {
-		int n = poll(fds, 2, told ? LAST_WORDS_MS : -1);
+		int n = poll(fds, moved ? 1 : 2, told ? LAST_WORDS_MS : -1);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0 || (fds[1].revents && is_signalled(r)))
