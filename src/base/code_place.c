@@ -166,19 +166,26 @@ static bool executes_arguments(const char *program)
 	return false;
 }
 
-/* Whether the arguments after the program argv[program] begin with a script for sed, which precedes argv[i]. */
-static bool has_sed_script(const char *const *argv, size_t program, size_t i)
+/* "-n", "-i.bak": an option of sed whose value is not the next argument. */
+static bool is_sed_flag(const char *word)
+{
+	size_t flags = strspn(word + 1, "nErsuz");
+	return word[0] == '-' && (word[1 + flags] == 'i' || (flags > 0 && !word[1 + flags]));
+}
+
+/* Whether argv[i] is a file for sed, the program argv[program]: the script precedes it, and it is no second script. */
+static bool is_sed_file(const char *const *argv, size_t program, size_t i)
 {
 	size_t k = program + 1;
-	for (; k < i && argv[k][0] == '-'; k++) {
-		const char *option = argv[k] + 1 + strspn(argv[k] + 1, "nErsuz");
-		if (strcmp(option, "e") == 0 || strcmp(option, "f") == 0)
-			return k + 1 < i; /* the next argument is the script, or its file */
-		/* No other option that may have its value in the next argument. */
-		if (*option && *option != 'i')
-			return false;
-	}
-	return k < i;
+	while (k < i && is_sed_flag(argv[k]))
+		k++;
+	if (k == i)
+		return false; /* the script */
+	const char *option = argv[k] + strspn(argv[k], "-nErsuz");
+	if (argv[k][0] == '-' && strcmp(option, "e") != 0 && strcmp(option, "f") != 0)
+		return false;
+	/* Also after options that this function does not know: "--expr SCRIPT", "-re SCRIPT". */
+	return argv[i - 1][0] != '-' || strcmp(argv[i - 1], "--") == 0 || is_sed_flag(argv[i - 1]);
 }
 
 /*
@@ -189,7 +196,7 @@ static bool takes_paths(const char *const *argv, size_t program, size_t i)
 {
 	if (argv[i][0] != '/')
 		return false;
-	return is_sox(argv[program]) || (is_program(argv[program], "sed") && has_sed_script(argv, program, i));
+	return is_sox(argv[program]) || (is_program(argv[program], "sed") && is_sed_file(argv, program, i));
 }
 
 bool place_is_code(const char *const *argv, size_t i)

@@ -63,6 +63,11 @@ static void test_absolute_paths_are_no_code_for_sox_and_for_sed_with_a_script(vo
 	assert_true(place_is_code((const char *const[]){"sed", "-nl", "5", "/x", NULL}, 3));
 	assert_true(place_is_code((const char *const[]){"sed", "--line-length", "5", "/x", NULL}, 3));
 	assert_true(place_is_code((const char *const[]){"sed", "p", "-e", "/x", NULL}, 3));
+	assert_true(place_is_code((const char *const[]){"sed", "p", "-re", "/x", NULL}, 3));
+	assert_true(place_is_code((const char *const[]){"sed", "-e", "p", "-ze", "/x", NULL}, 4));
+	assert_true(place_is_code((const char *const[]){"sed", "-e", "p", "--expr", "/x", NULL}, 4));
+	assert_false(place_is_code((const char *const[]){"sed", "-re", "p", "-n", "/x", NULL}, 4));
+	assert_false(place_is_code((const char *const[]){"sed", "p", "--", "/x", "/y", NULL}, 3));
 	assert_true(place_is_code((const char *const[]){"ssh", "h", "sox", "/x", NULL}, 3));
 	assert_true(place_is_code((const char *const[]){"perl", "x.pl", "/x", NULL}, 2));
 }
