@@ -13,19 +13,21 @@
 #include "cli/say.h"
 #include "queue/journal/moved_path.h"
 
+/* The directory may be renamed again before it is opened. */
+#define MOST_TRIES 100
+
 /* The folder for logs may be inside the directory, or next to it in one that was renamed. */
-static int follow_log_dir(struct run *run, const char *old_parent, const char *journal_path)
+static int follow_log_dir(struct run *run, const struct journal *old, const struct journal *moved)
 {
-	char *moved;
-	cleanup_(freep) char *parent = strndup(journal_path, (size_t)(strrchr(journal_path, '/') - journal_path));
-	int r = parent ? moved_path_find(run->log_dir, old_parent, parent, &moved) : -ENOMEM;
+	char *log_dir;
+	int r = moved_path_find(run->log_dir, old->parent_path, moved->parent_path, &log_dir);
 	if (r < 0)
 		return error_set(&run->err, r, "log directory: out of memory");
 	if (r > 0) {
 		free(run->log_dir);
-		run->log_dir = moved;
+		run->log_dir = log_dir;
 	}
-	return 0;
+	return log_dir_check(&run->queue, run->log_dir, &run->err);
 }
 
 static bool is_same_directory(const struct journal *a, const struct journal *b)
@@ -35,29 +37,48 @@ static bool is_same_directory(const struct journal *a, const struct journal *b)
 	       one.st_ino == other.st_ino;
 }
 
-int run_follow_queue(struct run *run, struct journal **j)
+/* Opens the journal at run->queue.journal_path, where `old` was a moment ago. */
+static int open_there(struct run *run, const struct journal *old, struct journal **ret)
 {
-	cleanup_(freep) char *path = NULL;
 	cleanup_(journal_closep) struct journal *moved = NULL;
-	int r = journal_locate(*j, &path);
-	if (r < 0)
-		return error_set(&run->err, r, "cannot follow journal '%s': its directory was renamed: %s", (*j)->path,
-			error_words(r));
-	r = follow_log_dir(run, (*j)->parent_path, path);
+	int r = queue_choice_open(&run->queue, &moved, &run->err);
 	if (r < 0)
 		return r;
-	free(run->queue.journal_path);
-	run->queue.journal_path = take_ptr(path);
+	if (!is_same_directory(old, moved)) {
+		journal_remove_empty(moved);
+		return error_set(
+			&run->err, -ESTALE, "cannot follow journal '%s': its directory was renamed again", old->path);
+	}
+	*ret = take_ptr(moved);
+	return 0;
+}
+
+static int open_moved(struct run *run, const struct journal *old, struct journal **ret)
+{
+	int r = -ESTALE;
+	for (int tries = 0; r < 0 && tries < MOST_TRIES; tries++) {
+		cleanup_(freep) char *path = NULL;
+		int e = journal_locate(old, &path);
+		if (e < 0)
+			return error_set(&run->err, e, "cannot follow journal '%s': its directory was renamed: %s",
+				old->path, error_words(e));
+		if (tries > 0 && strcmp(path, run->queue.journal_path) == 0)
+			break; /* the error has another reason */
+		free(run->queue.journal_path);
+		run->queue.journal_path = take_ptr(path);
+		r = open_there(run, old, ret);
+	}
+	return r;
+}
+
+int run_follow_queue(struct run *run, struct journal **j)
+{
+	cleanup_(journal_closep) struct journal *moved = NULL;
 	run->queue.adds = true; /* the journal exists, also that of a personal queue, wherever it was found */
 	run->made_queue = false;
-	r = queue_choice_open(&run->queue, &moved, &run->err);
-	if (r == 0 && !is_same_directory(*j, moved)) {
-		journal_remove_empty(moved);
-		r = error_set(
-			&run->err, -ESTALE, "cannot follow journal '%s': its directory was renamed again", (*j)->path);
-	}
+	int r = open_moved(run, *j, &moved);
 	if (r == 0)
-		r = log_dir_check(&run->queue, run->log_dir, &run->err);
+		r = follow_log_dir(run, *j, moved);
 	if (r < 0)
 		return r;
 	say("the directory of the queue was renamed: the queue is now '%s'", moved->path);
