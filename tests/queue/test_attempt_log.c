@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "queue/journal/journal.h"
 #include "queue/keeper/attempt_log.h"
 #include "queue/keeper/known_directory.h"
 #include "support/scratch.h"
@@ -147,6 +148,29 @@ static void test_nothing_is_created_behind_a_link_of_another_user(void **state)
 	assert_false(scratch_has("home/logs"));
 }
 
+/* Otherwise the directory could not be renamed back. */
+static void test_folder_in_a_renamed_queue_is_not_created_at_the_old_path(void **state)
+{
+	(void)state;
+	char parent[SCRATCH_PATH_SIZE + 64], directory[SCRATCH_PATH_SIZE + 96];
+	struct known_directory known = {.fd = -1};
+	struct attempt_log log;
+	make_directory("queue", 0700);
+	snprintf(parent, sizeof(parent), "%s/queue", scratch_path());
+	snprintf(directory, sizeof(directory), "%s/deep/logs", parent);
+	struct journal journal = {.parent_path = parent, .parent_fd = open("queue", O_RDONLY | O_CLOEXEC)};
+	const struct attempt_log_options options = {
+		.directory = directory, .trust = LOG_TRUST_OWN, .known = &known, .journal = &journal};
+	assert_int_equal(rename("queue", "renamed"), 0);
+	assert_int_equal(attempt_log_open(&log, &options, 1), 0);
+	attempt_log_close(&log);
+	assert_int_equal(access("renamed/deep/logs", F_OK), 0);
+	assert_int_equal(access("queue", F_OK), -1);
+	close(journal.parent_fd);
+	close(known.fd);
+	free(known.path);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -154,6 +178,7 @@ int main(void)
 		scratch_test(test_exchanged_directory_keeps_its_mode),
 		scratch_test(test_link_to_another_directory_above_keeps_its_mode),
 		scratch_test(test_nothing_is_created_behind_a_link_of_another_user),
+		scratch_test(test_folder_in_a_renamed_queue_is_not_created_at_the_old_path),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -197,7 +197,7 @@ int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char 
 	return build_environment(a, j, keeper, cache);
 }
 
-static int open_log(struct attempt *a, struct attempt_cache *cache)
+static int open_log(struct attempt *a, const struct journal *j, struct attempt_cache *cache)
 {
 	char name[ATTEMPT_LOG_NAME_ROOM];
 	attempt_log_name_on_cluster(name, a->order.id, a->order.attempt, a->order.slurm_job);
@@ -207,7 +207,8 @@ static int open_log(struct attempt *a, struct attempt_cache *cache)
 			.trust = (enum log_trust)a->order.log_trust,
 			.access = (enum log_access)a->order.log_access,
 			.max_bytes = a->order.max_log_bytes,
-			.known = &cache->logs},
+			.known = &cache->logs,
+			.journal = j},
 		a->order.id);
 	if (r == -ENOTUNIQ)
 		a->missing = ATTEMPT_LOG_DIRECTORY;
@@ -231,7 +232,7 @@ int attempt_prepare(struct attempt *a, const struct journal *j, const char *keep
 		a->missing = ATTEMPT_LOG;
 		r = attempt_follow_log_dir(a, j);
 	}
-	return r < 0 ? r : open_log(a, cache);
+	return r < 0 ? r : open_log(a, j, cache);
 }
 
 /* ---- The job's first process ------------------------------------------------------------ */

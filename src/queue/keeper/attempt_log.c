@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/trust.h"
+#include "queue/journal/journal.h"
 #include "queue/keeper/known_directory.h"
 
 #define TRIM_MS 250
@@ -73,14 +74,27 @@ static int enter(const struct attempt_log_options *o, int dir_fd, const char *na
 	return r < 0 && r != -EEXIST ? r : open_existing(o, dir_fd, name, ret);
 }
 
+/* Opens the directory below which the path is created; *ret_rest: the rest of the path. */
+static int open_start(const struct attempt_log_options *o, const char **ret_rest)
+{
+	const struct journal *j = o->journal;
+	size_t length = j ? strlen(j->parent_path) : 0;
+	bool inside = j && strncmp(o->directory, j->parent_path, length) == 0 && o->directory[length] == '/';
+	int fd = inside ? openat(j->parent_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC)
+			: open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	*ret_rest = o->directory + (inside ? length : 0);
+	return fd < 0 ? -errno : fd;
+}
+
 /* Parent directories are created with default permissions. */
 static int make_directory(const struct attempt_log_options *o, int *ret)
 {
 	char name[NAME_MAX + 1];
-	cleanup_(closep) int fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	const char *rest;
+	cleanup_(closep) int fd = open_start(o, &rest);
 	if (fd < 0)
-		return -errno;
-	for (const char *p = o->directory + strspn(o->directory, "/"); *p;) {
+		return fd;
+	for (const char *p = rest + strspn(rest, "/"); *p;) {
 		size_t length = strcspn(p, "/");
 		int next = -1;
 		if (length >= sizeof(name))
