@@ -240,6 +240,7 @@ static int finish(struct run *run, struct journal *j, const struct runner_result
 static int run_queue(struct run *run, struct journal **ret_journal, bool *ret_stop)
 {
 	struct journal *j = *ret_journal;
+	bool continues = run->so_far.moved;
 	void *runner = NULL;
 	struct runner_result result = {0};
 	pid_t holder = 0;
@@ -256,7 +257,8 @@ static int run_queue(struct run *run, struct journal **ret_journal, bool *ret_st
 		return added;
 	}
 	if (r == 0) {
-		run_look_at_what_failed_before(run);
+		if (!continues)
+			run_look_at_what_failed_before(run);
 		r = run->engine->run(run, runner, &result);
 		run->engine->destroy(runner);
 		if (r < 0 || !result.moved)

@@ -182,6 +182,18 @@ def test_run_counts_jobs_that_ended_before_and_after(lab):
     assert lab.states() == ["failed", "completed"]
 
 
+def test_failure_before_the_rename_is_not_one_before_the_run(lab):
+    lab.commands("false", "exit 2", HELD)
+    lab.gpuq("run", "--max-failures", "1", "--gpus", "sim:1", "--jobs-per-gpu", "1", code=1)
+    runner = lab.start("run")
+    lab.until(lambda: lab.ran() and lab.job(2)["status"] == "failed")
+    lab.rename()
+    (lab.directory / "go").touch()
+    _, words = runner.communicate(timeout=LIMIT)
+    assert runner.returncode == 1 and "the queue is now" in words.decode()
+    assert words.decode().count("failed before") == 1
+
+
 def test_limit_of_failures_also_counts_those_before(lab):
     lab.add("false")
     lab.add(HELD + "; exit 1")
