@@ -21,6 +21,7 @@
 #include "queue/journal/journal_limits.h"
 #include "queue/journal/queue_registry.h"
 #include "queue/journal/trust.h"
+#include "slurm/secret.h"
 
 enum { OPTION_JOBS_FILE = 0x1000, OPTION_CONFIG, OPTION_TRUST };
 
@@ -375,6 +376,10 @@ static int check_copy(const struct queue_choice *q, struct journal *j, struct gd
 		if (unfinished + hooks && !journal_home_is_here(j))
 			return refuse_copy(j, unfinished, hooks, err);
 	}
+	/* Another user who made the copy knows its secret, and could pose as a pilot. Without it, a new one is made. */
+	if (!journal_home_is_here(j) && unlinkat(j->dir_fd, SECRET_FILE, 0) < 0 && errno != ENOENT)
+		return error_set(
+			err, -errno, "cannot remove '%s/" SECRET_FILE "': %s", j->dir_path, error_words(errno));
 	int r = journal_home_set(j);
 	return r < 0 ? error_set(err, r, "cannot write to '%s': %s", j->dir_path, error_words(r)) : 0;
 }

@@ -40,7 +40,9 @@ int address_file_write(int dir_fd, const char *name, const struct address_file *
 	secret_format(a->challenge, digits);
 	int n = snprintf(text, sizeof(text), "%s %u %s\n", a->host, a->port, digits);
 	snprintf(new, sizeof(new), "%s.new", name);
-	cleanup_(closep) int fd = openat(dir_fd, new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	/* A file that came with a copy of the queue may be readable by others. */
+	(void)unlinkat(dir_fd, new, 0);
+	cleanup_(closep) int fd = openat(dir_fd, new, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	int r = fd < 0 ? -errno : file_write_all(fd, text, (size_t)n);
 	if (r == 0 && (fsync(fd) < 0 || renameat(dir_fd, new, dir_fd, name) < 0))
 		r = -errno;

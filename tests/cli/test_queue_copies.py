@@ -58,6 +58,21 @@ def test_copy_without_unfinished_jobs_is_used(lab):
     assert "2 completed" in lab.gpuq("status", "--jobs-file", journal)
 
 
+@pytest.mark.parametrize("words", [(), ("--trust",)])
+def test_copy_does_not_keep_the_secret_of_its_original(lab, words):
+    """Whoever made the copy knows the secret of pilots on a cluster."""
+    lab.gpuq("add", "--no-start", "true")
+    if not words:
+        lab.gpuq("run")
+    (lab.directory / "jobs.jsonl.d/slurm.secret").write_text("0" * 64)
+    journal = copy(lab)
+    lab.gpuq("add", "--jobs-file", journal, "--no-start", *words, "true")
+    assert not (journal.parent / "jobs.jsonl.d/slurm.secret").exists()
+    if not words:
+        lab.gpuq("add", "--no-start", "true")
+        assert (lab.directory / "jobs.jsonl.d/slurm.secret").exists()
+
+
 def test_queue_that_was_renamed_is_used(lab):
     lab.gpuq("add", "--no-start", "echo 1 >> ran")
     folder = lab.directory / "moved"
