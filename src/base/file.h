@@ -33,7 +33,7 @@ int file_read_small(int dirfd, const char *path, char *buf, size_t size);
 /*
  * Returns the number of bytes in holes between `from` and `to`; stops counting beyond `most`. Queries the file system
  * only if the file has so few blocks that there can be more than `most`, because the query is slow on some file systems
- * (ZFS, while the file is being written).
+ * (ZFS, while the file is being written). A file of that kind with more than 1,024 holes counts as more than `most`.
  */
 off_t file_count_holes(int fd, off_t from, off_t to, off_t most);
 

@@ -19,7 +19,7 @@
 /* Limits for the components of a path and of all links in it together, and for those behind the first link of another
  * user, who can make any number of links with thousands of components. */
 #define WALK_MAX_STEPS         2048
-#define WALK_MAX_FOREIGN_STEPS 128
+#define WALK_MAX_FOREIGN_STEPS 32
 
 #define WALK_FLAGS (O_PATH | O_NOFOLLOW | O_CLOEXEC)
 

@@ -10,8 +10,6 @@ static const struct {
 	const char *field;
 	const char *option;
 } words[] = {
-	{"set trust_output_dir if you accept that",
-		"use --trust if you accept that (it also follows links of others in the input folder)"},
 	{"set trust_output_dir", "use --trust"},
 	{"set trust_input", "use --trust"},
 	{"another output_dir", "another --output-dir"},

@@ -363,9 +363,10 @@ static int refuse_copy(const struct journal *j, uint64_t unfinished, uint64_t ho
  */
 static int check_copy(const struct queue_choice *q, struct journal *j, struct gd_error *err)
 {
+	int r;
 	if (!q->trust && !j->original && !journal_home_is_here(j)) {
 		struct follow f;
-		int r = follow_open_journal(j, &f, err);
+		r = follow_open_journal(j, &f, err);
 		if (r < 0)
 			return r;
 		const uint64_t *counts = f.jobs.counts;
@@ -376,11 +377,13 @@ static int check_copy(const struct queue_choice *q, struct journal *j, struct gd
 		if (unfinished + hooks && !journal_home_is_here(j))
 			return refuse_copy(j, unfinished, hooks, err);
 	}
+	if (!journal_home_is_here(j) && (r = journal_home_clean(j, err)) < 0)
+		return r;
 	/* Another user who made the copy knows its secret, and could pose as a pilot. Without it, a new one is made. */
 	if (!journal_home_is_here(j) && unlinkat(j->dir_fd, SECRET_FILE, 0) < 0 && errno != ENOENT)
 		return error_set(
 			err, -errno, "cannot remove '%s/" SECRET_FILE "': %s", j->dir_path, error_words(errno));
-	int r = journal_home_set(j);
+	r = journal_home_set(j);
 	return r < 0 ? error_set(err, r, "cannot write to '%s': %s", j->dir_path, error_words(r)) : 0;
 }
 

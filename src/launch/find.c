@@ -57,6 +57,7 @@ struct finder {
 	struct path_map visited; /* folders that were read, by "DEVICE:INODE"; the numbers are unused */
 };
 
+static int vwarn(struct finder *f, const char *format, va_list args) GD_PRINTF(2, 0);
 static int vwarn(struct finder *f, const char *format, va_list args)
 {
 	cleanup_(text_finish) struct text words = {0};

@@ -34,13 +34,19 @@ static int check_folder(struct gd_launcher *l)
 	cleanup_(closep) int fd = -1;
 	struct stat before, now;
 	uint64_t now_ns = clock_now_ns();
+	bool look = now_ns >= l->input_looked_ns + LAUNCHER_LOOK_NS;
 	/* The user may have given others write access to a folder above it. */
-	if (!l->input_replaceable && now_ns >= l->input_looked_ns + LAUNCHER_LOOK_NS) {
+	if (!l->input_replaceable && look) {
 		l->input_looked_ns = now_ns;
 		l->input_replaceable = trust_check_way(l->input_fd, NULL) < 0;
 		l->input_way.replaceable = l->input_way.replaceable || l->input_replaceable;
 	}
-	if (!l->input_replaceable)
+	/* The path that workers get may lead elsewhere now: the user has renamed the folder. */
+	bool leads = stat(l->files->folder, &now) == 0 && fstat(l->input_fd, &before) == 0 &&
+		     now.st_dev == before.st_dev && now.st_ino == before.st_ino;
+	if (!leads)
+		return l->watch ? -ENOENT : -ESTALE;
+	if (!l->input_replaceable && !look)
 		return 0;
 	int r = find_open_folder(l->files->folder, &fd);
 	if (r < 0)

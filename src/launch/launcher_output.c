@@ -143,7 +143,9 @@ static bool is_replaceable(struct gd_launcher *l)
 	uint64_t now_ns = clock_now_ns();
 	if (!l->options.trust_output_dir && now_ns >= l->output_looked_ns + LAUNCHER_LOOK_NS) {
 		l->output_looked_ns = now_ns;
-		l->output_replaceable = trust_check_way(l->output_fd, NULL) < 0;
+		cleanup_(closep) int fd = -1;
+		l->output_replaceable = trust_check_way(l->output_fd, NULL) < 0 ||
+					trust_open_directory(l->output_root, false, &fd, NULL) == -EPERM;
 	}
 	return l->output_replaceable;
 }
@@ -177,6 +179,14 @@ static void record_start(struct gd_launcher *l, size_t i)
 
 int launcher_make_result_folder(struct gd_launcher *l, size_t i, const char **ret_objection)
 {
+	struct stat there, mine;
+	/* The user may have renamed the folder: workers would write to the old path, which another user may have. */
+	bool leads = stat(l->output_root, &there) == 0 && fstat(l->output_fd, &mine) == 0 &&
+		     there.st_dev == mine.st_dev && there.st_ino == mine.st_ino;
+	if (!leads) {
+		*ret_objection = "was renamed or replaced";
+		return -EPERM;
+	}
 	if (is_replaceable(l)) {
 		*ret_objection = "can be written by other users now";
 		return -EPERM;

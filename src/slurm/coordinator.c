@@ -217,6 +217,7 @@ int coordinator_create(
 	if (!c)
 		return error_set(err, -ENOMEM, "cannot start the coordinator: out of memory");
 	c->options = *options;
+	c->options.order.folder = options->journal->dir_path;
 	c->signal_fd = c->watch_fd = c->sync.fd = -1;
 	signal(SIGPIPE, SIG_IGN);
 	int e = open_loop(c);

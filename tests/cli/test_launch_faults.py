@@ -295,3 +295,21 @@ def test_results_of_another_input_folder_are_kept(launch):
     assert "--force" in err and "--output-dir" in err
     launch.run("--input-dir", "new", "--force", *COPY)
     assert (launch.output / "a/a.wav").stat().st_size == 99
+
+
+@pytest.mark.parametrize("folder", ["in", "out"])
+def test_folder_that_is_renamed_during_a_launch_is_not_used_at_its_old_path(launch, folder):
+    """Another user may have the old path, for example in /tmp."""
+    launch.put("wait1.wav", "wait2.wav", size=1000)
+    launch.put("b.wav")
+    process = launch.start("--max-failures", "100", *PROGRAM)  # nothing is handed out in advance
+    launch.wait_for_workers()
+    (launch.directory / folder).rename(launch.directory / "kept")
+    (launch.directory / folder).mkdir()
+    (launch.directory / folder / "b.wav").write_text("another file")
+    (launch.directory / "go").touch()
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1, (out, err)
+    assert ("the input folder was replaced" if folder == "in" else "one of its parent folders was renamed or replaced") in out, (out, err)
+    assert "b.wav" not in launch.notes("begin")
+    assert sorted(p.name for p in (launch.directory / folder).iterdir()) == ["b.wav"]

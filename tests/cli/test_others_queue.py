@@ -301,22 +301,22 @@ def test_runner_stays_with_its_directory(machine, owner):
     owner.sh("rm proj", shared)
 
 
-@pytest.mark.parametrize("target", ["kept", "/var/tmp"])
-def test_queue_goes_on_although_another_user_links_its_old_name(machine, owner, other, target):
+@pytest.mark.parametrize("plan", ["ln -s kept proj", "ln -s /var/tmp proj", "ln -s proj proj", "mkdir -p -m 700 proj", "touch proj"])
+def test_queue_goes_on_although_another_user_uses_its_old_name(machine, owner, other, plan):
     """The victim renames the directory in a sticky one, in which everybody can use the old name."""
     shared = machine.directory(STICKY)
-    owner.sh("mkdir -m 755 proj", shared)
+    owner.sh("mkdir -m 755 proj proj/sub", shared)
     go = owner.home / f"go-{shared.name}"
-    runner = owner.start("gpuq", "run", "--keep", cwd=shared / "proj")
+    runner = owner.start("gpuq", "run", "--keep", "--jobs-file", "jobs.jsonl", cwd=shared / "proj/sub")
     for words in ((f"touch began; {WAIT_FOR.format(go)}",), ("--after", "1", "touch second")):
-        assert owner.gpuq("add", "--no-start", *words, cwd=shared / "proj").returncode == 0
-    until((shared / "proj/began").exists, "the job")
+        assert owner.gpuq("add", "--no-start", "--jobs-file", "jobs.jsonl", *words, cwd=shared / "proj/sub").returncode == 0
+    until((shared / "proj/sub/began").exists, "the job")
     owner.sh("mv proj kept", shared)
-    other.sh(f"ln -s {target} proj", shared)
+    other.sh(plan, shared)
     go.touch()
-    until((shared / "kept/second").exists, "the second job")
+    until((shared / "kept/sub/second").exists, "the second job")
     runner.terminate()
-    assert f"the queue is now '{shared}/kept/jobs.jsonl'" in runner.communicate(timeout=LIMIT)[1]
+    assert f"the queue is now '{shared}/kept/sub/jobs.jsonl'" in runner.communicate(timeout=LIMIT)[1]
 
 
 @pytest.mark.parametrize("words", [("add", "--no-start", "true"), ("run", "--keep"), ("prune",)])

@@ -187,3 +187,59 @@ def test_link_to_another_folder_in_the_folder_of_a_queue_is_not_followed(lab):
     result = lab.result("add", "--no-start", "./script.sh")
     assert result.returncode == 2 and "cannot store script" in result.stderr, result
     assert sorted(p.name for p in thesis.iterdir()) == ["chapter.tex", "pictures"]
+
+
+def test_copy_is_cleaned_of_links_and_open_files(lab):
+    """An archive of another user can contain hard links, and files that others can read."""
+    lab.gpuq("add", "--no-start", "true")
+    lab.gpuq("run")
+    folder = copy(lab).parent / "jobs.jsonl.d"
+    precious = lab.directory / "precious"
+    precious.write_text("text")
+    for name in ("runner.lock", "runner.log"):
+        (folder / name).unlink(missing_ok=True)
+        os.link(precious, folder / name)
+    (folder / "env/open").write_text("")
+    (folder / "env/open").chmod(0o644)
+    folder.chmod(0o755)
+    lab.gpuq("add", "--jobs-file", folder.parent / "jobs.jsonl", "true")
+    lab.gpuq("wait", "--jobs-file", folder.parent / "jobs.jsonl", "2")
+    assert precious.read_text() == "text" and precious.stat().st_nlink == 1
+    assert folder.stat().st_mode & 0o77 == 0 and all(p.stat().st_mode & 0o77 == 0 for p in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("name", ["append.lock", "counts"])
+def test_file_with_a_second_name_is_not_written(lab, name):
+    lab.gpuq("add", "--no-start", "true")
+    folder = copy(lab).parent / "jobs.jsonl.d"
+    precious = lab.directory / "precious"
+    precious.write_text("text")
+    (folder / name).unlink()
+    os.link(precious, folder / name)
+    result = lab.result("add", "--jobs-file", folder.parent / "jobs.jsonl", "true")
+    assert result.returncode == 2 and f"{name}': it has several names (hard links)" in result.stderr, result
+    assert precious.read_text() == "text"
+
+
+def test_journal_with_a_second_name_is_no_new_queue(lab):
+    """Two runners would write to the same file."""
+    lab.gpuq("add", "--no-start", "true")
+    lab.gpuq("run")
+    (lab.directory / "other").mkdir()
+    os.link(lab.journal, lab.directory / "other/jobs.jsonl")
+    result = lab.result("add", "--jobs-file", "other/jobs.jsonl", "true")
+    assert result.returncode == 2 and "it has several names (hard links)" in result.stderr, result
+    lab.gpuq("add", "--no-start", "true")
+
+
+def test_stored_script_of_a_copy_is_executed_from_its_own_folder(lab):
+    """Another user may have the old path, for example in /tmp."""
+    (lab.directory / "script.sh").write_text("#!/bin/sh\necho right >> ran; exit 3\n")
+    lab.gpuq("add", "--no-start", "./script.sh")
+    lab.gpuq("run", code=1)
+    journal = copy(lab)
+    for path in (lab.directory / "jobs.jsonl.d/scripts").iterdir():
+        path.write_text("echo wrong >> ran\n")
+    lab.gpuq("retry", "--jobs-file", journal, "1")
+    lab.gpuq("wait", "--jobs-file", journal, "1", code=3)
+    assert lab.ran() == ["right", "right"]

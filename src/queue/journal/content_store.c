@@ -40,7 +40,9 @@ static int write_new(int dir_fd, int folder_fd, const char *name, const void *da
 {
 	char draft[64];
 	snprintf(draft, sizeof(draft), "draft.%d", (int)getpid());
-	cleanup_(closep) int fd = openat(folder_fd, draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	/* A file that came with a copy of the queue may be readable by others, or have a second name. */
+	(void)unlinkat(folder_fd, draft, 0);
+	cleanup_(closep) int fd = openat(folder_fd, draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
 	int r = file_write_all(fd, data, size);

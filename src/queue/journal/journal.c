@@ -81,7 +81,8 @@ static int take_append_lock(struct journal *j, struct gd_error *err)
 int journal_absence_limit_ms(const struct journal *j)
 {
 	struct stat lock, st;
-	if (fstat(j->lock_fd, &lock) < 0 || stat(j->parent_path, &st) == 0 || errno != ENOENT)
+	if (fstat(j->lock_fd, &lock) < 0 || stat(j->parent_path, &st) == 0 ||
+		(errno != ENOENT && errno != ENOTDIR && errno != EACCES))
 		return 0;
 	return lock.st_nlink > 0 ? JOURNAL_RENAMED_MS : JOURNAL_REMOVED_MS;
 }
@@ -119,7 +120,8 @@ static int find_move(const struct journal *j)
 	if (!known)
 		return -errno;
 	cleanup_(closep) int fd = open_without_links(j->parent_path);
-	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -EPERM)
+	/* -EACCES: another user has put a directory at the old name of a directory that was renamed. */
+	if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP || fd == -EPERM || fd == -EACCES)
 		return 1;
 	if (fd < 0 || fstat(fd, &there) < 0)
 		return fd < 0 ? fd : -errno;

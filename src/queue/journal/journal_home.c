@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "queue/journal/journal_home.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,7 +13,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/file.h"
+#include "queue/journal/journal_private.h"
 
 #define NAME "home"
 #define ROOM 64
@@ -57,7 +60,8 @@ static int replace(int dir_fd, const char *text)
 {
 	char draft[32];
 	snprintf(draft, sizeof(draft), NAME ".%d", (int)getpid());
-	cleanup_(closep) int fd = openat(dir_fd, draft, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	(void)unlinkat(dir_fd, draft, 0);
+	cleanup_(closep) int fd = openat(dir_fd, draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
 	int r = file_write_all(fd, text, strlen(text));
@@ -75,4 +79,47 @@ int journal_home_set(const struct journal *j)
 {
 	char text[ROOM];
 	return !describe(j, text) || journal_home_is_here(j) ? 0 : replace(j->dir_fd, text);
+}
+
+/* ---- Copies --------------------------------------------------------------------------------- */
+
+/* Closes fd. */
+static int clean(int fd, bool is_top)
+{
+	cleanup_(closedirp) DIR *d = fdopendir(fd);
+	if (!d) {
+		closep(&fd);
+		return -ENOMEM;
+	}
+	int r = fchmod(fd, 0700) < 0 ? -errno : 0;
+	for (const struct dirent *e; r == 0 && (e = readdir(d));) {
+		struct stat st;
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+			fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		bool is_linked = S_ISLNK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_nlink > 1);
+		if (is_linked && unlinkat(fd, e->d_name, 0) < 0)
+			r = -errno;
+		else if (!is_linked && S_ISREG(st.st_mode) && fchmodat(fd, e->d_name, st.st_mode & 0700, 0) < 0)
+			r = -errno;
+		bool is_part = is_top && S_ISDIR(st.st_mode) && strcmp(e->d_name, "trees") != 0;
+		int part = is_part ? openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
+		if (part >= 0)
+			r = clean(part, false);
+	}
+	return r;
+}
+
+int journal_home_clean(struct journal *j, struct gd_error *err)
+{
+	struct stat st;
+	if (fstat(j->fd, &st) == 0 && st.st_nlink > 1)
+		return error_set(err, -EPERM,
+			"refusing to use '%s': it has several names (hard links), and may be the journal of another queue; remove it, or replace it with a copy",
+			j->path);
+	int fd = openat(j->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = fd < 0 ? -errno : clean(fd, true);
+	if (r < 0)
+		return error_set(err, r, "cannot examine '%s': %s", j->dir_path, error_words(r));
+	return journal_open_folder(j, err);
 }

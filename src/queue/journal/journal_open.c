@@ -276,6 +276,21 @@ static void protect_locks(const struct journal *j, int dir_fd, int lock_fd)
 		return; /* best effort: some file systems have no modes */
 }
 
+/* Opens a file of the folder. An archive of another user can contain a hard link to a file of this user. */
+static int open_part(const struct journal *j, int dir_fd, const char *name, int *ret_fd, struct gd_error *err)
+{
+	struct stat st;
+	cleanup_(closep) int fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return error_set(err, -errno, "cannot open '%s/%s': %s", j->dir_path, name, error_words(errno));
+	if (st.st_nlink > 1)
+		return error_set(err, -EPERM,
+			"refusing to write to '%s/%s': it has several names (hard links), and may be another file of yours; replace the folder with a copy of it",
+			j->dir_path, name);
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
 int journal_open_folder(struct journal *j, struct gd_error *err)
 {
 	static const char *const parts[] = {"keepers", "env"};
@@ -289,12 +304,12 @@ int journal_open_folder(struct journal *j, struct gd_error *err)
 	}
 	if (r < 0)
 		return r;
-	cleanup_(closep) int lock_fd = openat(dir_fd, "append.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (lock_fd < 0)
-		return error_set(err, -errno, "cannot open '%s/append.lock': %s", j->dir_path, error_words(errno));
-	cleanup_(closep) int counts_fd = openat(dir_fd, TALLY_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (counts_fd < 0)
-		return error_set(err, -errno, "cannot open '%s/" TALLY_NAME "': %s", j->dir_path, error_words(errno));
+	cleanup_(closep) int lock_fd = -1, counts_fd = -1;
+	r = open_part(j, dir_fd, "append.lock", &lock_fd, err);
+	if (r == 0)
+		r = open_part(j, dir_fd, TALLY_NAME, &counts_fd, err);
+	if (r < 0)
+		return r;
 	protect_locks(j, dir_fd, lock_fd);
 	closep(&j->dir_fd);
 	closep(&j->lock_fd);

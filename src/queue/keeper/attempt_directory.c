@@ -110,8 +110,8 @@ static int open_found(const struct attempt *a, int *ret_fd, size_t *ret_length, 
 	*ret_length = 0;
 	int r = trust_open_directory(a->cwd, false, &fd, err);
 	/* Another user may have put something in the place of a directory that was renamed. */
-	bool is_elsewhere =
-		r == -ENOENT || r == -ENOTDIR || r == -EPERM || (r == 0 && !is_same_directory(fd, &a->order));
+	bool is_elsewhere = r == -ENOENT || r == -ENOTDIR || r == -EPERM || r == -EACCES ||
+			    (r == 0 && !is_same_directory(fd, &a->order));
 	if (is_elsewhere && open_moved(a, ret_fd, ret_length) == 0)
 		return 0;
 	if (r == 0)

@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/error.h"
+#include "base/shell_words.h"
+#include "queue/journal/content_store.h"
 #include "queue/journal/environment.h"
 #include "queue/journal/job.h"
 #include "queue/journal/journal.h"
@@ -50,6 +53,49 @@ static void set_index(const struct job *job, struct keeper_order *o, struct text
 	job_order_set_variable(o, payload, "GPUQ_ARRAY_INDEX", job->array_index >= 0 ? index : NULL);
 }
 
+/* The word of the command that is the path of the stored script; NULL: none. */
+static const char *find_script(const struct text *words, int count, const char *end)
+{
+	const char *word = text_string(words);
+	for (int i = 0; i < count && i < 3; i++, word += strlen(word) + 1) {
+		size_t length = strlen(word), tail = strlen(end);
+		if (word[0] == '/' && length > tail && strcmp(word + length - tail, end) == 0)
+			return word;
+	}
+	return NULL;
+}
+
+/*
+ * The command has the path of the stored script at the time of `add`. If the directory of the queue was renamed or
+ * copied since then, another user may own that path: the script is executed from the folder of this queue.
+ */
+static int append_command(struct text *payload, const struct job *job, const char *folder)
+{
+	cleanup_(text_finish) struct text words = {0}, end = {0}, path = {0}, old = {0}, new = {0};
+	const char *script = job->wish->script, *found = NULL, *at = NULL;
+	if (script && folder) {
+		text_appendf(&end, "/" STORE_SCRIPTS "/%s", script);
+		text_appendf(&path, "%s%s", folder, text_string(&end));
+		int count = shell_split(job->command, &words);
+		found = count > 0 && !text_error(&end) ? find_script(&words, count, text_string(&end)) : NULL;
+	}
+	if (found && strcmp(found, text_string(&path)) != 0) {
+		shell_quote(&old, found, strlen(found));
+		shell_quote(&new, text_string(&path), path.length);
+		at = strstr(job->command, text_string(&old));
+	}
+	if (text_error(&words) || text_error(&path) || text_error(&old) || text_error(&new))
+		return -ENOMEM;
+	if (at) {
+		text_append(payload, job->command, (size_t)(at - job->command));
+		text_append_string(payload, text_string(&new));
+		append_string(payload, at + old.length);
+	} else {
+		append_string(payload, job->command);
+	}
+	return 0;
+}
+
 int job_order_write(const struct job *job, const struct order_defaults *d, const char *hook, const char *claim,
 	struct keeper_order *ret, struct text *payload)
 {
@@ -71,8 +117,11 @@ int job_order_write(const struct job *job, const struct order_defaults *d, const
 		.warn_before_ms = w->warn_before_ms,
 		.warn_signal = (uint32_t)w->warn_signal,
 		.requeue_on = (uint32_t)w->requeue_on};
-	const char *const strings[] = {job->command, w->cwd ? w->cwd : d->cwd, w->env ? w->env : d->env,
-		job_order_log_dir(job, d), hook, job->name, claim};
+	int r = append_command(payload, job, d->folder);
+	if (r < 0)
+		return r;
+	const char *const strings[] = {
+		w->cwd ? w->cwd : d->cwd, w->env ? w->env : d->env, job_order_log_dir(job, d), hook, job->name, claim};
 	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
 		append_string(payload, strings[i]);
 	if (hook)

@@ -26,6 +26,7 @@ struct keeper_order;
 /* Defaults for jobs without values of their own. */
 struct order_defaults {
 	const char *log_dir; /* absolute */
+	const char *folder;  /* the journal's folder, with stored scripts; borrowed; NULL: as in the command */
 	int64_t timeout_ms;  /* 0: none */
 	int64_t grace_ms;
 	int64_t max_log_bytes; /* of all jobs; 0: no limit */

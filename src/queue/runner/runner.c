@@ -169,6 +169,7 @@ int runner_create(struct journal *j, const struct runner_options *options, struc
 		return error_set(err, -ENOMEM, "cannot start the runner: out of memory");
 	r->following.journal = j;
 	r->options = *options;
+	r->options.order.folder = j->dir_path;
 	r->result.completed = options->so_far.completed;
 	r->result.failed = r->deciding.failures = options->so_far.failed;
 	r->result.cancelled = options->so_far.cancelled;
