@@ -442,8 +442,8 @@ struct gd_launch_options {
 	 * renamed into place), until gd_launcher_stop(); a file that has changed counts as new. */
 	int watch;
 	/** Nonzero: process everything that links of other users lead to, and sparse files of others, see struct
-	 * gd_find_options. They can have any file processed that this user can read. Files of others may come before
-	 * files of this user. */
+	 * gd_find_options. Other users can then have any file processed that this user can read, and their files may
+	 * come before files of this user. */
 	uint64_t trust_input;
 };
 
