@@ -31,7 +31,7 @@ static const char *find_objection(uid_t chooser, bool restricted, const struct s
 		return "its path contains a symbolic link of another user to a file of yours";
 	if (!restricted)
 		return NULL;
-	return "its path contains a symbolic link of another user to a file that not everybody can read, or in a folder that not everybody can enter";
+	return "its path contains a symbolic link of another user to a file that not everybody can read or that is in a folder that not everybody can enter";
 }
 
 int find_open_entry(int folder_fd, const char *path, bool trust, struct trust_way *way, int *ret_fd, struct stat *ret,

@@ -135,7 +135,7 @@ static int prepare(struct gd_launcher *l, size_t i, const char *output, struct t
 		return r;
 	if (has_odd_name(l, i)) {
 		text_append_string(words,
-			"its path has characters other than letters, digits, blanks and _./+-(), and other users can choose names in the input folder, which the command could interpret; use --trust (trust_input) if you trust these users, rename the file, or let your program read the variables GPUQ_FILE and GPUQ_OUTPUT");
+			"its path has characters other than letters, digits, blanks and _./+-(), which the command could interpret, and other users can choose names in the input folder; use --trust (trust_input) if you trust these users, rename the file, or let your program read the variables GPUQ_FILE and GPUQ_OUTPUT");
 		return -EPERM;
 	}
 	const char *input = launcher_other_input(l, i);

@@ -349,7 +349,7 @@ static int check_names(const char *const *argv, size_t i, const struct names *n,
 	size_t pattern = strcspn(n->patterns, n->in_script ? "%" : place_pattern_signs(argv, i));
 	if (n->patterns[pattern])
 		return error_set(err, -EPERM,
-			"its path contains '%c', which the command would take for a pattern, and read or write other files; rename the file or its folder",
+			"its path contains '%c': the command could take the path for a pattern, and read or write other files; rename the file or its folder",
 			n->patterns[pattern]);
 	if (!n->first_sign && !(n->sign && n->in_script))
 		return 0;

@@ -374,7 +374,7 @@ def test_command_gets_names_of_others_only_without_signs(machine, victim, other)
         victim.sh("rm -rf out", victim.home)
         result = victim.gpuq(*launch, "--", "true", words, cwd=victim.home)
         assert f"2 of {count} files done, {count - 2} failed" in result.stdout, (words, result)
-        assert "its path has characters other than letters, digits, blanks and _./+-(), and other users can choose names" in result.stdout + result.stderr
+        assert "its path has characters other than letters, digits, blanks and _./+-(), which the command could interpret, and other users can choose names" in result.stdout + result.stderr
         assert "use --trust (trust_input) if you trust these users" in result.stdout + result.stderr
     victim.sh("rm -rf out", victim.home)
     assert victim.gpuq(*launch, "--trust", "--", "cp", "{file}", "{output}/r", cwd=victim.home).returncode == 0
