@@ -184,13 +184,13 @@ static bool is_sed_file(const char *const *argv, size_t program, size_t i)
 	const char *option = argv[k] + strspn(argv[k], "-nErsuz");
 	if (argv[k][0] == '-' && strcmp(option, "e") != 0 && strcmp(option, "f") != 0)
 		return false;
-	/* Also after options that this function does not know: "--expr SCRIPT", "-re SCRIPT". */
+	/* An unknown option may introduce a second script: "--expr SCRIPT", "-re SCRIPT". */
 	return argv[i - 1][0] != '-' || strcmp(argv[i - 1], "--") == 0 || is_sed_flag(argv[i - 1]);
 }
 
 /*
  * Whether the program takes an absolute path for the name of a file: sox executes only arguments that begin with '|' or
- * "http:" (see place_pattern_signs() for others), and sed only its script.
+ * "http:", and sed only its script. sox also expands patterns: see place_pattern_signs().
  */
 static bool takes_paths(const char *const *argv, size_t program, size_t i)
 {

@@ -47,8 +47,9 @@ bool place_is_language(const char *const *argv, size_t i);
 bool place_is_playlist(const char *const *argv, size_t i);
 
 /*
- * The characters that make a name a pattern for the program that gets the argument argv[i]; "" if there is none. It
- * then reads or writes other files: sox expands "[ab].wav" even for its output, ffmpeg and ImageMagick replace "%d".
+ * The characters that make a name a pattern for the program that gets the argument argv[i]; "" if it expands none.
+ * With such a name, it reads or writes other files: sox expands "[ab].wav" even for its output, ffmpeg and ImageMagick
+ * replace "%d".
  */
 const char *place_pattern_signs(const char *const *argv, size_t i);
 

@@ -18,9 +18,9 @@
 
 /*
  * Starts a runner and waits at most timeout_ms until it is ready. dir_fd: the journal's folder, for its log. options:
- * further options for `gpuq run`, up to a NULL, which has read the configuration of the current directory; otherwise
- * NULL: the runner reads that of the journal's directory. -errno, with the runner's own message, if the runner failed;
- * 0 if it is ready or not ready in time: later errors are in its log.
+ * further options for `gpuq run`, up to a NULL; the runner then reads the configuration of the current directory.
+ * NULL: it reads that of the journal's directory, unless q names a configuration. -errno, with the runner's own
+ * message, if the runner failed; 0 if it is ready or not ready in time: later errors are in its log.
  */
 int background_start(
 	const struct queue_choice *q, int dir_fd, const char *const *options, int timeout_ms, struct gd_error *err);

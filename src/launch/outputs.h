@@ -21,7 +21,7 @@ struct outputs {
 	struct path_map owners; /* numbers of files, by folder */
 	struct path_map above;  /* folders that contain folders of files; the numbers are unused */
 	struct path_map
-		next; /* by wanted folder: the number that is tried next, so that a million equal wishes stay cheap */
+		next; /* by wanted folder: the number that is tried next, so that a million equal names stay cheap */
 	struct arena arena;
 };
 

@@ -26,7 +26,7 @@ static bool is_signalled(const struct runner *r)
 	return false;
 }
 
-/* Waits for the reader, but see LAST_WORDS_MS. Signals of a queue that was renamed are left to its next runner. */
+/* Waits for the reader, but see LAST_WORDS_MS. If the queue was renamed, the next runner handles signals. */
 static bool wait_for_reader(void *context, int fd)
 {
 	const struct runner *r = context;
