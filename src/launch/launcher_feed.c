@@ -34,20 +34,17 @@ static int check_folder(struct gd_launcher *l)
 	cleanup_(closep) int fd = -1;
 	struct stat before, now;
 	uint64_t now_ns = clock_now_ns();
-	bool look = now_ns >= l->input_looked_ns + LAUNCHER_LOOK_NS;
 	/* The user may have given others write access to a folder above it. */
-	if (!l->input_replaceable && look) {
+	if (!l->input_replaceable && now_ns >= l->input_looked_ns + LAUNCHER_LOOK_NS) {
 		l->input_looked_ns = now_ns;
 		l->input_replaceable = trust_check_way(l->input_fd, NULL) < 0;
 		l->input_way.replaceable = l->input_way.replaceable || l->input_replaceable;
 	}
-	/* The path that workers get may lead elsewhere now: the user has renamed the folder. */
-	bool leads = stat(l->files->folder, &now) == 0 && fstat(l->input_fd, &before) == 0 &&
-		     now.st_dev == before.st_dev && now.st_ino == before.st_ino;
-	if (!leads)
-		return l->watch ? -ENOENT : -ESTALE;
-	if (!l->input_replaceable && !look)
-		return 0;
+	/* The user may have renamed the folder: the path that workers get would lead elsewhere. */
+	bool leads = l->watch || (stat(l->files->folder, &now) == 0 && fstat(l->input_fd, &before) == 0 &&
+					 now.st_dev == before.st_dev && now.st_ino == before.st_ino);
+	if (!l->input_replaceable)
+		return leads ? 0 : -ESTALE;
 	int r = find_open_folder(l->files->folder, &fd);
 	if (r < 0)
 		return r;
