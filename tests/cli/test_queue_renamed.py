@@ -357,3 +357,16 @@ def test_directory_of_a_job_that_was_replaced_is_not_entered(lab):
     lab.gpuq("run", code=1)
     assert f"cannot enter directory '{old}/sub'" in lab.job(1)["reason"]
     assert not old.exists()
+
+
+@pytest.mark.parametrize("which", ["project", "above"])
+def test_stored_script_is_executed_at_the_new_place(lab, which):
+    """Another user may have the old path, for example in /tmp."""
+    (lab.directory / "script.sh").write_text("#!/bin/sh\necho $1 >> ran\n")
+    lab.gpuq("add", HELD)
+    lab.until(lab.ran, "the job")
+    lab.gpuq("add", "--after", "1", "--", "script.sh", "c")
+    lab.rename(which)
+    (lab.directory / "go").touch()
+    lab.gpuq("wait", 2)
+    assert lab.ran() == ["a", "b", "c"]
