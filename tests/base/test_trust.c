@@ -198,8 +198,9 @@ static void test_group_of_others_must_not_write(void **state)
 
 static void advised(const char *path, bool by_name, const char *words)
 {
-	char remedy[TRUST_REMEDY_SIZE], expected[512];
-	snprintf(expected, sizeof(expected), "%s%s", words, *words ? ", or " : "");
+	char remedy[TRUST_REMEDY_SIZE], expected[1024];
+	int n = snprintf(expected, sizeof(expected), "%s%s", words, *words ? ", or " : "");
+	assert_true(n >= 0 && (size_t)n < sizeof(expected));
 	assert_string_equal(trust_remedy(path, by_name, remedy), expected);
 }
 
