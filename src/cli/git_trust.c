@@ -136,7 +136,7 @@ static int refuse_foreign(const char *path, uid_t owner, struct gd_error *err)
 /*
  * Finds the directory with ".git" without git, which would read the configuration of a repository that others can put
  * into a directory. 1: this directory is a candidate, 0: go up. A directory of ours that others can write is a
- * candidate, too: the check of the repository refuses it, with advice. skipped: why the nearest repository is none.
+ * candidate, too: the check of the repository refuses it, with advice. skipped: why the nearest repository is not used.
  */
 static int is_candidate(int fd, const char *path, struct gd_error *skipped, struct gd_error *err)
 {

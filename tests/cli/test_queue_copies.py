@@ -60,7 +60,7 @@ def test_copy_without_unfinished_jobs_is_used(lab):
 
 @pytest.mark.parametrize("words", [(), ("--trust",)])
 def test_copy_does_not_keep_the_secret_of_its_original(lab, words):
-    """Whoever made the copy knows the secret of pilots on a cluster."""
+    """The user who made the copy knows the secret of pilots on a cluster."""
     lab.gpuq("add", "--no-start", "true")
     if not words:
         lab.gpuq("run")
