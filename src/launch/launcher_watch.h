@@ -47,7 +47,7 @@ struct launch_watch {
 	uint64_t total;          /* files, including skipped ones */
 	uint64_t search_at_ns;   /* no search before this time */
 	uint64_t searched_at_ns; /* the last search */
-	uint64_t serve_at_ns;    /* during a search: when to serve the workers again */
+	uint64_t serve_at_ns;    /* see watch_serve_if_due() */
 	uint64_t aside_at_ns;
 	uint64_t sort_at_ns;
 	bool unsorted;
@@ -68,6 +68,11 @@ int watch_take_name(void *context, const char *path, bool created);
 /* ---- launcher_watch_search.c ---- */
 
 void watch_search_if_due(struct gd_launcher *l, uint64_t now_ns);
+/*
+ * Searching a large folder, or checking many names that other users have created, takes seconds; workers must not wait
+ * for their next file meanwhile.
+ */
+void watch_serve_if_due(struct gd_launcher *l);
 /*
  * Issues the same warning only once, and a limited number of them: other users can make and remove links repeatedly.
  * True if it was issued.

@@ -170,5 +170,7 @@ int watch_take_name(void *context, const char *path, bool created)
 		return 0;
 	struct gd_found f;
 	uid_t owner;
-	return watch_look_at(l, path, &f, &owner) == 1 && wanted ? watch_consider(l, &f, owner) : 0;
+	int r = watch_look_at(l, path, &f, &owner) == 1 && wanted ? watch_consider(l, &f, owner) : 0;
+	watch_serve_if_due(l);
+	return r;
 }

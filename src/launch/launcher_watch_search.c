@@ -18,8 +18,7 @@
 /* Other users can put any number of entries into a folder that each cause a warning, and each warning is kept. */
 #define MOST_WARNINGS 1000
 
-/* Searching a large folder takes seconds; workers must not wait for their next file meanwhile. */
-static void serve_if_due(struct gd_launcher *l)
+void watch_serve_if_due(struct gd_launcher *l)
 {
 	if (clock_now_ns() < l->watch->serve_at_ns)
 		return;
@@ -61,7 +60,7 @@ static int enter_folder(void *context, int fd, const char *prefix)
 	int r = *prefix ? 0 : enter_root(l, fd);
 	if (r < 0)
 		return r;
-	serve_if_due(l);
+	watch_serve_if_due(l);
 	return w->folders ? folder_watch_add(w->folders, fd, prefix) : 0;
 }
 
@@ -104,7 +103,7 @@ static void take_search(struct gd_launcher *l, const struct gd_files *files)
 	int r = 0;
 	for (size_t i = 0; r == 0 && i < files->count && !launcher_is_ending(l); i++) {
 		r = watch_consider(l, files->files[i], launcher_owner(l, find_owner(files, i)));
-		serve_if_due(l);
+		watch_serve_if_due(l);
 	}
 	if (r < 0 && l->watch->folders)
 		folder_watch_set_stale(l->watch->folders); /* out of memory: retry later */
@@ -113,7 +112,7 @@ static void take_search(struct gd_launcher *l, const struct gd_files *files)
 static bool is_stopped(void *context)
 {
 	struct gd_launcher *l = context;
-	serve_if_due(l);
+	watch_serve_if_due(l);
 	return launcher_is_ending(l);
 }
 

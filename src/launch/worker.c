@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/helper.h"
+#include "base/trust.h"
 #include "launch/plugin_inspect.h"
 #include "launch/program_path.h"
 #include "launch/template.h"
@@ -78,6 +79,7 @@ struct line {
 	char *text; /* space for copied strings */
 	size_t count;
 	size_t size; /* of all strings */
+	const char *plugin_word;
 };
 
 static void put(struct line *l, const char *word)
@@ -103,7 +105,7 @@ static void put_helper(struct line *l, const struct launch_worker *worker, const
 {
 	put(l, helper);
 	if (worker->kind == LAUNCH_PLUGIN) {
-		put(l, WORKER_PLUGIN);
+		put(l, l->plugin_word);
 		put(l, worker->plugin);
 		return;
 	}
@@ -137,12 +139,14 @@ int launch_worker_argv(const struct launch_worker *worker, char ***ret, struct g
 			: helper_find(WORKER_HELPER, WORKER_HELPER_PATH, helper, sizeof(helper), err);
 	if (r < 0)
 		return r;
-	struct line measured = {0};
+	bool own = worker->kind == LAUNCH_PLUGIN && trust_check_path(worker->plugin, NULL) == 0;
+	const char *plugin_word = own ? WORKER_OWN : WORKER_PLUGIN;
+	struct line measured = {.plugin_word = plugin_word};
 	put_all(&measured, worker, helper);
 	char **argv = malloc((measured.count + 1) * sizeof(*argv) + measured.size);
 	if (!argv)
 		return error_set(err, -ENOMEM, "not enough memory for the worker's command line");
-	struct line written = {.argv = argv, .text = (char *)(argv + measured.count + 1)};
+	struct line written = {.argv = argv, .text = (char *)(argv + measured.count + 1), .plugin_word = plugin_word};
 	put_all(&written, worker, helper);
 	argv[written.count] = NULL;
 	*ret = argv;

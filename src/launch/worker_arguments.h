@@ -6,10 +6,14 @@
  *     gpuq-worker --program [--key KEY]… [--ready-ms N] -- WORD…
  *     gpuq-worker --items [--key KEY]… [--ready-ms N] --in-flight N -- WORD…
  *     gpuq-worker --plugin FILE
+ *     gpuq-worker --own-plugin FILE
  *     gpuq-worker --inspect FILE
  *
  * Keys are the names of the settings: a worker can look up a setting by its key, but
  * cannot list the keys. Values do not appear on the command line.
+ *
+ * --own-plugin: no other user could replace FILE when the launch began. It is loaded only if this is still so, because
+ * if its folder was renamed since then, another user may have taken the old path.
  */
 #ifndef LAUNCH_WORKER_ARGUMENTS_H
 #define LAUNCH_WORKER_ARGUMENTS_H
@@ -21,6 +25,7 @@
 #define WORKER_PROGRAM   "--program"
 #define WORKER_ITEMS     "--items"
 #define WORKER_PLUGIN    "--plugin"
+#define WORKER_OWN       "--own-plugin"
 #define WORKER_INSPECT   "--inspect"
 #define WORKER_KEY       "--key"
 #define WORKER_READY_MS  "--ready-ms"

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* gpuq-worker: runs the commands, programs and plug-ins of a launch. */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
+#include "base/trust.h"
 #include "launch/plugin_load.h"
 #include "launch/worker_arguments.h"
 #include "launch/worker_hooks.h"
@@ -83,11 +86,21 @@ static int never(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	return -EIO;
 }
 
-static int plugin_main(const char *path)
+static int load(const char *path, bool own, struct gd_worker_ops *ret, struct gd_error *err)
+{
+	struct gd_error why = {0};
+	int r = own ? trust_check_path(path, &why) : 0;
+	if (r < 0)
+		return error_set(err, r, "the worker '%s' was moved or can be replaced by other users now: %s", path,
+			why.message[0] ? why.message : error_words(r));
+	return plugin_load(path, ret, NULL, err);
+}
+
+static int plugin_main(const char *path, bool own)
 {
 	struct gd_error err = {0};
 	struct gd_worker_ops ops;
-	if (plugin_load(path, &ops, NULL, &err) < 0)
+	if (load(path, own, &ops, &err) < 0)
 		ops = (struct gd_worker_ops){
 			.size = sizeof(ops), .context = &err, .setup = fail_setup, .process = never};
 	return gd_worker_main(&ops);
@@ -107,7 +120,9 @@ int main(int argc, char **argv)
 	else if (argc > 2 && strcmp(argv[1], WORKER_ITEMS) == 0)
 		r = host_main(LAUNCH_ITEMS, argc, argv);
 	else if (argc == 3 && strcmp(argv[1], WORKER_PLUGIN) == 0)
-		r = plugin_main(argv[2]);
+		r = plugin_main(argv[2], false);
+	else if (argc == 3 && strcmp(argv[1], WORKER_OWN) == 0)
+		r = plugin_main(argv[2], true);
 	else if (argc == 3 && strcmp(argv[1], WORKER_INSPECT) == 0)
 		plugin_report_main(argv[2]);
 	if (r == -EINVAL) {

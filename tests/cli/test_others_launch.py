@@ -758,3 +758,23 @@ def test_group_cannot_write_the_history_of_a_launch(machine, owner, other):
     assert "out/launch.jsonl': it can be written by its group" in result.stderr and "--trust" in result.stderr, result
     assert history.read_text() == before
     assert "skipped" in launch_with_umask(owner, shared, "--trust").stdout
+
+
+def test_plug_in_at_the_old_path_of_a_renamed_directory_is_not_loaded(machine, victim, other):
+    """A worker that died is replaced by a new one, which loads the plug-in again."""
+    shared, good = machine.directory(STICKY), BUILD / "tests/launch/plugins/good.so"
+    victim.sh("mkdir project files; echo x > files/waits; echo x > files/z", shared)
+    shutil.copy(good, shared / "project/w.so")
+    os.chown(shared / "project/w.so", victim.uid, victim.gid)
+    process = victim.start("gpuq", "launch", "--input-dir", shared / "files", "--pattern", "*", "--balance", "none", "--gpus", "sim:1",
+                           "--output-dir", victim.home / "plug", "--worker", "./w.so", cwd=shared / "project")
+    pid = victim.home / "plug/waits/waits.pid"
+    until(lambda: process.poll() is not None or (pid.exists() and pid.read_text().endswith("\n")), "the first file")
+    victim.sh("mv project moved", shared)
+    other.sh("mkdir project", shared)
+    shutil.copy(good, shared / "project/w.so")
+    os.chown(shared / "project/w.so", other.uid, other.gid)
+    victim.sh(f"kill -9 {pid.read_text()}", shared)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode != 0 and "project' belongs to another user" in err, (out, err)
+    assert not (victim.home / "plug/z/z.pid").exists()
