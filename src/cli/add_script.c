@@ -66,6 +66,19 @@ static bool counts(const struct add *a)
 	return false;
 }
 
+/* Another user may have put the file there. */
+static int refuse(struct add *a)
+{
+	const char *name = a->words[0];
+	if (!program_search_in_path(name) && !program_search_is_builtin(name))
+		return error_set(&a->err, -EPERM,
+			"refusing to use the script '%s', because another user could have put it there or changed it; write './%s' to use it",
+			name, name);
+	say("'%s' in this directory is not used, because another user could have put it there or changed it; write './%s' to use it",
+		name, name);
+	return 0;
+}
+
 int add_read_script(struct add *a)
 {
 	int r = a->num_words ? script_read(&a->script, a->words[0], say_note, NULL, &a->err) : 0;
@@ -75,6 +88,8 @@ int add_read_script(struct add *a)
 		r = 0;
 	else if (r == -EFBIG || r == -ENOEXEC)
 		r = -EINVAL;
+	if (r == 0 && a->script.refused)
+		return refuse(a);
 	if (r <= 0 || !counts(a))
 		return r < 0 ? r : 0;
 	a->is_script = true;

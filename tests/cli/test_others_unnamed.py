@@ -146,6 +146,15 @@ def test_name_of_a_command_is_no_script_that_another_user_chose(machine, owner, 
     owner.sh("rm -r scripts.jsonl*", owner.home)
 
 
+def test_script_that_another_user_could_have_put_there_adds_no_job(machine, owner):
+    """It would fail: the name is not a program in PATH."""
+    shared, queue = machine.directory(GROUP), {"GPUQ_JOBS_FILE": str(owner.home / "no-script.jsonl")}
+    plant(owner, shared / "train.sh", "#!/bin/sh\ntrue\n", mode=0o755)
+    result = owner.gpuq("add", "--no-start", "train.sh", cwd=shared, env=queue)
+    assert result.returncode == 2 and "write './train.sh' to use it" in result.stderr, result
+    assert not (owner.home / "no-script.jsonl").exists()
+
+
 @pytest.mark.parametrize("place", [STICKY, GROUP], ids=["sticky", "group"])
 def test_planted_queue_does_not_hide_the_personal_one(machine, owner, other, place):
     shared, unnamed = machine.directory(place), {"GPUQ_JOBS_FILE": ""}

@@ -144,8 +144,7 @@ def test_what_is_not_a_script_is_shell_text(lab):
     lab.add("./train.sh", "--lr", "1")
     assert lab.events()[-1]["command"] == "./train.sh --lr 1"
     path.chmod(0o777)
-    lab.add("train.sh")
-    assert lab.events()[-1]["command"] == "train.sh"
+    assert "refusing to use the script 'train.sh'" in lab.result("add", "--no-start", "train.sh").stderr
     lab.add("./train.sh")
     assert lab.events()[-1]["command"].startswith("/bin/sh ")
 

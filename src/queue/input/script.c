@@ -241,14 +241,7 @@ static int open_content(struct script *s)
 	if (strchr(s->path, '/'))
 		return file_open_regular(AT_FDCWD, s->path, 0);
 	int r = trust_open(s->path, trust_is_off() ? TRUST_ACCEPTED : TRUST_FOUND, "", &fd, &why);
-	if (r == -EPERM && why.message[0] && s->note) {
-		cleanup_(text_finish) struct text t = {0};
-		text_appendf(&t,
-			"'%s' in this directory is not used, because another user could have put it there; write './%s' to use it",
-			s->path, s->path);
-		if (!text_error(&t))
-			s->note(s->context, text_string(&t));
-	}
+	s->refused = r == -EPERM && why.message[0];
 	return r < 0 ? r : fd;
 }
 

@@ -32,14 +32,14 @@ struct script {
 	char *log_dir, *on_finish, *on_idle, *array; /* or NULL */
 	bool hold;
 	bool has_options; /* it has a #GPUQ or #SBATCH line */
+	bool refused;     /* its name has no '/', and another user may have put it there */
 	script_note_fn *note;
 	void *context;
 };
 
 /*
- * 1; 0: it is not a readable regular file that begins with "#!", or its name has no '/' and another user may have put
- * it there. -EINVAL: a mistake in it; the message begins with "FILE:LINE: ". -EFBIG: it is too large to be stored.
- * -ENOEXEC: its first line names no interpreter.
+ * 1; 0: it is refused, or not a readable regular file that begins with "#!". -EINVAL: a mistake in it; the message
+ * begins with "FILE:LINE: ". -EFBIG: it is too large to be stored. -ENOEXEC: its first line names no interpreter.
  */
 int script_read(struct script *s, const char *path, script_note_fn *note, void *context, struct gd_error *err);
 void script_finish(struct script *s);
