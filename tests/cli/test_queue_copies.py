@@ -208,6 +208,44 @@ def test_copy_is_cleaned_of_links_and_open_files(lab):
     assert folder.stat().st_mode & 0o77 == 0 and all(p.stat().st_mode & 0o77 == 0 for p in folder.rglob("*"))
 
 
+def test_home_that_is_a_link_does_not_hide_that_the_queue_is_a_copy(lab):
+    lab.gpuq("add", "--no-start", "echo 1 >> ran")
+    journal = copy(lab)
+    home = journal.parent / "jobs.jsonl.d/home"
+    (lab.directory / "elsewhere").write_text(f"inode {home.parent.stat().st_ino};")
+    home.unlink()
+    home.symlink_to(lab.directory / "elsewhere")
+    result = lab.result("add", "--jobs-file", journal, "true")
+    assert result.returncode == 2 and "it was copied here" in result.stderr, result
+
+
+def test_trees_of_a_copy_are_set_aside(lab):
+    """Prune would run git in them, and their repository can name programs."""
+    lab.gpuq("add", "--no-start", "true")
+    lab.gpuq("run")
+    journal = copy(lab)
+    folder = journal.parent / "jobs.jsonl.d"
+    for number in (1, 2):
+        (folder / f"trees/{number}").mkdir(parents=True)
+        (folder / "home").write_text("inode 1;")
+        lab.gpuq("add", "--jobs-file", journal, "--no-start", "true")
+        lab.gpuq("run", "--jobs-file", journal)
+        assert (folder / f"trees.copied-{number}/{number}").is_dir() and not (folder / "trees").exists()
+
+
+def test_archive_with_a_second_name_is_not_written(lab):
+    """It may be the journal of another queue."""
+    lab.gpuq("add", "--no-start", "true")
+    lab.gpuq("run")
+    (lab.directory / "other").mkdir()
+    lab.gpuq("add", "--jobs-file", "other/jobs.jsonl", "--no-start", "true")
+    before = (lab.directory / "other/jobs.jsonl").read_bytes()
+    os.link(lab.directory / "other/jobs.jsonl", lab.directory / "jobs.jsonl.archive")
+    result = lab.result("prune", "-y")
+    assert result.returncode == 2 and "jobs.jsonl.archive': it has several names (hard links)" in result.stderr, result
+    assert (lab.directory / "other/jobs.jsonl").read_bytes() == before
+
+
 @pytest.mark.parametrize("name", ["append.lock", "counts"])
 def test_file_with_a_second_name_is_not_written(lab, name):
     lab.gpuq("add", "--no-start", "true")

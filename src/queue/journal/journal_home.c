@@ -48,11 +48,21 @@ static bool describe(const struct journal *j, char text[ROOM])
 	return true;
 }
 
+/* A link comes from elsewhere: the author of a copy could still write to its target. */
+static bool read_home(const struct journal *j, char text[ROOM])
+{
+	cleanup_(closep) int fd = file_open_regular(j->dir_fd, NAME, O_NOFOLLOW);
+	ssize_t n = fd < 0 ? -1 : file_read_full(fd, text, ROOM);
+	if (n < 0 || n == ROOM)
+		return false;
+	text[n] = '\0';
+	return true;
+}
+
 bool journal_home_is_here(const struct journal *j)
 {
 	char expected[ROOM], found[ROOM];
-	return !describe(j, expected) ||
-	       (file_read_small(j->dir_fd, NAME, found, sizeof(found)) > 0 && strcmp(expected, found) == 0);
+	return !describe(j, expected) || (read_home(j, found) && strcmp(expected, found) == 0);
 }
 
 /* Replaces the file as a whole: after a power cut, an incomplete one would make the queue look like a copy. */
@@ -102,12 +112,24 @@ static int clean(int fd, bool is_top)
 			r = -errno;
 		else if (!is_linked && S_ISREG(st.st_mode) && fchmodat(fd, e->d_name, st.st_mode & 0700, 0) < 0)
 			r = -errno;
-		bool is_part = is_top && S_ISDIR(st.st_mode) && strcmp(e->d_name, "trees") != 0;
+		bool is_part = is_top && S_ISDIR(st.st_mode) && strncmp(e->d_name, "trees", 5) != 0;
 		int part = is_part ? openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
 		if (part >= 0)
 			r = clean(part, false);
 	}
 	return r;
+}
+
+/*
+ * Frozen trees of a copy belong to the queue that was copied. Renames them, because prune would run git in them, with
+ * the configuration of their repository.
+ */
+static int set_trees_aside(int dir_fd)
+{
+	char name[32] = "";
+	for (int i = 1; !*name || faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0; i++)
+		snprintf(name, sizeof(name), "trees.copied-%d", i);
+	return renameat(dir_fd, "trees", dir_fd, name) < 0 && errno != ENOENT ? -errno : 0;
 }
 
 int journal_home_clean(struct journal *j, struct gd_error *err)
@@ -118,7 +140,11 @@ int journal_home_clean(struct journal *j, struct gd_error *err)
 			"refusing to use '%s': it has several names (hard links), and may be the journal of another queue; remove it, or replace it with a copy",
 			j->path);
 	int fd = openat(j->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = fd < 0 ? -errno : clean(fd, true);
+	int r = fd < 0 ? -errno : set_trees_aside(fd);
+	if (r == 0)
+		r = clean(fd, true);
+	else
+		closep(&fd);
 	if (r < 0)
 		return error_set(err, r, "cannot examine '%s': %s", j->dir_path, error_words(r));
 	return journal_open_folder(j, err);

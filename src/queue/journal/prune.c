@@ -222,6 +222,10 @@ static int open_archive(struct pruning *p, const char *path, const struct stat *
 		return archive_failed(path, -errno, err);
 	if (!S_ISREG(st.st_mode))
 		return error_set(err, -EINVAL, "cannot open archive '%s': it is not a regular file", path);
+	if (st.st_nlink > 1)
+		return error_set(err, -EPERM,
+			"refusing to change '%s': it has several names (hard links), and may be the journal of another queue; move it away, or replace it with a copy",
+			path);
 	int r = p->journal->accepted ? 0 : trust_check(p->archive_fd, path, TRUST_OTHER_JOURNAL, err);
 	if (r < 0)
 		return r;
