@@ -120,7 +120,7 @@ static int look_at(struct finder *f, int fd, const struct dirent *d, bool wanted
 	const char *name = plain ? d->d_name : NULL;
 	*ret_owner = find_owner_of(at, name, ret, &f->way, f->user);
 	if (wanted && !trust)
-		*ret_objection = find_objection_to_holes(at, name, ret, f->way.chooser);
+		*ret_objection = find_objection_to_holes(at, name, ret, &f->way);
 	return *ret_objection ? -EPERM : 0;
 }
 

@@ -57,11 +57,11 @@ int find_open_entry(int folder_fd, const char *path, bool trust, struct trust_wa
 	const char **ret_objection);
 
 /*
- * NULL, or why a file is not used as input: it belongs to another user, or is behind a link of another user (chooser,
- * see struct trust_way), and has many holes. Another user can make a file of terabytes without using the disk, and a
+ * NULL, or why a file is not used as input: another user may have written it or chosen it by a link (find_owner_of()),
+ * and it has many holes. Another user can make a file of terabytes without using the disk, and a
  * worker would read zeros for days. name: an entry of the directory fd, or NULL: fd is the file, and O_PATH is enough.
  */
-const char *find_objection_to_holes(int fd, const char *name, const struct stat *st, uid_t chooser);
+const char *find_objection_to_holes(int fd, const char *name, const struct stat *st, struct trust_way *way);
 
 /* What the user can do about an objection, to be added to it. Not if the entry was replaced during a run. */
 const char *find_advice(const char *objection);

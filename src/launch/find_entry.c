@@ -15,7 +15,7 @@
 #define MAX_HOLE_BYTES ((off_t)64 << 20)
 
 static const char holes[] =
-	"it is a file of another user, or behind a link of another user, with more than 64 MiB of holes, which take long to read";
+	"another user can have written or chosen it, and it has more than 64 MiB of holes, which take long to read";
 
 /* chooser: the other user who chose the target; restricted: that user may not be allowed to read it. */
 static const char *find_objection(uid_t chooser, bool restricted, const struct stat *target)
@@ -54,19 +54,28 @@ int find_open_entry(int folder_fd, const char *path, bool trust, struct trust_wa
 	return 0;
 }
 
-const char *find_objection_to_holes(int fd, const char *name, const struct stat *st, uid_t chooser)
+uid_t find_owner_of(int fd, const char *name, const struct stat *st, struct trust_way *way, uid_t user)
+{
+	if (way->chooser)
+		return way->chooser;
+	if (st->st_uid != user && st->st_uid != 0)
+		return st->st_uid;
+	return S_ISREG(st->st_mode) && trust_is_shared(fd, name, st, way) ? TRUST_SEVERAL_USERS : 0;
+}
+
+const char *find_objection_to_holes(int fd, const char *name, const struct stat *st, struct trust_way *way)
 {
 	char opened[32];
 	/* Most files: nothing is opened. */
 	if (!S_ISREG(st->st_mode) || st->st_size - (off_t)st->st_blocks * 512 <= MAX_HOLE_BYTES)
 		return NULL;
-	if (!chooser && (st->st_uid == geteuid() || st->st_uid == 0))
+	if (find_owner_of(fd, name, st, way, geteuid()) == 0)
 		return NULL;
 	snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
 	cleanup_(closep) int file =
 		name ? file_open_regular(fd, name, O_NOFOLLOW) : file_open_regular(AT_FDCWD, opened, 0);
-	/* The owner can prevent others from opening it for a while, with a lease. */
-	if (file == -EAGAIN)
+	/* The owner can prevent others from opening it for a while, with a lease or by its mode. */
+	if (file < 0 && file != -ENOENT)
 		return holes;
 	bool many = file >= 0 && file_count_holes(file, 0, st->st_size, MAX_HOLE_BYTES) > MAX_HOLE_BYTES;
 	return many ? holes : NULL;
@@ -76,15 +85,6 @@ const char *find_advice(const char *objection)
 {
 	return objection == holes ? "; set trust_input to include it"
 				  : "; create the link yourself, or set trust_input to follow it";
-}
-
-uid_t find_owner_of(int fd, const char *name, const struct stat *st, struct trust_way *way, uid_t user)
-{
-	if (way->chooser)
-		return way->chooser;
-	if (st->st_uid != user && st->st_uid != 0)
-		return st->st_uid;
-	return S_ISREG(st->st_mode) && trust_is_shared(fd, name, st, way) ? TRUST_SEVERAL_USERS : 0;
 }
 
 int find_open_folder(const char *path, int *ret_fd)

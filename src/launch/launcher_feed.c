@@ -74,7 +74,7 @@ static int look_at_file(struct gd_launcher *l, size_t i, uid_t *ret_owner, const
 	if (r < 0)
 		return r;
 	if (!l->options.trust_input)
-		*ret_objection = find_objection_to_holes(fd, NULL, &st, l->input_way.chooser);
+		*ret_objection = find_objection_to_holes(fd, NULL, &st, &l->input_way);
 	if (*ret_objection)
 		return -EPERM;
 	if (!S_ISREG(st.st_mode))

@@ -132,7 +132,7 @@ int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret,
 	cleanup_(closep) int fd = -1;
 	int r = find_open_entry(l->input_fd, path, l->options.trust_input, &l->input_way, &fd, &st, &objection);
 	if (r == 0 && !l->options.trust_input && is_wanted(l, path))
-		objection = find_objection_to_holes(fd, NULL, &st, l->input_way.chooser);
+		objection = find_objection_to_holes(fd, NULL, &st, &l->input_way);
 	if (objection) {
 		cleanup_(text_finish) struct text words = {0};
 		text_appendf(&words, "'%s' is skipped: %s%s", path, objection, find_advice(objection));

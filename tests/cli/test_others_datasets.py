@@ -83,27 +83,29 @@ def test_only_skipped_links(owner, other, machine):
 
 # ---- Files that take forever -------------------------------------------------------------
 
-HOLES = "with more than 64 MiB of holes, which take long to read"
+HOLES = "it has more than 64 MiB of holes, which take long to read"
 
 
 @pytest.fixture(name="sparse")
 def make_sparse(machine, owner, other):
-    """A folder of the group. Files of a terabyte without data: of the colleague, of the user, and of root behind a link of the colleague."""
+    """A folder of the group. Files of a terabyte without data: of the colleague, of the user, of the user but writable by the group,
+    of root behind a link of the colleague, and one that only the colleague can open."""
     folder, place = machine.directory(GROUP), machine.directory(0o755)
     with open(place / "log", "wb") as file:
         file.truncate(1 << 40)
     (place / "log").chmod(0o644)
     other.sh(f"truncate -s 1T theirs; truncate -s 60M small; chmod 644 theirs small; ln -s '{place}/log' log; ln -s theirs again", folder)
-    owner.sh("truncate -s 1T mine; echo 1 > a", folder)
+    owner.sh("truncate -s 1T mine; echo 1 > a; truncate -s 1T ours; chmod 664 ours", folder)
+    other.sh("truncate -s 1T closed; chmod 0 closed", folder)
     return folder
 
 
 def test_sparse_files_of_another_user_are_skipped(owner, sparse):
     result = owner.run(*words(owner, sparse, command=("touch", "{output}/r")), cwd=owner.home)
     assert result.returncode == 0 and results(owner) == ["a", "mine", "small"], result
-    for name in ("theirs", "again", "log"):
-        assert f"'{name}' is skipped: it is a file of another user, or behind a link of another user, {HOLES}; use --trust to include it\n" in result.stderr, result
-    assert summary(owner)["inputs_skipped"] == 3
+    for name in ("theirs", "again", "log", "ours", "closed"):
+        assert f"'{name}' is skipped: another user can have written or chosen it, and {HOLES}; use --trust to include it\n" in result.stderr, result
+    assert summary(owner)["inputs_skipped"] == 5
     result = owner.gpuq("launch", "--input-dir", sparse, "--output-dir", "out2", "--pattern", "a", "--recursive", "--gpus", "sim:1", "--", "true", cwd=owner.home)
     assert result.returncode == 0 and "skipped" not in result.stderr, result
 
@@ -112,7 +114,7 @@ def test_sparse_files_of_another_user_are_skipped(owner, sparse):
 def test_trusted_sparse_files_are_processed(owner, sparse, trust):
     more, env = (("--trust",), {}) if trust == "--trust" else ((), {trust: "1"})
     result = owner.run(*words(owner, sparse, *more, command=("touch", "{output}/r")), cwd=owner.home, env=env)
-    assert result.returncode == 0 and results(owner) == ["a", "again", "log", "mine", "small", "theirs"], result
+    assert result.returncode == 1 and "closed: " in result.stdout and results(owner) == ["a", "again", "log", "mine", "ours", "small", "theirs"], result
 
 
 def test_sparse_file_under_a_lease_is_skipped(owner, other, sparse):
@@ -121,7 +123,7 @@ def test_sparse_file_under_a_lease_is_skipped(owner, other, sparse):
              "fcntl.fcntl(f, fcntl.F_SETLEASE, fcntl.F_WRLCK)\nprint('leased', flush=True)\nsignal.pause()\n")
     assert other.attack(lease, sparse / "theirs") == "leased"
     result = owner.run(*words(owner, sparse, command=("touch", "{output}/r")), cwd=owner.home)
-    assert result.returncode == 0 and "theirs" not in results(owner) and f"'theirs' is skipped: it is a file of another user, or" in result.stderr, result
+    assert result.returncode == 0 and "theirs" not in results(owner) and "'theirs' is skipped: another user can have written or chosen it" in result.stderr, result
 
 
 def test_file_that_becomes_sparse_while_it_waits_is_not_processed(machine, owner, other):
@@ -149,7 +151,7 @@ def test_sparse_file_in_a_watched_folder_is_skipped(machine, owner, other):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 0 and results(owner) == ["first", "second"], (out, err)
-    assert f"'big' is skipped: it is a file of another user, or behind a link of another user, {HOLES}; use --trust to include it\n" in err, err
+    assert f"'big' is skipped: another user can have written or chosen it, and {HOLES}; use --trust to include it\n" in err, err
 
 
 ORDER = ("sh", "-c", "echo {name} >> order; touch {output}/r")
