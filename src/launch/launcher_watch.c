@@ -86,6 +86,9 @@ bool launcher_watch_defer(struct gd_launcher *l, size_t i, int error)
 		w->aside[w->num_aside++] = i;
 	else
 		launch_amount_remove(&l->total, l->todo[i]);
+	/* A folder above it may have been renamed for a moment, which the kernel does not report: search again. */
+	if (error == -ENOENT && w->folders)
+		folder_watch_set_stale(w->folders);
 	w->states[i] = error == -EBUSY ? WATCH_ASIDE : WATCH_GONE;
 	w->total--;
 	gd_balancer_expect(l->balancer, w->total, l->num_skipped);

@@ -24,7 +24,7 @@ def wait_for(launch, *names, times=1):
 def stop(launch, process, code=0):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=LIMIT)
-    assert process.returncode == code, (process.returncode, out, err)
+    assert code is None or process.returncode == code, (process.returncode, out, err)
     assert launch.processes() == []
     return json.loads((launch.directory / "summary.json").read_text()), out, err
 
@@ -354,3 +354,23 @@ def test_workers_get_files_while_a_large_folder_is_searched(launch):
     wait_for(launch, "d.wav")
     summary, _, _ = stop(launch, process)
     assert summary["files_done"] == 3
+
+
+def test_files_of_a_folder_that_is_renamed_for_a_moment_are_processed(launch):
+    """The kernel reports no event if a folder above the watched one is renamed."""
+    (launch.directory / "open").mkdir()
+    (launch.directory / "open").chmod(0o777)
+    (launch.directory / "open/project/in").mkdir(parents=True)
+    launch.input = launch.directory / "open/project/in"
+    names = [f"{letter}.wav" for letter in "bcdef"]
+    launch.put("a-wait.wav", *names)
+    process = watch(launch, "--input-dir", launch.input, "--balance", "none", *PROGRAM, env={"GPUQ_GPUS": "sim:1"})
+    launch.wait_for_workers(1)
+    os.rename(launch.directory / "open/project", launch.directory / "open/moved")
+    (launch.directory / "go").touch()
+    while "looking for it again" not in process.stderr.readline():
+        assert process.poll() is None
+    os.rename(launch.directory / "open/moved", launch.directory / "open/project")
+    wait_for(launch, *names)
+    summary, _, _ = stop(launch, process, code=None)
+    assert summary["files_left"] == 0
