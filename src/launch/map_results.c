@@ -139,8 +139,14 @@ static void fail_message(struct map *m, struct map_batch *b, const struct gd_eve
 
 static void lower_batch(struct map *m, const struct map_batch *b)
 {
-	size_t half = b->count > 1 ? b->count / 2 : 1;
+	size_t half = b->count / 2;
 	m->streak = 0;
+	/* An item that fails alone was the reason, not the number of items. */
+	if (b->count == 1) {
+		m->batch = m->options.batch;
+		m->patience = MAP_FIRST_PATIENCE;
+		return;
+	}
 	if (half >= m->batch)
 		return;
 	m->batch = half;

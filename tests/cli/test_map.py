@@ -183,6 +183,15 @@ def test_larger_batches_are_tried_again_after_out_of_memory(map):
     assert err.count("out of memory with") == 1
 
 
+def test_items_that_need_too_much_memory_alone_do_not_make_batches_small(map):
+    """Also if an error only quotes an item with these words."""
+    map.put(*[*range(300), "bad"] * 6)
+    (map.directory / "worker.py").write_text(OUT_OF_MEMORY_ONCE.replace('"fail" in message["items"] and len(message["items"]) > 4', '"bad" in message["items"]'))
+    summary, _ = map.summary("--batch", 64, "--gpus", "sim:1", code=1)
+    assert len(map.errors()) == 6 and summary["batch"] > 1
+    assert summary["messages"] < 600, summary["messages"]
+
+
 OUT_OF_MEMORY_ONCE = """
 import json, sys
 sys.stdin.readline()
