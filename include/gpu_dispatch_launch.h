@@ -100,7 +100,7 @@ struct gd_plugin {
 	const char *about; /**< one line for --list-workers, or NULL */
 	const struct gd_worker_ops *ops;
 	/**
-	 * Called before a run, in that process, with the settings as strings: checks
+	 * Called before a run, in the process without a GPU, with the settings as strings: checks
 	 * that the worker's needs are met, such as its model, without loading it. Returns
 	 * 0, or a negative errno value with a message in *err that states what to do; the
 	 * run then does not begin. May be NULL.

@@ -73,7 +73,7 @@ static const struct argp_option options[] = {
 	{"slurm-lease", OPTION_FIRST + CONFIG_SLURM_LEASE, "SECONDS", 0,
 		"With --slurm: nodes end their jobs after this long without contact with 'gpuq run' (900)", 1},
 	{"slurm-address", OPTION_FIRST + CONFIG_SLURM_ADDRESS, "HOST", 0,
-		"With --slurm: the address of this host that nodes connect to, or any host in their network, to select this host's address there (found by asking Slurm)",
+		"With --slurm: the address of this host that nodes connect to, or of any host in their network (found by asking Slurm)",
 		1},
 	{"takeover", OPTION_TAKEOVER, 0, 0,
 		"With --slurm: take over a queue whose coordinator ran on another host and is gone", 1},
