@@ -41,8 +41,8 @@ class _Prepared(BaseException):
 
 
 def refuse_to_nest() -> None:
-    """Called by everything that starts workers: workers that start workers while being started
-    themselves would never end. Ends the preparation of __main__, if it is in progress.
+    """Called by everything that starts workers: if each worker started workers while it is being
+    started, there would be no end. Ends the preparation of __main__, if it is in progress.
 
     Raises RuntimeError in a module that is imported for a worker's class.
     """
@@ -143,7 +143,7 @@ def prepare(what: Preparation, go_on: Callable[[], NoReturn]) -> None:
 
 
 def explain(error: BaseException) -> BaseException:
-    """The error, or a better one if a name of the script is missing because it was not run to its end."""
+    """The error, or a better one if a name is missing because the script was not run to its end."""
     text = str(error) if _cut_short and isinstance(error, AttributeError) else ""
     if "__main__" not in text and "__mp_main__" not in text:
         return error

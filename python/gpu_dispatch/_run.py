@@ -46,7 +46,7 @@ class Slot:
 
 
 class UnorderedSlot(Slot):
-    """A slot whose place is determined by its end."""
+    """A slot whose place among the results depends on when it ends."""
 
     def _succeed(self, value: Any) -> None:
         self.value = value

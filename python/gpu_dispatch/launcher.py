@@ -32,7 +32,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Arguments may be names that others chose, because the shell has expanded a pattern."""
+    """Escapes arguments in messages: if the shell has expanded a pattern, others may have chosen them."""
 
     def error(self, message: str) -> NoReturn:
         super().error(printable(message))

@@ -272,7 +272,7 @@ class Launch:
 
 
 def _wrap(nanoseconds: int) -> int:
-    """As 64 bits with a sign, like gpuq: times after 2262 do not fit."""
+    """The time as a signed 64-bit number, as gpuq records it: times after 2262 wrap around."""
     return (nanoseconds + 2**63) % 2**64 - 2**63
 
 
@@ -334,14 +334,14 @@ def _pass_on_warnings(log: IO[bytes]) -> None:
 
 
 def _last_line(file: IO[bytes]) -> str:
-    """The last message of gpuq that is not a warning, which is not the reason for a failure."""
+    """The last message of gpuq, without warnings: a warning is not the reason for a failure."""
     lines = [line for line in _lines(file) if not _warning(line)]
     ours = [line for line in lines if line.startswith("gpuq")]
     return _in_python((ours or lines or [""])[-1])
 
 
 def _in_python(words: str) -> str:
-    """Advice of gpuq launch that names its options, for users of this package."""
+    """The message of gpuq launch, with options replaced by their equivalents in this package."""
     for option, python in _ADVICE.items():
         words = words.replace(option, python)
     return words

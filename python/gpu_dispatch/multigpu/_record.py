@@ -33,8 +33,8 @@ class Record:
     it has checked the output folder. Without this line, another user may have made the path lead to the
     record of an earlier launch.
 
-    All methods raise OSError if it is not a regular file, or if another user could have written it:
-    gpuq launch refuses such a file, but the other user could add results until it has done so.
+    All methods raise OSError if launch.jsonl is not a regular file, or if another user could have written it:
+    gpuq launch refuses such a file, but the other user could add results until then.
     """
 
     def __init__(self, path: Path, mark: str) -> None:

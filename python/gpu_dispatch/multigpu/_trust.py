@@ -83,7 +83,7 @@ def _check(fd: int, path: str) -> None:
 
 
 def _is_unmapped(uid: int) -> bool:
-    """Whether it is the id of all users, including root, that a user namespace does not map."""
+    """Whether this id stands for all users, including root, that a user namespace does not map."""
     try:
         with open("/proc/sys/kernel/overflowuid", "rb") as file:
             overflow = int(file.read())
