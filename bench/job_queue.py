@@ -256,7 +256,7 @@ def main():
     say("status of 100,000 jobs", f"{status * 1000:.0f} ms CPU", f"{status / python:.3f} of Python's json (goal: 0.1, 100 ms)")
     say(f"enqueue {options.enqueue:,}", f"{many:.2f} s", "(goal: a million in 5)")
     say("runner, per queued job", f"{memory:.0f} bytes", "beyond its command (goal: below 300)")
-    say("add to an empty queue", f"{first * 1000:.1f} ms", f"to that one {one * 1000:.1f} ms")
+    say("add to an empty queue", f"{first * 1000:.1f} ms", f"to the queue above {one * 1000:.1f} ms")
 
 
 if __name__ == "__main__":

@@ -146,8 +146,8 @@ static void check_kernel(struct doctor *d)
 		close(fd);
 	else
 		doctor_add(d, DOCTOR_NOTE, "pidfd",
-			"gpuq polls instead; Linux 5.3 or a sandbox that permits pidfd_open is better", "%s",
-			error_words(errno));
+			"gpuq polls instead; to avoid that, use Linux 5.3 or newer, and a sandbox that permits pidfd_open",
+			"%s", error_words(errno));
 }
 
 static void check_variables(struct doctor *d)
