@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `gpuq add train.sh`: the command is a script; the job runs its current content. */
+/* `gpuq add train.sh`: the command is a script; the job runs a copy of it, made when the job is added. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -40,7 +40,7 @@ static bool is_quoted(const char *data, size_t at, size_t size)
 	return at > 0 && at + 1 < size && data[at - 1] == '\'' && data[at + 1] == '\'';
 }
 
-/* Lines stay lines, but a newline in an option that getopt rejects is part of the option. */
+/* Newlines are not escaped, except in an option that getopt rejects: there, a newline is part of the option. */
 static void print_escaped(const char *data, size_t size)
 {
 	cleanup_(text_finish) struct text out = {0};

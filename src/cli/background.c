@@ -135,7 +135,7 @@ static int open_log(int dir_fd)
 /*
  * A runner works for all directories in which jobs are added to its queue, so it reads the gpuq.yaml next to the
  * journal, not that of the directory in which somebody happened to start it. A configuration that names the queue is
- * that of the queue.
+ * used for this queue in any directory.
  */
 static bool keeps_directory(const struct queue_choice *q, const char *const *options)
 {

@@ -25,10 +25,11 @@
 int background_start(
 	const struct queue_choice *q, int dir_fd, const char *const *options, int timeout_ms, struct gd_error *err);
 
-/* Before that, for a command that prints messages: says which settings of ./gpuq.yaml the runner does not read. */
+/* For commands that print messages, before background_start(): names the settings of ./gpuq.yaml that the runner does
+ * not read. */
 void background_say_unused(const struct queue_choice *q);
 
-/* Called once in that runner: reports that it is ready, or that it failed (err). Closes fd; -1: no process waits. */
+/* Called once in the started runner: reports that it is ready, or failed (err). Closes fd; -1: no process waits. */
 void background_tell(int fd, const struct gd_error *err);
 
 #endif

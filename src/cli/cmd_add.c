@@ -75,7 +75,7 @@ static int add_jobs(struct add *a, struct journal *j, struct job_spec *spec, str
 			error_set(&a->err, r, "cannot add the job %s", why.message);
 		if (r == 0)
 			r = add_each(a, &s, spec);
-		/* Very many jobs are written in parts: the jobs of parts that were written are kept. */
+		/* A very long list of jobs is written in parts: if a part fails, the parts before it are kept. */
 		bool none = r < 0 && ids->count == s.pending_ids;
 		struct gd_error commit_error;
 		int committed = none ? 0 : submit_commit(&s, &commit_error);

@@ -78,7 +78,7 @@ static int add(struct exec *e, const struct job_spec *spec)
 	return r;
 }
 
-/* Uses the open journal: a reader of its own would close another descriptor of the lock file, which would release the
+/* Uses the open journal: a separate reader would open the lock file, too, and closing that descriptor would release the
  * lock that is held while the job is withdrawn. */
 static int open_follow(struct exec *e)
 {

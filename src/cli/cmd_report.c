@@ -108,7 +108,7 @@ static int replace_file(
 	cleanup_(closep) int fd = create_draft(dir_fd, name, &draft);
 	if (fd < 0)
 		return write_failed(c, fd);
-	/* The mode of a new file is the usual one. */
+	/* A new file gets the usual mode. */
 	mode_t mask = umask(0);
 	umask(mask);
 	mode_t mode = old && old->st_uid == geteuid() ? old->st_mode & 0777 : 0666 & ~mask;

@@ -130,7 +130,7 @@ static void on_refused(void *context, size_t index, const struct gd_error *why)
 	struct control_command *c = context;
 	if (why->code != -ETIMEDOUT)
 		(void)id_list_add(&c->refused, c->ids.ids[index]);
-	/* The job belongs to a set: that the command does not apply to its state is not an error. */
+	/* For a job of a set, it is not an error if the command does not apply to its state. */
 	if (index >= c->num_named && why->code != -ETIMEDOUT)
 		return;
 	say_error(why);

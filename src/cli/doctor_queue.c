@@ -165,7 +165,7 @@ static void check_jobs(struct doctor *d, struct follow *f)
 		doctor_add(d, DOCTOR_OK, "runner", NULL, "none is active, and no job is pending");
 }
 
-/* Of a queue that does not exist yet. That of the personal queue was checked with the settings. */
+/* Checks the directory of a queue that does not exist yet. The personal queue's was checked with the settings. */
 static void check_directory(struct doctor *d)
 {
 	const char *path = d->queue.journal_path, *slash = strrchr(path, '/');

@@ -19,7 +19,7 @@
 #include "cli/git.h"
 #include "cli/git_trust.h"
 
-/* Of directories in a tree. */
+/* Depth of nested directories in a tree. */
 #define MAX_DEPTH 100
 
 #define DIRECTORY_FLAGS (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)

@@ -23,7 +23,7 @@ struct work_entry {
 	char *path;            /* relative to the top, which is "" itself */
 	const char *objection; /* NULL: no other user can write it */
 	bool is_folder;
-	bool is_read; /* by git even if a rule ignores it; so is everything in it */
+	bool is_read; /* git reads it and everything in it, even if a rule ignores it */
 };
 
 struct work_entries {

@@ -150,7 +150,7 @@ size_t job_list_difference(const struct job_list *l, size_t index, size_t column
 	size_t before = index > 0 ? common_prefix(job, l->jobs[index - 1]) : 0;
 	size_t after = index + 1 < l->count ? common_prefix(job, l->jobs[index + 1]) : 0;
 	size_t at = before > after ? before : after;
-	/* Equal commands have no difference, and a difference that is visible anyway needs nothing. */
+	/* Nothing to do if the commands are equal, or if their difference is visible anyway. */
 	if (at >= job->command_size || job->command_size <= columns || at + columns / 4 < columns)
 		return 0;
 	return display_word_start(job->command, at);

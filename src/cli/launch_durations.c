@@ -21,10 +21,10 @@
 #include "base/clock.h"
 #include "cli/launch_audio.h"
 
-/* For one file: other users may have written it. */
+/* Limits for one file, because other users may have written it. */
 #define LIMIT_MS    5000
 #define CPU_SECONDS 2
-/* After this many files that take longer, no more are read: in a row, and in total. */
+/* After this many files that exceed a limit, in a row or in total, no more files are read. */
 #define MOST_SLOW_IN_A_ROW 3
 #define MOST_SLOW          20
 
@@ -38,7 +38,7 @@ struct answer {
 
 /* ---- The reading process ------------------------------------------------- */
 
-/* Of this process; launch_ffprobe.c limits ffprobe. */
+/* Limits this process; launch_ffprobe.c limits ffprobe. */
 static void limit_cpu_time(void)
 {
 	struct rlimit limit;
@@ -80,7 +80,7 @@ static struct {
 	unsigned slow, slow_in_a_row; /* files */
 } reader = {.lock = PTHREAD_MUTEX_INITIALIZER, .socket = -1};
 
-/* Without the lock. */
+/* Used without the lock. */
 static atomic_bool cancelled, given_up;
 static atomic_int cancel_fd = -1; /* an eventfd; readable: cancelled */
 

@@ -5,7 +5,7 @@
  * Files may come from untrusted sources, and decoders have bugs: libsndfile never runs in the launcher. This program
  * is executed once more, reads paths and returns durations, one after the other. If it crashes or hangs on a file,
  * that file's duration is unknown, and a new process reads the next file. Reading has a limit of time and of CPU time
- * for each file; if several files exceed it, no more are read. The output of libraries there is discarded.
+ * for each file; if several files exceed it, no more are read. Output of the reading process is discarded.
  */
 #ifndef CLI_LAUNCH_DURATIONS_H
 #define CLI_LAUNCH_DURATIONS_H

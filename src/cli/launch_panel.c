@@ -5,7 +5,10 @@
 
 #include "base/units.h"
 
-/* Unlike a worker's statistics, the balancer's counts include the last files, but they count all workers of a GPU. */
+/*
+ * Uses the balancer's counts: unlike a worker's statistics, they include the last files. They are sums over all workers
+ * of a GPU, so they are only used if the GPU has one worker.
+ */
 static bool count_files(const struct gd_launch_progress *progress, int gpu, struct pool_panel_counts *ret)
 {
 	size_t workers = 0;

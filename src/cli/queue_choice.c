@@ -358,8 +358,8 @@ static int refuse_copy(const struct journal *j, uint64_t unfinished, uint64_t ho
 }
 
 /*
- * A copy must neither repeat jobs and hooks of the original nor end its jobs. Without any, it is an ordinary queue. A
- * journal of the original gpu_dispatch has no folder yet, so it cannot be judged.
+ * A copy must neither repeat jobs and hooks of the original nor end its jobs. A copy without unfinished jobs and due
+ * hooks is an ordinary queue. A journal of the original gpu_dispatch has no folder yet, so it cannot be judged.
  */
 static int check_copy(const struct queue_choice *q, struct journal *j, struct gd_error *err)
 {
@@ -379,7 +379,8 @@ static int check_copy(const struct queue_choice *q, struct journal *j, struct gd
 	}
 	if (!journal_home_is_here(j) && (r = journal_home_clean(j, err)) < 0)
 		return r;
-	/* Another user who made the copy knows its secret, and could pose as a pilot. Without it, a new one is made. */
+	/* Another user who made the copy knows its secret and could pose as a pilot. A new one is created when needed.
+	 */
 	if (!journal_home_is_here(j) && unlinkat(j->dir_fd, SECRET_FILE, 0) < 0 && errno != ENOENT)
 		return error_set(
 			err, -errno, "cannot remove '%s/" SECRET_FILE "': %s", j->dir_path, error_words(errno));

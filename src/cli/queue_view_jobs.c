@@ -284,7 +284,7 @@ static int put_pauses(struct queue_view *v)
 	return view_put_pauses(v->model, v->delays, n);
 }
 
-/* Uses the current jobs: on_change was not set when they were read, or reported them twice. */
+/* Walks all jobs instead of the changed ones: on_change was not set when they were read, or reported them twice. */
 int queue_view_put_all(struct queue_view *v)
 {
 	const struct jobs *js = &v->follow.jobs;
