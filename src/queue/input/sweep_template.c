@@ -109,7 +109,7 @@ static int check_word(const struct sweep *s, char **words, size_t i, struct gd_e
 	bool is_code = may_be_code(s, words, i), is_first = true;
 	int r = 0;
 	for (size_t k = 0; r == 0 && k < w->count; k++) {
-		/* A value also comes first after a blank or a quote in a script, and after values that may be empty. */
+		/* A value also begins a word after a blank or a quote, or after other values, which may be empty. */
 		const struct sweep_piece *before = k > 0 ? &w->pieces[k - 1] : NULL;
 		if (before && !before->axis)
 			is_first = !shell_is_plain(before->text + before->size - 1, 1);

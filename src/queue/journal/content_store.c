@@ -20,7 +20,7 @@
 
 /*
  * The folder was perhaps unpacked from an archive or cloned: a link in its place could lead to any folder of this user.
- * Returns -ELOOP or -ENOTDIR for one.
+ * Returns -ELOOP or -ENOTDIR for a link.
  */
 static int open_folder(int dir_fd, const char *folder)
 {
@@ -62,7 +62,7 @@ void content_store_name(const void *data, size_t size, char ret_name[HASH_TEXT])
 	hash_format(hash_bytes(data, size), ret_name);
 }
 
-/* -EEXIST: the file has another content. Equal hashes prove nothing: a user who chose both contents can cause a
+/* -EEXIST: the file has different content. Equal hashes prove nothing: a user who chose both contents can cause a
  * collision. */
 static int compare_content(int folder_fd, const char *name, const void *data, size_t size)
 {

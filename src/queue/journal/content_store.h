@@ -17,7 +17,7 @@
 void content_store_name(const void *data, size_t size, char ret_name[HASH_TEXT]);
 
 /* Stores and syncs a content and returns its name. dir_fd: the journal's folder. -EEXIST: the file of this name has
- * another content and is kept. */
+ * different content and is kept. */
 int content_store_save(int dir_fd, const char *folder, const void *data, size_t size, char ret_name[HASH_TEXT]);
 
 /*

@@ -368,7 +368,7 @@ static int apply_legacy(struct jobs *js, struct record *r)
 	int error = 0;
 	if (job_state_parse(r->status.data, r->status.size, &state) < 0 || state == JOB_HELD)
 		return -EBADMSG;
-	/* It had one commands file, of any name. */
+	/* The original gpu_dispatch had one commands file, whose name it did not record. */
 	r->file = (struct json_value){.type = JSON_STRING, .data = JOB_ANY_FILE};
 	struct job *job = jobs_make_job(js, r, js->last_id + 1, &error);
 	if (!job)

@@ -96,8 +96,9 @@ bool journal_is_removed(const struct journal *j)
 
 /*
  * The path had no links when the journal was opened. If another user puts a link to the new place at the old name of a
- * directory that was renamed, the path no longer counts: the link may lead elsewhere at any time. openat2() is Linux
- * 5.6, and sandboxes forbid it; it costs a fifteenth of trust_open_directory(), which matters for each append.
+ * directory that was renamed, the path no longer counts: the link may lead elsewhere at any time. openat2() needs
+ * Linux 5.6, and some sandboxes forbid it. It takes a fifteenth of the time of trust_open_directory(), which matters
+ * for each append.
  */
 static int open_without_links(const char *path)
 {

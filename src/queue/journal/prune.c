@@ -146,7 +146,7 @@ static int sort_line(void *context, uint64_t line_no, const char *line, size_t s
 	struct record r;
 	(void)line_no;
 	bool bad = size == 0 || record_parse(line, size, &r) < 0;
-	/* A new first line has been written, and lost numbers are those of the old file. */
+	/* The new file already has its own first line, and lost numbers of the old file mean nothing in it. */
 	if (!bad && (r.event == EVENT_JOURNAL || r.event == EVENT_LOSS))
 		return 0;
 	if (bad || (r.id && is_dropped(p, r.id)) || is_outlived(p, &r))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Trust in files of other users: a queue uses no such file whose content is executed, unless the user allows it.
+ * Trust in files of other users: unless the user allows it, a queue uses none of them if their content is executed.
  *
  * A file that the user named on the command line is the user's own choice. A file that is used by default because it
  * exists (./commands.txt, ./gpuq.yaml), and every journal, must be a regular file that no other user could have written

@@ -103,7 +103,7 @@ static int open_moved(const struct attempt *a, int *ret_fd, size_t *ret_length)
 	return -ENOENT;
 }
 
-/* The job's directory by its path, or where it has moved to. *ret_length: 0 if it has not; see open_moved(). */
+/* Opens the job's directory by its path, or where it has moved to. *ret_length: see open_moved(); 0: not moved. */
 static int open_found(const struct attempt *a, int *ret_fd, size_t *ret_length, struct gd_error *err)
 {
 	cleanup_(closep) int fd = -1;

@@ -144,7 +144,7 @@ bool oom_in_log(const void *tail, size_t size, struct gd_bytes *ret_line)
 bool oom_is_full(uint64_t total_bytes, uint64_t free_bytes, uint64_t job_bytes)
 {
 	uint64_t little = total_bytes / 50 > LITTLE_BYTES ? total_bytes / 50 : LITTLE_BYTES;
-	/* A GPU with only a few hundred MB is not full from the beginning. */
+	/* Otherwise a GPU with only a few hundred MB would count as full from the beginning. */
 	if (little > total_bytes / 10)
 		little = total_bytes / 10;
 	return free_bytes < little && free_bytes <= total_bytes && job_bytes >= (total_bytes - free_bytes) / 2;

@@ -17,7 +17,7 @@
 #include "queue/schedule/claim_folders.h"
 
 #define OPEN_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-/* Not the name of a folder of claims. */
+/* Readers ignore it, because it is not the name of a folder of claims. */
 #define FILLER ".gpuq"
 
 /* ---- A directory that is named ------------------------------------------------- */
