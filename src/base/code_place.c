@@ -173,7 +173,7 @@ static bool is_sed_flag(const char *word)
 	return word[0] == '-' && (word[1 + flags] == 'i' || (flags > 0 && !word[1 + flags]));
 }
 
-/* Whether argv[i] is a file for sed, the program argv[program]: the script precedes it, and it is no second script. */
+/* Whether argv[i] is a file for sed, the program argv[program]: it follows the script, and is not a second script. */
 static bool is_sed_file(const char *const *argv, size_t program, size_t i)
 {
 	size_t k = program + 1;

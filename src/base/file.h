@@ -39,8 +39,8 @@ off_t file_count_holes(int fd, off_t from, off_t to, off_t most);
 
 /*
  * The modification time since 1970. The owner of a file can set any time, also one that does not fit: the number of
- * nanoseconds then wraps around, so that another time is still another number. Milliseconds are limited to a range in
- * which differences fit.
+ * nanoseconds then wraps around, so that different times still give different numbers. Milliseconds are limited to a
+ * range in which differences fit.
  */
 int64_t file_mtime_ns(const struct stat *st);
 int64_t file_mtime_ms(const struct stat *st);

@@ -32,7 +32,7 @@ struct remedy {
 	gid_t group;        /* of the first of `modes` */
 	bool is_foreign;    /* something belongs to `owner`, or cannot be examined */
 	uid_t owner;        /* TRUST_SEVERAL_USERS: unknown */
-	bool is_hopeless;   /* nothing of this helps */
+	bool is_hopeless;   /* none of these helps */
 };
 
 static void remedy_finish(struct remedy *m)

@@ -25,7 +25,7 @@ SIZED_NO_TAIL(gd_files, skipped);
 SIZED_NO_TAIL(gd_found, seconds);
 
 #define ASK_EVERY 64
-/* Depth of nested folders. Each is opened starting at the searched folder, so the work grows with its square. */
+/* Each nested folder is opened starting at the searched folder: the work grows with the square of the depth. */
 #define MAX_DEPTH 128
 /* Other users can put any number of entries into a folder that each cause a warning. */
 #define MOST_WARNINGS 1000
@@ -103,7 +103,8 @@ static int warn_of_rest(struct finder *f)
 
 /* ---- One folder ----------------------------------------------------------- */
 
-/* Opens a name. Most entries: a file without a link is not opened, because its folder was checked (note_writers()). */
+/* Examines a name. Most entries are files that are not links: these are not opened, because their folder was checked
+ * (note_writers()). */
 static int look_at(struct finder *f, int fd, const struct dirent *d, bool wanted, struct stat *ret, uid_t *ret_owner,
 	const char **ret_objection)
 {

@@ -63,7 +63,7 @@ int find_open_entry(int folder_fd, const char *path, bool trust, struct trust_wa
  */
 const char *find_objection_to_holes(int fd, const char *name, const struct stat *st, struct trust_way *way);
 
-/* What the user can do about an objection, to be added to it. Not if the entry was replaced during a run. */
+/* Advice about an objection, to be appended to it. Do not append it if the entry was replaced during a run. */
 const char *find_advice(const char *objection);
 
 #endif

@@ -23,7 +23,7 @@ static const char *find_objection(uid_t chooser, bool restricted, const struct s
 	uid_t user = geteuid();
 	if (S_ISDIR(target->st_mode))
 		return "its path contains a symbolic link of another user to a folder";
-	/* First: in a namespace without a map, all users have the same id. */
+	/* Compared first: in a namespace without a map, all users, also the chooser, have the same id. */
 	bool ours = target->st_uid == user;
 	if (target->st_uid == chooser && !ours)
 		return NULL;

@@ -158,7 +158,7 @@ int launcher_check_owner(struct gd_launcher *l, size_t i, uid_t owner)
 	return r < 0 ? r : LAUNCHER_OTHER_OUTPUT;
 }
 
-/* The first `taken` bytes of the folder's path are something else, or are used by something else. */
+/* Chooses another folder: the first `taken` bytes of the path name a file, a link or a folder that is in use. */
 static int choose_again(struct gd_launcher *l, size_t i, size_t taken)
 {
 	struct launcher_output *output = &l->output_of[i];

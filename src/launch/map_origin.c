@@ -21,7 +21,7 @@ static int open_logs(const struct map_record *r)
 	if (!r->output.regular)
 		return -1;
 	text_appendf(&name, "%s.logs", r->output.entry);
-	/* No link: others could move one, too. */
+	/* A link is not followed: others can move links, too. */
 	return openat(r->output.dir_fd, text_string(&name), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 

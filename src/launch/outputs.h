@@ -42,7 +42,7 @@ const char *outputs_stem(const char *path, size_t *ret_length);
 /* Whether the launcher itself uses this name in the output folder. */
 bool outputs_is_reserved(const char *path);
 
-/* The first `length` bytes of this path are the name of something else: no new file gets it, or a folder in it. */
+/* The first `length` bytes of this path are the name of something else: no new file gets this folder, or one in it. */
 int outputs_avoid(struct outputs *o, const char *path, size_t length);
 
 struct outputs_rules {

@@ -10,8 +10,8 @@
 
 SIZED_NO_TAIL(gd_share, imbalance);
 
-/* A heap of GPUs, the one with the least work on top, then fewest files (empty ones weigh nothing), then the lower
- * number. */
+/* A heap of GPUs: the GPU with the least work is on top; of several, the one with the fewest files (empty files are no
+ * work), then the one with the lowest number. */
 struct load {
 	double weight;
 	size_t files;
