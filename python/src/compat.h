@@ -20,7 +20,7 @@
 #define compat_bytes_size(bytes)           PyBytes_Size(bytes)
 #define compat_float(object)               PyFloat_AsDouble(object)
 
-/* False: the int may not be small. */
+/* False: the int is large, or this cannot be determined. */
 static inline bool compat_small_int(PyObject *object, long long *ret)
 {
 	(void)object;

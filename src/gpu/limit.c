@@ -44,7 +44,7 @@ static bool show_word(
 			     strncasecmp(gpu->uuid, word, strlen(word)) == 0;
 		if (named || (card && same_card(gpu, card))) {
 			shown[i] = found = true;
-			/* A card shows its instances; an instance needs its card in the survey. */
+			/* A visible card shows its instances, and an instance needs its card in the list. */
 			for (size_t k = 0; k < there->count; k++)
 				if (same_card(gpu, &there->gpus[k]) &&
 					(gpu->mig_index < 0 || there->gpus[k].mig_index < 0))

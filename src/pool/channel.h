@@ -85,7 +85,7 @@ static inline char *inbox_arena(const struct inbox *in)
 	return (char *)(inbox_descs(in) + RING_DEPTH);
 }
 
-/* The marks of a task that the worker has: RING_MARK_*. Does not read the record while no task was ever marked. */
+/* The marks of a task that the worker has: RING_MARK_*. Reads the record only if any task was ever marked. */
 static inline uint64_t inbox_mark(const struct inbox *in, uint64_t seq)
 {
 	if (atomic_load_explicit(&in->marks, memory_order_acquire) == 0)

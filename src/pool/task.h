@@ -26,7 +26,7 @@ struct task {
 	int tries;        /* attempts that are over */
 	int avoid;        /* the slot where the last of them failed, or -1 */
 	int on_gpu;       /* number of a GPU, plus one: only for its workers; 0: for any */
-	bool announced;   /* on_task_start was made for the present attempt */
+	bool announced;   /* on_task_start was called for the current attempt */
 	bool doomed;      /* its payload is lost, because memory ran out: ends as GD_FAILURE_NOT_CARRIED */
 	bool alone;       /* processed alone: an earlier batch with this task ran out of time */
 	bool cancelled;   /* by gd_pool_cancel(): not retried */

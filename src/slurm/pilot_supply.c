@@ -261,7 +261,8 @@ void pilot_supply_begin(struct pilot_supply *s)
 	*s->vain_words = '\0';
 }
 
-/* Why no kind runs the jobs: the first one that could has been given up, or they are too large for the first one. */
+/* Why no kind runs the jobs: the first kind that could run them was given up, or they are too large for the first kind.
+ */
 static void set_vain_words(struct pilot_supply *s, const struct placement_need *need, size_t num_jobs)
 {
 	char words[FRAME_WORDS_ROOM];
@@ -374,8 +375,8 @@ void pilot_supply_words(const struct pilot_supply *s, char *words, size_t room)
 	snprintf(words, room, "%s%s%s", s->vain_words, *s->vain_words && *kind ? "; " : "", kind);
 }
 
-/* With several kinds, names the options. A refused kind gets advice, unless all are refused: then the run ends with it.
- */
+/* With several kinds, names the options. Adds advice about a refused kind, unless all are refused: then the run ends
+ * with that advice. */
 static void say_kind(struct pilot_supply *s, struct supplied_kind *k)
 {
 	char words[FRAME_WORDS_ROOM], whole[SAY_ROOM];

@@ -339,7 +339,7 @@ def test_names_that_another_user_chose_are_not_executed(machine, victim, other):
 
 
 def test_names_that_another_user_chose_are_input_files_of_sed_and_sox(machine, victim, other):
-    """They are no scripts, even if they look like one."""
+    """They are not scripts, even if they look like scripts."""
     shared = machine.directory(GROUP)
     names = ["a -x", "e touch stolen", "1e touch stolen (2)"]
     for name in names:

@@ -73,7 +73,7 @@ def test_named_folder_for_logs_is_not_followed_through_a_link_that_another_user_
     other.sh("mkdir -m 2777 logs; mkdir -m 2777 kept", shared)
     owner.sh("ln -s kept link", shared)
     assert owner.gpuq("add", "--no-start", "--log-dir", shared / "logs", "true", cwd=project).returncode == 0
-    assert owner.gpuq("add", "--no-start", "--log-dir", shared / "link", "true", cwd=project).returncode == 0  # an own link
+    assert owner.gpuq("add", "--no-start", "--log-dir", shared / "link", "true", cwd=project).returncode == 0  # a link of the user
     other.sh(f"mv logs old; ln -s '{owner.home}/private' logs", shared)
     assert owner.gpuq("add", "--no-start", "--log-dir", shared / "logs", "true", cwd=project).returncode == 0
     assert owner.gpuq("run", cwd=project).returncode == 1

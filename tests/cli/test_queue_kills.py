@@ -76,7 +76,7 @@ RUN = ("run", "--quiet", "--jobs-per-gpu", "1")
 
 def every_call(lab, depth, check, count=3, step=1, first=None, prepare=queue_of, options=()):
     """
-    Kills at some system calls of a process, or at each step-th (kill_points.py), each time in a new
+    Kills at some system calls of a process, or at every `step`-th call (kill_points.py), each time in a new
     queue; with `first`, at each of the first calls instead. Returns how many processes were killed, and
     how many kills were planned: a process does not make the same number of calls in every run.
     """
