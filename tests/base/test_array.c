@@ -36,7 +36,7 @@ static void test_elements_stay_while_the_array_grows(void **state)
 	free(numbers);
 }
 
-static void test_a_large_need_is_met_at_once_and_a_met_one_changes_nothing(void **state)
+static void test_a_large_reserve_is_made_at_once_and_a_satisfied_one_changes_nothing(void **state)
 {
 	(void)state;
 	short *array = NULL;
@@ -94,7 +94,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_elements_stay_while_the_array_grows),
-		cmocka_unit_test(test_a_large_need_is_met_at_once_and_a_met_one_changes_nothing),
+		cmocka_unit_test(test_a_large_reserve_is_made_at_once_and_a_satisfied_one_changes_nothing),
 		cmocka_unit_test(test_reserve_beyond_memory_fails_and_changes_nothing),
 		cmocka_unit_test(test_lower_bound_agrees_with_a_scan),
 	};

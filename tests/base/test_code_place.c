@@ -47,7 +47,7 @@ static void test_arguments_of_programs_that_execute_them_are_code(void **state)
 	assert_false(place_is_code((const char *const[]){"nice", "soxy", "x", "y", NULL}, 3));
 }
 
-static void test_absolute_paths_are_no_code_for_sox_and_for_sed_with_a_script(void **state)
+static void test_absolute_paths_are_not_code_for_sox_and_for_sed_with_a_script(void **state)
 {
 	(void)state;
 	assert_false(place_is_code((const char *const[]){"nice", "sox", "/x", "/y", NULL}, 2));
@@ -113,7 +113,7 @@ int main(void)
 		cmocka_unit_test(test_argument_begins_with_a_letter_a_digit_or_a_path),
 		cmocka_unit_test(test_argument_begins_with_no_sign),
 		cmocka_unit_test(test_arguments_of_programs_that_execute_them_are_code),
-		cmocka_unit_test(test_absolute_paths_are_no_code_for_sox_and_for_sed_with_a_script),
+		cmocka_unit_test(test_absolute_paths_are_not_code_for_sox_and_for_sed_with_a_script),
 		cmocka_unit_test(test_ordinary_names_have_no_sign_of_any_language),
 		cmocka_unit_test(test_options_of_programs_introduce_languages),
 	};

@@ -126,7 +126,7 @@ static void test_text_is_never_wider_than_requested_and_has_no_control_character
 	}
 }
 
-static void test_a_command_is_taken_up_at_a_word_or_its_option(void **state)
+static void test_a_command_is_shown_from_the_start_of_a_word_or_its_option(void **state)
 {
 	(void)state;
 	static const char command[] = "train.py --seed 17 runs/17";
@@ -146,7 +146,7 @@ int main(void)
 		cmocka_unit_test(test_text_is_cut_to_its_columns),
 		cmocka_unit_test(test_padded_text_has_exactly_its_columns),
 		cmocka_unit_test(test_text_is_never_wider_than_requested_and_has_no_control_characters),
-		cmocka_unit_test(test_a_command_is_taken_up_at_a_word_or_its_option),
+		cmocka_unit_test(test_a_command_is_shown_from_the_start_of_a_word_or_its_option),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,7 +97,7 @@ static void test_descriptors_of_an_empty_packet_are_not_left_open(void **state)
 	assert_int_equal(next_fd(), before);
 }
 
-static void test_descriptors_beyond_the_limit_of_the_process_are_missed(void **state)
+static void test_descriptors_beyond_the_limit_of_the_process_are_reported_as_missing(void **state)
 {
 	const int *ends = *state;
 	char got;
@@ -129,7 +129,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_descriptors_of_an_empty_packet_are_not_left_open, open_ends, close_ends),
 		cmocka_unit_test_setup_teardown(
-			test_descriptors_beyond_the_limit_of_the_process_are_missed, open_ends, close_ends),
+			test_descriptors_beyond_the_limit_of_the_process_are_reported_as_missing, open_ends,
+			close_ends),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

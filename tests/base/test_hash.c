@@ -53,7 +53,7 @@ static unsigned longest_row(const bool *used, size_t room)
 	return longest;
 }
 
-static void test_chosen_names_of_files_do_not_meet(void **state)
+static void test_chosen_file_names_do_not_collide(void **state)
 {
 	(void)state;
 	struct path_map m = {0};
@@ -69,7 +69,7 @@ static void test_chosen_names_of_files_do_not_meet(void **state)
 	path_map_finish(&m);
 }
 
-static void test_chosen_strings_do_not_meet(void **state)
+static void test_chosen_strings_do_not_collide(void **state)
 {
 	(void)state;
 	struct intern in = {0};
@@ -99,8 +99,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_seeds_spread_chosen_names),
-		cmocka_unit_test(test_chosen_names_of_files_do_not_meet),
-		cmocka_unit_test(test_chosen_strings_do_not_meet),
+		cmocka_unit_test(test_chosen_file_names_do_not_collide),
+		cmocka_unit_test(test_chosen_strings_do_not_collide),
 		cmocka_unit_test(test_hashes_in_files_stay_what_they_were),
 	};
 	return cmocka_run_group_tests(tests, choose_names, NULL);

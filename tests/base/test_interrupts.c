@@ -99,7 +99,7 @@ static int first_ends_without_watch(void)
 	return 1;
 }
 
-static void test_farewell_is_said_before_the_program_ends(void **state)
+static void test_farewell_is_called_before_the_program_ends(void **state)
 {
 	(void)state;
 	board_renew();
@@ -255,7 +255,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_three_signals_are_passed_to_every_watch),
-		cmocka_unit_test(test_farewell_is_said_before_the_program_ends),
+		cmocka_unit_test(test_farewell_is_called_before_the_program_ends),
 		cmocka_unit_test(test_ignored_signals_and_handlers_of_the_program_stay),
 		cmocka_unit_test(test_without_a_watch_signals_have_their_default_action),
 		cmocka_unit_test(test_watch_is_not_called_after_its_end),

@@ -117,7 +117,7 @@ static void test_every_prefix_is_refused(void **state)
 	assert_int_equal(walk(text, strlen(text)), 0);
 }
 
-static void test_deep_nesting_is_refused_not_a_crash(void **state)
+static void test_deep_nesting_is_refused_without_a_crash(void **state)
 {
 	(void)state;
 	size_t depth = 1000000;
@@ -237,7 +237,7 @@ int main(void)
 		cmocka_unit_test(test_each_byte_of_a_string_is_seen_at_each_place),
 		cmocka_unit_test(test_invalid_json_is_refused),
 		cmocka_unit_test(test_every_prefix_is_refused),
-		cmocka_unit_test(test_deep_nesting_is_refused_not_a_crash),
+		cmocka_unit_test(test_deep_nesting_is_refused_without_a_crash),
 		cmocka_unit_test(test_strings_are_unescaped),
 		cmocka_unit_test(test_number_becomes_an_integer_only_if_whole_and_in_range),
 		cmocka_unit_test(test_any_bytes_written_are_read_unchanged),

@@ -52,7 +52,7 @@ static pid_t start_holder(short type)
 	return pid;
 }
 
-static void test_read_lock_is_no_sign_of_life(void **state)
+static void test_read_lock_does_not_show_that_a_process_is_alive(void **state)
 {
 	(void)state;
 	pid_t holder = -1;
@@ -103,7 +103,7 @@ static void wait_behind_writer(uint64_t limit_ns)
 }
 
 /* Each retry is a request to the server of a network file system. */
-static void test_who_waits_long_retries_less_often(void **state)
+static void test_long_wait_retries_less_often(void **state)
 {
 	(void)state;
 	wait_behind_writer(NS_PER_MS);
@@ -115,7 +115,7 @@ static void test_who_waits_long_retries_less_often(void **state)
 	assert_true(impatient.count < 200);
 }
 
-static void test_read_lock_blocks_nobody_for_ever(void **state)
+static void test_read_lock_blocks_no_process_forever(void **state)
 {
 	(void)state;
 	char words[LOCK_WORDS_ROOM], expected[32];
@@ -183,9 +183,9 @@ static void test_protection_removes_the_permissions_of_others(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		scratch_test(test_read_lock_is_no_sign_of_life),
-		scratch_test(test_who_waits_long_retries_less_often),
-		scratch_test(test_read_lock_blocks_nobody_for_ever),
+		scratch_test(test_read_lock_does_not_show_that_a_process_is_alive),
+		scratch_test(test_long_wait_retries_less_often),
+		scratch_test(test_read_lock_blocks_no_process_forever),
 		scratch_test(test_lock_is_not_waited_for_if_it_should_be_free),
 		scratch_test(test_one_process_at_a_time_has_the_lock),
 		scratch_test(test_protection_removes_the_permissions_of_others),

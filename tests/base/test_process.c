@@ -93,7 +93,7 @@ static void test_processes_are_found_by_a_variable_of_their_environment(void **s
 	}
 }
 
-static void test_descendants_get_the_signal_and_nobody_else(void **state)
+static void test_only_descendants_get_the_signal(void **state)
 {
 	(void)state;
 	char *const environment[] = {NULL};
@@ -128,7 +128,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_later_process_of_the_same_number_gets_no_signal),
 		cmocka_unit_test(test_processes_are_found_by_a_variable_of_their_environment),
-		cmocka_unit_test(test_descendants_get_the_signal_and_nobody_else),
+		cmocka_unit_test(test_only_descendants_get_the_signal),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

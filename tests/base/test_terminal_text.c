@@ -54,7 +54,7 @@ static void test_control_sequences_are_shown_as_text(void **state)
 	check(false, "cut \xe2\x82", "cut \\xe2\\x82");
 }
 
-static void test_color_sequence_without_an_end_is_not_kept_for_ever(void **state)
+static void test_color_sequence_without_an_end_is_not_kept_forever(void **state)
 {
 	(void)state;
 	char written[200] = "\033[", shown[210] = "\\x1b[";
@@ -76,7 +76,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_text_and_colors_pass),
 		cmocka_unit_test(test_control_sequences_are_shown_as_text),
-		cmocka_unit_test(test_color_sequence_without_an_end_is_not_kept_for_ever),
+		cmocka_unit_test(test_color_sequence_without_an_end_is_not_kept_forever),
 		cmocka_unit_test(test_carriage_return_and_backspace_after_other_text_are_escaped),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -295,7 +295,7 @@ static void test_links_of_the_last_component_are_followed(void **state)
 	assert_int_equal(trust_follow_links("top/bin/program/below", &real, &foreign), -ENOTDIR);
 }
 
-static void test_link_of_another_user_is_told_wherever_it_is(void **state)
+static void test_link_of_another_user_is_reported_wherever_it_is(void **state)
 {
 	(void)state;
 	need_root();
@@ -465,7 +465,7 @@ static int user_refuses_group(void)
 	return 0;
 }
 
-static void test_user_trusts_root_and_oneself_alone(void **state)
+static void test_only_root_and_the_user_are_trusted(void **state)
 {
 	(void)state;
 	need_root();
@@ -491,7 +491,7 @@ int main(void)
 		T(test_link_or_directory_in_place_of_the_file_is_refused),
 		T(test_path_must_be_absolute_and_name_a_file),
 		T(test_links_of_the_last_component_are_followed),
-		T(test_link_of_another_user_is_told_wherever_it_is),
+		T(test_link_of_another_user_is_reported_wherever_it_is),
 		T(test_directory_of_a_file_is_opened_through_links_of_the_user),
 		T(test_directory_is_opened_through_links_of_the_user),
 		T(test_directory_is_not_opened_through_links_of_another_user),
@@ -501,7 +501,7 @@ int main(void)
 		T(test_group_of_others_must_not_write),
 		T(test_remedy_is_complete_or_left_out),
 		T(test_remedy_names_each_path_once),
-		T(test_user_trusts_root_and_oneself_alone),
+		T(test_only_root_and_the_user_are_trusted),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

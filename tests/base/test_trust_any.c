@@ -69,7 +69,7 @@ static bool is_restricted(const char *path)
 	return restricted;
 }
 
-static void test_any_file_is_opened_and_who_chose_it_is_told(void **state)
+static void test_any_file_is_opened_and_its_chooser_is_reported(void **state)
 {
 	(void)state;
 	int fd = -1, top = open("top", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -196,7 +196,7 @@ static void test_each_directory_above_a_file_can_make_it_replaceable(void **stat
 	assert_true(is_replaceable("link"));
 }
 
-static void test_link_of_another_user_has_fewer_components(void **state)
+static void test_link_of_another_user_has_a_lower_limit_of_components(void **state)
 {
 	(void)state;
 	need_root();
@@ -348,7 +348,7 @@ static int open_in_user_namespace(void)
 	return 0;
 }
 
-static void test_users_without_an_id_in_this_namespace_are_several(void **state)
+static void test_users_without_an_id_in_this_namespace_count_as_several_users(void **state)
 {
 	(void)state;
 	need_root();
@@ -360,18 +360,18 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, scratch_leave)
 	const struct CMUnitTest tests[] = {
-		T(test_any_file_is_opened_and_who_chose_it_is_told),
+		T(test_any_file_is_opened_and_its_chooser_is_reported),
 		T(test_path_without_links_of_another_user_is_not_restricted),
 		T(test_each_mode_behind_a_link_of_another_user_counts),
 		T(test_directories_before_the_link_do_not_count),
 		T(test_absolute_links_begin_at_the_root),
 		T(test_each_directory_above_a_file_can_make_it_replaceable),
-		T(test_link_of_another_user_has_fewer_components),
+		T(test_link_of_another_user_has_a_lower_limit_of_components),
 		T(test_directory_is_open_if_no_directory_above_it_excludes_others),
 		T(test_directory_that_others_can_have_put_there_must_be_for_everybody),
 		T(test_access_list_restricts),
 		T(test_link_in_proc_can_lead_another_process_elsewhere),
-		T(test_users_without_an_id_in_this_namespace_are_several),
+		T(test_users_without_an_id_in_this_namespace_count_as_several_users),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,7 +175,7 @@ def test_gpus_are_completed(lab):
     assert offered(lab, "add", "--gpu", "GPU-") == uuids
 
 
-def test_nothing_is_said_and_nothing_is_made_where_there_is_no_queue(lab):
+def test_without_a_queue_nothing_is_printed_or_created(lab):
     before = sorted(path.name for path in lab.directory.iterdir())
     assert lines(lab, "cancel", "") == []
     assert sorted(path.name for path in lab.directory.iterdir()) == before
@@ -198,7 +198,7 @@ def test_a_journal_that_others_can_write_offers_nothing(lab):
     assert offered(lab, "cancel", "--trust", "") == ["1", "mine"]
 
 
-def test_names_that_are_no_plain_text_are_not_offered(lab):
+def test_names_that_are_not_plain_text_are_not_offered(lab):
     for name in ("good", "bad\x1b[2J", "two\nlines", "$(touch made)", "with blank"):
         lab.add("--name", name, "true")
     assert offered(lab, "status", "--name", "") == ["good"]

@@ -6,7 +6,7 @@ import pytest
 
 
 @pytest.mark.parametrize("words, env", [(["status", "--verbose"], {}), (["--verbose", "status"], {}), (["status"], {"GPUQ_DEBUG": "1"})])
-def test_queue_and_settings_are_told_with_their_sources(lab, words, env):
+def test_queue_and_settings_are_reported_with_their_sources(lab, words, env):
     lab.add("--hold", "true")
     (lab.directory / "gpuq.yaml").write_text("jobs_per_gpu: 3\n")
     result = lab.result(*words, env=env)
@@ -24,7 +24,7 @@ def test_the_variable_can_be_off(lab, value):
     assert lab.result("status", env={"GPUQ_DEBUG": value}).stderr == ""
 
 
-def test_the_runner_tells_placements_and_why_not_and_its_keepers(lab):
+def test_the_runner_reports_placements_reasons_for_waiting_and_its_keepers(lab):
     for name in ("first", "second"):
         os.mkfifo(lab.directory / name)
     lab.add("--mem", "10G", "cat first")
@@ -45,7 +45,7 @@ def test_the_runner_tells_placements_and_why_not_and_its_keepers(lab):
     assert "debug" not in lab.gpuq("run", "--gpus", "sim:2x16G")
 
 
-def test_a_runner_in_the_background_tells_its_log_and_jobs_do_not_inherit_it(lab):
+def test_a_runner_in_the_background_logs_its_decisions_and_jobs_do_not_inherit_the_option(lab):
     result = lab.result("add", "--verbose", "echo ${GPUQ_DEBUG-unset} > ran")
     assert "starting a runner in the background; its decisions are in" in result.stderr
     lab.gpuq("wait", 1)

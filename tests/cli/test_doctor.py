@@ -33,7 +33,7 @@ def test_a_healthy_queue_has_no_problem_and_the_report_leaves_nothing_behind(lab
     assert sorted(os.listdir(lab.directory)) == before
 
 
-def test_a_queue_that_is_not_there_is_no_problem_and_is_not_made(lab):
+def test_a_missing_queue_is_not_a_problem_and_is_not_created(lab):
     paths = {f["name"]: f for f in findings(lab) if f["section"] == "Queue"}
     assert paths["path"]["words"].endswith("not created yet") and list(paths) == ["path"]
     assert not lab.journal.exists()
@@ -106,7 +106,7 @@ def test_a_directory_that_cannot_be_written_is_a_problem(lab):
     assert ("File system", "writing") in found
 
 
-def test_the_report_tells_neither_the_home_nor_tokens(tmp_path):
+def test_the_report_reveals_neither_the_home_nor_tokens(tmp_path):
     home = Lab(tmp_path)
     home.environment["HOME"] = str(tmp_path)
     home.add("--hold", "echo private")

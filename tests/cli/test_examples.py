@@ -37,7 +37,7 @@ def test_squares_is_short_enough_for_the_readme():
     assert len((SOURCE / "examples/squares.c").read_text().splitlines()) <= 45
 
 
-def test_squares_on_a_gpu_that_is_not_there_says_so():
+def test_squares_on_a_missing_gpu_says_so():
     result = run(EXAMPLES / "squares", gpus="97")
     assert result.returncode == 1
     assert result.stderr.startswith("squares: ")
@@ -151,7 +151,7 @@ def test_server_answers_many_clients_at_once(server):
     assert server.end() == (0, "poll_server: 8000 requests answered\n")
 
 
-def test_client_that_leaves_without_its_answers_harms_nobody(server):
+def test_client_that_leaves_without_its_answers_does_no_harm(server):
     for _ in range(20):
         with server.connect() as client:
             client.sendall(b"1\n" * 100)
@@ -184,7 +184,7 @@ def test_request_has_a_time_limit(tmp_path):
         server.process.communicate()
 
 
-def test_client_that_does_not_fetch_its_answers_holds_up_nobody(server):
+def test_client_that_does_not_fetch_its_answers_delays_no_other(server):
     with server.connect() as glutton:
         glutton.setblocking(False)
         try:

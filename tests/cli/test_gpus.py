@@ -70,7 +70,7 @@ def test_version_is_one_line_and_help_fits_80_columns(machine):
         assert all(len(line) <= 80 for line in result.stdout.splitlines())
 
 
-def test_nothing_typed_shows_the_help_and_is_wrong_usage(machine):
+def test_no_arguments_show_the_help_and_are_wrong_usage(machine):
     result = machine()
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == machine("--help").stdout
@@ -92,7 +92,7 @@ def test_unknown_command_gets_a_suggestion(machine):
     assert machine("--verbose").returncode == 2
 
 
-def test_what_was_typed_cannot_reach_the_terminal_as_control(machine):
+def test_typed_control_characters_do_not_reach_the_terminal(machine):
     assert "\x1b" not in machine("\x1b[31m").stderr
 
 
@@ -217,7 +217,7 @@ def test_wrong_value_of_the_variable_is_an_error_that_names_it(machine):
         assert result.stderr.startswith("gpuq: $GPUQ_GPUS 'sim:x': expected sim:N")
 
 
-def test_gpu_that_is_not_there_names_those_that_are(machine):
+def test_missing_gpu_is_reported_with_the_existing_ones(machine):
     result = machine("gpus", "--gpus", "0,5", cards=A100 + H100)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == "gpuq: GPU specification '0,5': GPU 5 does not exist; existing GPUs: 0, 1\n"

@@ -189,7 +189,7 @@ def test_worker_helper_that_everybody_can_write_is_not_executed(launcher):
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_worker_helper_that_is_missing_is_told_before_anything_starts(launcher):
+def test_missing_worker_helper_is_reported_before_anything_starts(launcher):
     result = launcher.launch(GPUQ_WORKER="../bin/gpuq-worker")
     assert result.returncode == 2
     assert result.stderr == "gpuq: $GPUQ_WORKER '../bin/gpuq-worker' is not an absolute path\n"

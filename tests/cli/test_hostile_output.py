@@ -49,7 +49,7 @@ def run_writer(lab, data):
     return number
 
 
-def test_logs_on_a_terminal_keep_text_and_colors_alone(lab):
+def test_logs_on_a_terminal_keep_only_text_and_colors(lab):
     number = run_writer(lab, f"begin {HOSTILE}\n\x1b[1;31mred\x1b[0m größe\n".encode() + b"\x9b2J\xff end\n")
     shown = read_terminal(lab, "logs", number).decode()
     assert not FORBIDDEN.search(shown.replace("\x08", "", 1)), shown

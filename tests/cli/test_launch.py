@@ -48,7 +48,7 @@ def test_summary_for_programs_has_all_fields(launch):
     assert sum(gpu["share"] for gpu in summary["gpus"]) == pytest.approx(1)
 
 
-def test_folders_that_are_not_searched_are_told(launch):
+def test_folders_that_are_not_searched_are_reported(launch):
     launch.put("a.wav", "below/b.wav")
     _, err = launch.run(*COPY)
     assert "1 folder in 'in' is not searched; use --recursive to include it" in err
@@ -74,7 +74,7 @@ def test_option_names_simulated_gpus_of_the_variable(launch):
         assert [gpu["gpu"] for gpu in summary["gpus"]] == gpus, spec
 
 
-def test_json_on_standard_output_stands_there_alone(launch):
+def test_json_on_standard_output_is_the_only_output_there(launch):
     launch.put("a.wav", "fail.wav")
     out, err = launch.run("--json", "-", *PROGRAM, code=1)
     assert json.loads(out)["files_done"] == 1
@@ -110,7 +110,7 @@ def test_audio_seconds_are_read_from_the_files(launch):
     assert summary["rtf"] > 0
 
 
-def test_dry_run_tells_and_touches_nothing(launch):
+def test_dry_run_prints_the_plan_and_changes_nothing(launch):
     launch.put_wave("a.wav", 60)
     launch.put_wave("b.wav", 30)
     launch.put_wave("c.wav", 30)
@@ -138,7 +138,7 @@ def test_dry_run_with_nothing_left_says_how_to_do_it_again(launch):
     assert launch.run(*COPY)[0] == out
 
 
-def test_dry_run_of_files_that_are_no_audio_tells_the_time_by_their_size(launch):
+def test_dry_run_of_files_without_audio_estimates_the_time_from_their_size(launch):
     launch.put("a.wav", size=1000)
     slow = ["--gpus", "sim:1", "--", "sh", "-c", "sleep 0.1"]
     assert "no record of an earlier run" in launch.run("--dry-run", *slow)[0]
@@ -163,7 +163,7 @@ def test_dry_run_needs_no_worker(launch):
     assert "1 file to do" in out
 
 
-def test_name_that_gives_an_argument_a_meaning_does_not_begin_it(launch):
+def test_name_with_a_special_beginning_does_not_begin_an_argument(launch):
     """The tool executes '|command', like sox, and 'run:command', like ImageMagick with its own scripts."""
     tool = launch.directory / "tool"
     tool.write_text(f"#!/bin/sh\ncd '{launch.directory}'\ncase $1 in '|'*) eval \"${{1#|}}\" ;; run:*) eval \"${{1#run:}}\" ;; esac\n")
@@ -218,7 +218,7 @@ def test_files_with_names_of_any_bytes_are_done_once(launch, how):
     assert (summary["files_done"], summary["files_skipped"]) == (0, len(NAMES))
 
 
-def test_failed_names_of_any_bytes_are_told_safely(launch):
+def test_failed_names_of_any_bytes_are_printed_safely(launch):
     launch.put(b"\xff\x1b[31m.wav")
     out, _ = launch.run("--json", "summary.json", "--", "false", code=1)
     assert "\x1b" not in out and "\\x1b" in out
@@ -238,7 +238,7 @@ def test_two_files_of_one_stem_never_share_a_folder(launch):
         assert os.listdir(launch.output / "c.wav") == ["c.wav"]
 
 
-def test_record_of_the_run_is_no_input_of_the_next(launch):
+def test_record_of_a_run_is_not_input_of_the_next(launch):
     launch.put("a.txt", "b.txt")
     words = ["--output-dir", "in", "--pattern", "*", "--", "true"]
     launch.run(*words)
@@ -340,14 +340,14 @@ def test_wrong_usage_makes_no_summary_and_keeps_an_old_one(launch):
     assert (launch.directory / "summary.json").read_text() == "old"
 
 
-def test_summary_that_does_not_arrive_on_standard_output_is_told(launch):
+def test_summary_that_cannot_be_written_to_standard_output_is_reported(launch):
     launch.put("a.wav")
     with open("/dev/full", "w") as full:
         _, err = launch.run("--json", "-", *COPY, code=1, stdout=full)
     assert "standard output" in err and "No space left" in err
 
 
-def test_every_mistake_is_told_at_once(launch):
+def test_all_mistakes_are_reported_at_once(launch):
     _, err = launch.run("--input-dir", "nowhere", "--gpus", "7", "--pattern", "a/b", "--", "no-such-program", code=2)
     for word in ("nowhere", "GPU 7", "a/b", "no-such-program"):
         assert word in err

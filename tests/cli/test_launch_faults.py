@@ -83,7 +83,7 @@ def test_files_that_are_empty_or_not_audio_are_given_to_the_worker(launch):
     launch.run("--dry-run", "--force", *COPY)
 
 
-def test_unreadable_files_and_folders_are_told_and_the_rest_is_done(tmp_path):
+def test_unreadable_files_and_folders_are_reported_and_the_rest_is_done(tmp_path):
     del tmp_path  # only root may enter it
     directory = pathlib.Path(tempfile.mkdtemp(prefix="gpuq-test-"))
     launch = Launch(directory)
@@ -121,7 +121,7 @@ def faulty(launch, passing, failing):
             "FAULT_FILE": "launch.jsonl", "ASAN_OPTIONS": "verify_asan_link_order=0"}
 
 
-def test_disk_full_for_a_while_is_said_once_and_nothing_is_lost(launch):
+def test_disk_full_for_a_while_is_reported_once_and_nothing_is_lost(launch):
     launch.put(*(f"{n}.wav" for n in range(12)))
     out, err = launch.run(*COPY, env=faulty(launch, 1, 1))
     assert err.count("No space left on device") == 1, (out, err)

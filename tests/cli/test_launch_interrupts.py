@@ -83,7 +83,7 @@ def test_commands_end_with_the_launcher(launch):
     assert launch.processes() == []
 
 
-def test_killed_launcher_leaves_nobody_and_loses_nothing(launch):
+def test_killed_launcher_leaves_no_process_and_loses_nothing(launch):
     launch.put("a.wav", "b.wav", size=100)
     launch.put("wait1.wav", "wait2.wav")
     process = launch.start(*PROGRAM)

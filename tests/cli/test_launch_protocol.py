@@ -127,7 +127,7 @@ def test_every_message_of_the_page_is_json():
         json.loads(message)
 
 
-def test_command_with_quotes_and_variables_is_the_shells(folder):
+def test_command_with_quotes_and_variables_is_run_by_a_shell(folder):
     (folder / "my words.py").write_text(program_of_the_page())
     summary = launch(folder, "--worker-command", 'exec python3 "$DIRECTORY/my words.py"', DIRECTORY=str(folder))
     assert summary["files_done"] == 21
@@ -154,7 +154,7 @@ def test_plugin_is_built_as_its_comment_says(folder):
     assert launch(folder, "--worker", command)["files_done"] == 21
 
 
-def test_plugin_in_the_path_has_a_name_and_a_line(folder):
+def test_plugin_in_the_path_is_listed_and_used_by_name(folder):
     result = subprocess.run([GPUQ, "launch", "--list-workers"], capture_output=True, text=True, timeout=LIMIT, check=True,
                             env={**os.environ, "GPUQ_WORKER_PATH": str(BUILD / "examples")})
     assert re.search(r"^file_worker +an example: counts the lines of text files$", result.stdout, re.MULTILINE)

@@ -40,7 +40,7 @@ def ready(launch, process):
     assert process.poll() is None
 
 
-def test_files_of_the_start_and_new_ones_are_processed_until_interrupted(launch):
+def test_existing_and_new_files_are_processed_until_interrupted(launch):
     launch.put("a.wav")
     process = watch(launch)
     wait_for(launch, "a.wav")
@@ -218,7 +218,7 @@ def test_folders_come_go_and_are_renamed(launch):
                      "moved/sub/d.wav", "new/f.wav"}
 
 
-def test_results_below_the_input_folder_are_no_input(launch):
+def test_results_below_the_input_folder_are_not_input(launch):
     process = launch.start("--watch", "--recursive", "--output-dir", "in/out", "--json", "summary.json", *COPY)
     launch.put("a.wav")
     launch.until(lambda: (launch.input / "out" / "a" / "a.wav").exists(), "the copy")
@@ -262,7 +262,7 @@ def test_lost_events_are_made_up_for_by_a_search(launch):
 
 
 @pytest.mark.parametrize("allowed", [0, 1], ids=["no instance", "one watch"])
-def test_a_full_limit_of_inotify_is_reported_and_searches_replace_it(launch, allowed):
+def test_an_exhausted_inotify_limit_is_reported_and_searches_replace_it(launch, allowed):
     shim = preloaded("inotify_limit")
     process = watch(launch, "--recursive", *PROGRAM, env={"LD_PRELOAD": shim, "INOTIFY_LIMIT": str(allowed)})
     launch.put("sub/a.wav")
@@ -332,7 +332,7 @@ def test_watch_needs_a_worker_that_can_be_started(launch):
     assert "no model called base" in err
 
 
-def test_watch_does_not_go_together_with_a_dry_run(launch):
+def test_watch_cannot_be_combined_with_a_dry_run(launch):
     _, err = launch.run("--watch", "--dry-run", *COPY, code=2)
     assert "--watch and --dry-run cannot be combined" in err
 

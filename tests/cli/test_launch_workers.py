@@ -141,7 +141,7 @@ def test_model_is_a_path_or_a_name_that_is_searched(whisper, tmp_path):
     assert any("whisper cannot load the model" in line and "ggml-odd.bin" in line for line in lines)
 
 
-def test_what_is_missing_is_told_before_anything_starts(whisper, tmp_path):
+def test_missing_parts_are_reported_before_anything_starts(whisper, tmp_path):
     recordings = tmp_path / "audio"
     recordings.mkdir()
     write_tone(recordings / "x.wav")
@@ -178,7 +178,7 @@ def test_whisper_stops_when_its_time_is_over(whisper, tmp_path):
     assert whisper.written() == []
 
 
-def test_files_that_are_no_recordings_fail_with_the_reason(whisper, tmp_path):
+def test_files_that_are_not_recordings_fail_with_the_reason(whisper, tmp_path):
     empty, text, folder, pipe = (tmp_path / name for name in ("empty.wav", "text.wav", "folder.wav", "pipe.wav"))
     empty.touch()
     text.write_text("hello")

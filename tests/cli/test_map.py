@@ -121,7 +121,7 @@ def test_failures_carry_their_reason_and_can_have_a_file_of_their_own(map):
     assert "retrying 2 items that failed before" in out and "2 already in the output" in out
 
 
-def test_hundred_failures_are_printed_and_then_where_all_are(map):
+def test_a_hundred_failures_are_printed_and_then_the_file_that_lists_all(map):
     map.put(*["bad"] * 101)
     out, errors = map.run(code=1)
     assert (out + errors).count("failed: item") == 100
@@ -354,7 +354,7 @@ def test_progress_on_a_pipe_is_lines(map):
     assert process.wait(240) == 0
 
 
-def test_progress_tells_that_no_program_is_ready(map):
+def test_progress_shows_that_no_program_is_ready(map):
     (map.directory / "worker.py").write_text("import sys\nfor line in sys.stdin: pass\n")
     map.put(1)
     process = map.start()
@@ -383,7 +383,7 @@ def test_example_is_short_and_works(map):
     assert map.results() == {1: 2, 2: 0, 3: 3}
 
 
-def test_program_that_ends_before_it_is_ready_is_told(map):
+def test_program_that_ends_before_it_is_ready_is_reported(map):
     map.put(1)
     _, err = map.run(command=("--worker-command", "echo hello"), code=1)
     assert "no worker is left: 'echo': it ended before it was ready: exit 0" in err
@@ -400,7 +400,7 @@ def test_program_that_ends_before_it_is_ready_is_told(map):
     (("--worker-command", "no-such-program"), "cannot execute the worker's program 'no-such-program'"),
     (("--gpus", "sim:0"), "GPU specification 'sim:0'"),
 ])
-def test_wrong_usage_is_told_before_anything_starts(map, words, message):
+def test_wrong_usage_is_reported_before_anything_starts(map, words, message):
     map.put(1)
     _, err = map.run(*words, code=2, command=() if "--worker-command" in words else ("--worker-command", "true"))
     assert message in err
@@ -417,7 +417,7 @@ def test_input_of_holes_is_refused(map):
 
 
 @pytest.mark.parametrize("end", ["\n", ""])
-def test_file_that_grows_while_it_is_read_has_the_items_of_the_start(map, end):
+def test_file_that_grows_while_it_is_read_ends_at_its_original_size(map, end):
     """Faster than it is read: holes cost a writer nothing."""
     library = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/libgrowing_file.so"
     map.input.write_text("1\n2\n3" + end)

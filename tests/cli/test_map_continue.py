@@ -204,7 +204,7 @@ def test_another_worker_is_noticed(map):
     assert len(map.results()) == 5
 
 
-def test_item_that_is_there_twice_is_refused(map):
+def test_item_that_occurs_twice_is_refused(map):
     map.put(1, 2)
     map.run()
     map.output.write_text(map.output.read_text() + map.output.read_text().splitlines(True)[0])

@@ -50,14 +50,14 @@ def make_folder(launch):
 
 @pytest.mark.parametrize("script", ["--input-dir in/* -- wc -c {file}", "--input-dir in/*", "--pattern '*.wav' --input-dir in/* --force",
                                     "--input-dir in in/1 -- wc -c {file}"])
-def test_expanded_pattern_is_no_command(folder, script):
+def test_expanded_pattern_is_not_a_command(folder, script):
     result = folder.sh(f'"$gpuq" launch --output-dir out {script}')
     assert result.returncode == 2 and not (folder.directory / "planted").exists(), result
     assert result.stderr.startswith("gpuq launch: unexpected argument 'in/1'; quote patterns, and write -- before the command\n"), result
     assert not folder.output.exists()
 
 
-def test_value_of_an_option_is_no_separator(folder):
+def test_value_of_an_option_is_not_a_separator(folder):
     result = folder.sh('"$gpuq" launch --output-dir out --input-dir in --set k=v --json -- in/1')
     assert result.returncode == 2 and "unexpected argument 'in/1'" in result.stderr, result
     assert not (folder.directory / "planted").exists()

@@ -71,7 +71,7 @@ def test_job_is_not_added_for_a_directory_that_another_user_put_in_place(project
 
 
 @pytest.mark.parametrize("moment", ["--show-toplevel", "--git-common-dir", "check-ignore", "worktree"])
-def test_moment_makes_no_difference(project, moment):
+def test_directory_renamed_at_another_moment_is_used_or_refused(project, moment):
     """If the directory was renamed before gpuq asked for its path, the job runs in it, wherever it is."""
     environment = project.during(moment, PUT["directory of the other user"])
     result = project.add(project.results / "exp1", environment)

@@ -75,7 +75,7 @@ def test_history_of_another_user_does_not_say_that_all_is_done(machine, victim, 
 
 
 @pytest.mark.parametrize("words", [(), ("--dry-run",)])
-def test_output_folder_that_another_user_makes_during_the_search_is_not_believed(machine, victim, other, words):
+def test_output_folder_that_another_user_makes_during_the_search_is_not_trusted(machine, victim, other, words):
     """The record in it is a link to the record of an earlier launch of the victim."""
     shared = machine.directory(STICKY)
     library, gate = machine.place / "bin/endless_folder.so", victim.home / "gate"
@@ -97,7 +97,7 @@ def test_output_folder_that_another_user_makes_during_the_search_is_not_believed
 
 
 @pytest.mark.parametrize("link", ["out", "data"])
-def test_link_of_another_user_is_no_output_folder(machine, victim, other, link):
+def test_link_of_another_user_is_not_used_as_output_folder(machine, victim, other, link):
     shared = machine.directory(STICKY)
     other.sh(f"ln -s '{victim.home}/target' {link}", shared)
     output = ("--output-dir", "out") if link == "out" else ()
@@ -171,7 +171,7 @@ def test_folder_of_a_result_that_another_user_made_is_not_used(machine, victim, 
     assert (shared / "out/fine/r").read_text() == "ran\n"
 
 
-def test_links_of_another_user_to_own_files_are_no_input(machine, victim, other):
+def test_links_of_another_user_to_files_of_the_user_are_not_input(machine, victim, other):
     """The result of a private file would be readable by others."""
     shared = machine.directory(GROUP)
     other.sh(f"echo x > theirs; ln -s theirs good; ln -s '{victim.home}/notes' key; ln -s '{victim.home}/in' folder; ln -s / homes", shared)
@@ -186,7 +186,7 @@ def test_links_of_another_user_to_own_files_are_no_input(machine, victim, other)
         "good", "mine", "theirs"]
 
 
-def test_new_links_of_another_user_to_own_files_are_no_input_of_a_watched_folder(machine, victim, other):
+def test_new_links_of_another_user_to_files_of_the_user_are_not_input_of_a_watched_folder(machine, victim, other):
     shared = machine.directory(GROUP)
     victim.sh("rm -rf out", victim.home)
     process = victim.start("gpuq", "launch", "--watch", "--input-dir", shared, "--output-dir", victim.home / "out", "--pattern", "*", "--recursive",
@@ -204,7 +204,7 @@ def test_new_links_of_another_user_to_own_files_are_no_input_of_a_watched_folder
 
 
 @pytest.mark.parametrize("swap", ["rm sub/d; ln -s '{home}/secret/d' sub/d", "mv sub old; ln -s '{home}/secret' sub"])
-def test_input_that_becomes_a_link_of_another_user_to_an_own_file_is_not_processed(machine, victim, other, swap):
+def test_input_that_becomes_a_link_of_another_user_to_a_file_of_the_user_is_not_processed(machine, victim, other, swap):
     """The file or its folder is replaced while the launch works on the first file, and the second
     one waits in the pool."""
     shared = machine.directory(GROUP)
@@ -394,7 +394,7 @@ def test_command_gets_any_name_as_a_variable_or_with_trust(machine, victim, othe
         assert not list(victim.home.rglob("stolen")), command
 
 
-def test_own_links_through_links_of_another_user_are_no_input(machine, victim, other):
+def test_links_of_the_user_through_links_of_another_user_are_not_input(machine, victim, other):
     """The other user controls where the victim's links in the input folder lead."""
     shared = machine.directory(STICKY)
     other.sh(f"ln -s '{victim.home}' way; echo x > theirs; ln -s theirs good; ln -s '{shared}/group' leak", shared)
@@ -412,7 +412,7 @@ def test_own_links_through_links_of_another_user_are_no_input(machine, victim, o
 
 
 @pytest.mark.parametrize("trust", [(), ("--trust",)])
-def test_own_links_through_links_of_another_user_are_no_folders_of_results(machine, victim, other, trust):
+def test_links_of_the_user_through_links_of_another_user_are_not_result_folders(machine, victim, other, trust):
     shared = machine.directory(STICKY)
     other.sh(f"ln -s '{victim.home}/target' way", shared)
     for name in ("a", "launch.logs"):
@@ -689,7 +689,7 @@ def test_output_of_a_map_in_a_sticky_directory_is_continued(machine, victim):
     assert result.returncode == 0 and "all 1 items are in the output already" in result.stdout, result
 
 
-def test_empty_file_that_more_users_can_read_than_a_new_one_is_no_output_of_a_map(machine, victim, other):
+def test_empty_file_that_more_users_can_read_than_a_new_one_is_not_used_as_output_of_a_map(machine, victim, other):
     shared = machine.directory(STICKY)
     forge(machine, victim, other, shared / "results.jsonl", "")
     assert stat.S_IMODE((shared / "results.jsonl").stat().st_mode) == 0o644

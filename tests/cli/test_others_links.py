@@ -65,7 +65,7 @@ def results(victim):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_file_that_the_owner_of_the_link_cannot_read_is_no_input(machine, secret, owner, other, way):
+def test_file_that_the_owner_of_the_link_cannot_read_is_not_input(machine, secret, owner, other, way):
     """The result would disclose its contents."""
     shared = machine.directory(GROUP)
     keep(way, secret, owner, other)
@@ -85,7 +85,7 @@ def test_every_directory_behind_the_link_counts(machine, secret, owner, other, l
     assert results(owner) == ["a"]
 
 
-def test_own_link_through_a_link_of_another_user_counts_too(machine, secret, owner, other):
+def test_link_of_the_user_through_a_link_of_another_user_is_checked_too(machine, secret, owner, other):
     shared = machine.directory(STICKY)
     keep("folder", secret, owner, other)
     other.sh(f"ln -s '{secret.folder}' way", shared)
@@ -95,7 +95,7 @@ def test_own_link_through_a_link_of_another_user_counts_too(machine, secret, own
     assert results(owner) == ["a"]
 
 
-def test_files_that_everybody_can_read_and_links_of_ones_own_are_input(machine, secret, owner, other):
+def test_files_that_everybody_can_read_and_links_of_the_user_are_input(machine, secret, owner, other):
     shared, public = machine.directory(GROUP), Secret(machine)
     keep("folder", secret, owner, other)
     other.sh(f"ln -s '{public.file}' p; ln -s '../{public.folder.name}/x' q; echo 1 > a; ln -s a b", shared)

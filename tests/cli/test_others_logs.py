@@ -248,7 +248,7 @@ def test_report_does_not_follow_a_link_of_another_user(machine, owner, other, re
 
 
 @pytest.mark.parametrize("words", [(), ("-o", "report.html")], ids=["default", "named"])
-def test_report_does_not_follow_an_own_link_that_appears_meanwhile(machine, owner, other, report, words):
+def test_report_does_not_follow_a_link_of_the_user_that_appears_meanwhile(machine, owner, other, report, words):
     place = machine.directory(GROUP)
     plant(owner, owner.home / "table", "precious\n", 0o600)
     owner.sh(f"ln -s '{owner.home}/table' link; echo old > report.html", place)
@@ -259,7 +259,7 @@ def test_report_does_not_follow_an_own_link_that_appears_meanwhile(machine, owne
 
 
 @pytest.mark.parametrize("mode", [STICKY, GROUP], ids=["sticky", "group"])
-def test_report_does_not_follow_an_own_link_that_another_user_moved(machine, owner, other, report, mode):
+def test_report_does_not_follow_a_link_of_the_user_that_another_user_moved(machine, owner, other, report, mode):
     place, group = machine.directory(mode), machine.directory(GROUP)
     plant(owner, owner.home / "table", "precious\n", 0o600)
     owner.sh(f"ln -s '{owner.home}/table' link", group)

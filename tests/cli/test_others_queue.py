@@ -102,7 +102,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("words", [("status",), ("verify",), ("wait", "2")])
-def test_lock_of_another_user_hangs_nobody_who_looks(machine, owner, other, words):
+def test_lock_of_another_user_does_not_hang_readers(machine, owner, other, words):
     """If records are missing, readers take the append lock, but not in a planted folder."""
     shared = machine.directory(STICKY)
     plant(other, shared / "jobs.jsonl", JOURNAL + job("true", 2))
@@ -115,7 +115,7 @@ def test_lock_of_another_user_hangs_nobody_who_looks(machine, owner, other, word
     assert owner.gpuq(*words, cwd=shared).returncode in (0, 1, 2, 125)
 
 
-def test_own_sparse_files_are_named_and_stay(machine, owner):
+def test_sparse_files_of_the_user_are_reported_and_kept(machine, owner):
     """As left by a crash of the file system."""
     owner.sh("rm -rf huge; mkdir -p huge/in huge/out; echo 1 > huge/in/a", owner.home)
     place = owner.home / "huge"
@@ -402,7 +402,7 @@ def test_directory_that_becomes_a_link_of_another_user_is_not_listed(machine, ow
     assert owner.gpuq("status", "--all", cwd="/").stdout.count("echo private") == 1
 
 
-def test_wait_believes_no_journal_that_another_user_puts_in_place(machine, owner, other):
+def test_wait_trusts_no_journal_that_another_user_puts_in_place(machine, owner, other):
     """For a moment, the job appears completed in another journal."""
     shared = machine.project(owner)
     owner.sh("mkfifo go", shared)

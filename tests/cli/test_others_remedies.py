@@ -175,7 +175,7 @@ def test_wait_does_not_choose_another_queue_than_a_refused_configuration(machine
     assert result.returncode == 125 and "refusing to use './gpuq.yaml'" in result.stderr, result
 
 
-def test_sticky_directory_itself_is_no_place_for_a_queue(machine, owner):
+def test_sticky_directory_itself_cannot_hold_a_queue(machine, owner):
     shared = machine.directory(STICKY_GROUP)
     result = use(owner, shared, "add", "--jobs-file", "jobs.jsonl", "true")
     assert result.returncode == 2 and f"; use a directory of your own in {shared}, or use --jobs-file" in result.stderr, result

@@ -27,7 +27,7 @@ def make_queue(machine, owner, request):
     assert runner.wait(timeout=LIMIT) == 0
 
 
-def test_status_why_and_wait_tell_that_the_runner_cannot_be_seen(other, queue):
+def test_status_why_and_wait_report_that_the_runner_cannot_be_seen(other, queue):
     why = other.gpuq("why", "2", cwd=queue)
     assert WORDS in why.stdout and "no runner" not in why.stdout, why
     status = other.gpuq("status", cwd=queue)
@@ -37,13 +37,13 @@ def test_status_why_and_wait_tell_that_the_runner_cannot_be_seen(other, queue):
     assert (wait.returncode, wait.stderr) == (124, "gpuq: giving up after 10ms: not all jobs have ended\n"), wait
 
 
-def test_doctor_tells_that_the_runner_cannot_be_seen(other, queue):
+def test_doctor_reports_that_the_runner_cannot_be_seen(other, queue):
     result = other.gpuq("doctor", "--json", "--trust", cwd=queue)
     found, = [f for f in json.loads(result.stdout)["findings"] if (f["section"], f["name"]) == ("Queue", "runner")]
     assert (found["level"], found["words"]) == ("note", WORDS), found
 
 
-def test_queues_tell_that_the_runner_cannot_be_seen(machine, owner, other, queue):
+def test_queues_reports_that_the_runner_cannot_be_seen(machine, owner, other, queue):
     """A queue of another user is listed only with GPUQ_TRUST, in the place of a queue that was removed."""
     place = machine.directory(0o1777)
     other.sh("mkdir queue; cd queue; gpuq add --no-start true; cd ..; rm -r queue", place)
@@ -55,7 +55,7 @@ def test_queues_tell_that_the_runner_cannot_be_seen(machine, owner, other, queue
 
 
 @pytest.mark.skipif(not (pathlib.Path(BUILD) / "gpuq-web").exists(), reason="built without libmicrohttpd")
-def test_web_page_tells_that_the_runner_cannot_be_seen(other, queue):
+def test_web_page_shows_that_the_runner_cannot_be_seen(other, queue):
     process = other.start("gpuq", "web", "--listen", "127.0.0.1:0", "--jobs-file", queue / "jobs.jsonl", cwd="/")
     address = urllib.parse.urlsplit(process.stdout.readline().strip())
 

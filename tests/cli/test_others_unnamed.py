@@ -51,7 +51,7 @@ def test_link_of_another_user_is_not_followed(machine, owner, other, name, words
 
 
 @pytest.mark.parametrize("name, words", [("commands.txt", ("run",)), ("gpuq.yaml", ("pause",)), ("jobs.jsonl", ("add", "--no-start", "true"))])
-def test_own_link_through_a_link_of_another_user_is_not_followed(machine, owner, other, name, words):
+def test_link_of_the_user_through_a_link_of_another_user_is_not_followed(machine, owner, other, name, words):
     """Its directory, a link of another user, leads to unrelated files of the victim."""
     shared, here = machine.directory(STICKY), machine.project(owner)
     owner.sh(f"rm -rf private; mkdir private; echo 'on_finish: touch stolen' > private/{name}", owner.home)
@@ -61,14 +61,14 @@ def test_own_link_through_a_link_of_another_user_is_not_followed(machine, owner,
     assert sorted(p.name for p in here.iterdir()) == [name]
 
 
-def test_link_of_another_user_makes_no_file(machine, owner, other):
+def test_link_of_another_user_creates_no_file(machine, owner, other):
     shared = machine.directory(STICKY)
     other.sh(f"ln -s '{owner.home}/new' jobs.jsonl", shared)
     refused(owner.gpuq("add", "--no-start", "true", cwd=shared), "is a symbolic link of another user")
     assert not (owner.home / "new").exists()
 
 
-def test_own_link_is_followed(machine, owner):
+def test_link_of_the_user_is_followed(machine, owner):
     shared = machine.project(owner)
     queue = owner.home / "queue"
     owner.sh("mkdir -p queue; rm -rf queue/*", owner.home)
@@ -131,7 +131,7 @@ def test_directory_that_a_member_of_the_group_exchanges_is_not_used(machine, own
 
 
 @pytest.mark.parametrize("attack", ["ln -s '{0}/clean.sh' sync", "mv clean.sh sync"], ids=["link", "rename"])
-def test_name_of_a_command_is_no_script_that_another_user_chose(machine, owner, other, attack):
+def test_script_that_another_user_named_like_a_command_is_not_used(machine, owner, other, attack):
     """The script is the owner's own, so its content is trusted, but another user gave it the name of a command."""
     shared = machine.directory(GROUP)
     for directory in (owner.home, shared):

@@ -178,7 +178,7 @@ def test_open_read_shows_no_private_file_that_another_user_moved_to_the_name_of_
 
 
 @pytest.mark.parametrize("plan", ["ln -s '{home}/keys' jobs.jsonl.d/env", "mkdir jobs.jsonl.d/env; mv key jobs.jsonl.d/env"])
-def test_environment_in_a_queue_of_another_user_is_no_file_of_the_reader(machine, owner, other, plan):
+def test_environment_in_a_queue_of_another_user_is_never_a_file_of_the_reader(machine, owner, other, plan):
     """A link in the place of the folder of environments, or a file that was moved there."""
     shared = machine.directory(0o2775)
     owner.sh("rm -rf keys; mkdir -m 700 keys; echo PRIVATE > keys/key", owner.home)

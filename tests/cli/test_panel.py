@@ -111,7 +111,7 @@ def test_resizing_leaves_no_debris(lab, run, reflow):
     assert text.count("─") < 80 and text.count("GPU  STATUS") == 1, text
 
 
-def test_lines_stand_above_also_when_there_are_many(lab, run):
+def test_lines_stay_above_the_panel_even_if_there_are_many(lab, run):
     lab.commands(*["true"] * 300)
     terminal = run()
     assert terminal.wait() == 0
@@ -160,7 +160,7 @@ def test_typed_keys_do_not_disturb_the_picture(lab, run):
     assert panels(text) == 1 and "typed" not in text, text
 
 
-def test_interrupting_is_told_and_the_cursor_comes_back(lab, run):
+def test_interruption_is_shown_and_the_cursor_is_restored(lab, run):
     lab.commands(gate(lab, "one"), "true")
     lab.environment["GPUQ_GPUS"] = "sim:1"
     terminal = run()
@@ -183,7 +183,7 @@ def test_a_signal_that_ends_it_gives_the_terminal_back(lab, run, how):
     assert terminal.screen.cursor
 
 
-def test_stopped_by_ctrl_z_it_draws_below_when_it_goes_on(lab):
+def test_panel_that_continues_after_ctrl_z_is_drawn_below(lab):
     lab.commands(gate(lab, "one"))
     # Only a shell with job control can stop it.
     terminal = Terminal(["dash", "-i"], cwd=lab.directory, env={**lab.environment, "PS1": "ready> "})

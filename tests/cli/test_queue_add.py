@@ -35,7 +35,7 @@ def test_add_quotes_several_words_and_takes_one_as_shell_text(lab):
     assert (lab.directory / "two").read_text() == "2\n"
 
 
-def test_add_warns_of_a_program_that_is_not_there(lab):
+def test_add_warns_about_a_missing_program(lab):
     (lab.directory / "plain.sh").write_text("echo a\n")
     (lab.directory / "tool").write_text("#!/bin/sh\n")
     (lab.directory / "tool").chmod(0o755)

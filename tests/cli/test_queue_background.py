@@ -85,7 +85,7 @@ def test_runner_started_by_add_reads_no_commands_file(lab):
     os.kill(pid, signal.SIGTERM)
 
 
-def test_runner_that_cannot_start_is_told_with_the_reason(lab):
+def test_runner_that_cannot_start_is_reported_with_the_reason(lab):
     lab.commands("echo a >> ran")
     result = lab.result("run", "--background", "--gpus", "97")
     assert result.returncode == 2

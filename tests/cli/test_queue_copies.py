@@ -259,7 +259,7 @@ def test_file_with_a_second_name_is_not_written(lab, name):
     assert precious.read_text() == "text"
 
 
-def test_journal_with_a_second_name_is_no_new_queue(lab):
+def test_journal_with_a_second_name_is_not_a_new_queue(lab):
     """Two runners would write to the same file."""
     lab.gpuq("add", "--no-start", "true")
     lab.gpuq("run")

@@ -64,7 +64,7 @@ def test_retries_hold_for_jobs_that_are_handed_over(lab):
     assert [lab.job(n)["attempts"] for n in (1, 2, 3)] == [1, 2, 3]
 
 
-def test_attempt_ends_as_the_runner_that_began_it_was_told(lab):
+def test_attempt_ends_by_the_options_of_the_runner_that_began_it(lab):
     lab.commands("echo x >> ran; until [ -e go ]; do sleep 0.01; done; exit 1")
     first = lab.start("run", "--retries", "5")
     lab.until(lab.ran)

@@ -134,7 +134,7 @@ def test_run_again_after_a_failed_sync_runs_the_file(lab):
     assert sorted(lab.ran()) == ["1", "2"]
 
 
-def test_file_system_without_locks_is_refused_with_words(lab):
+def test_file_system_without_locks_is_refused_with_a_message(lab):
     lab.commands("echo 1 >> ran")
     for words in (["add", "--no-start", "true"], ["run"]):
         result = lab.result(*words, env=faulty(lab, 0, 0, "lock", errno.ENOLCK))
@@ -157,7 +157,7 @@ def test_runner_without_inotify_sees_new_jobs(lab):
 # ---- Contents of a journal ------------------------------------------------
 
 
-def test_journal_that_is_replaced_all_the_time_ends_the_runner_with_words(lab):
+def test_journal_that_is_replaced_all_the_time_ends_the_runner_with_a_message(lab):
     lab.add("echo 1 >> ran")
     result = lab.result("run", env=faulty(lab, 1, 10_000, "replace"))
     assert result.returncode in (1, 2) and "the file keeps being replaced" in result.stderr, result
@@ -223,7 +223,7 @@ def test_last_line_that_lacks_only_its_newline_is_kept(lab):
     assert sorted(lab.ran()) == ["1", "2"]
 
 
-def test_bad_lines_are_told_with_their_number_and_skipped(lab):
+def test_bad_lines_are_reported_with_their_number_and_skipped(lab):
     lab.add("echo 1 >> ran")
     with lab.journal.open("ab") as file:
         file.write(b"garbage\n\x00\x00\x00\n[1,2]\n{}\n{\"event\":\"add\"}\n\xff\xfe\n"
@@ -360,7 +360,7 @@ def test_journal_that_others_can_write_is_not_executed(lab):
     assert lab.ran() == ["1"]
 
 
-def test_ids_go_on_when_the_folder_beside_is_lost(lab):
+def test_ids_continue_when_the_folder_of_the_journal_is_lost(lab):
     for _ in range(3):
         lab.add("true")
     subprocess.run(["rm", "-r", str(lab.journal) + ".d"], check=True, timeout=LIMIT)
@@ -378,7 +378,7 @@ def test_ids_go_on_with_a_restored_journal(lab):
 
 
 @pytest.mark.parametrize("part", ["", "env", "keepers"])
-def test_folder_in_the_hands_of_others_is_not_used(lab, part):
+def test_folder_of_others_or_that_others_can_write_is_not_used(lab, part):
     """In a world-writable directory another user may have created it first, and their commands would be executed."""
     lab.add("echo 1 >> ran")
     folder = lab.directory / "jobs.jsonl.d" / part
@@ -441,7 +441,7 @@ def test_log_of_five_gigabytes_is_read_with_little_memory(lab):
     assert "\n[gpuq: 5.0 GiB missing: removed by max_log_size, or never written by the job]\n" in text
 
 
-def test_no_process_for_a_keeper_is_said_and_tried_again(lab):
+def test_failed_fork_of_a_keeper_is_reported_and_retried(lab):
     """The nursery cannot fork: nothing is lost, not even the hook of a job that ended without a keeper."""
     lab.add("echo job >> ran")
     cancelled = lab.add("--on-finish", "echo hook >> ran", "true")

@@ -24,7 +24,7 @@ def test_job_that_closes_its_output_or_leaves_orphans_keeps_its_exit_code(lab):
     assert [lab.job(n)["exit_code"] for n in (1, 2)] == [4, 5]
 
 
-def test_exit_codes_and_signals_are_told(lab):
+def test_exit_codes_and_signals_are_reported(lab):
     lab.add("exit 7")
     lab.add("kill -SEGV $$")
     lab.add("cd /nowhere")

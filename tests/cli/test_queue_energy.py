@@ -25,7 +25,7 @@ def ends(box):
     return {event["id"]: event for event in box.events() if event["event"] == "end"}
 
 
-def test_energy_is_told_of_jobs_that_had_their_cards_alone_and_of_no_others(box):  # noqa: F811
+def test_energy_is_reported_only_for_jobs_that_had_their_cards_to_themselves(box):  # noqa: F811
     known = None
     # On a loaded machine a short job gets too few samples: retry with a longer one.
     for first, seconds in ((1, 2), (8, 4), (15, 8), (22, 16)):
@@ -59,7 +59,7 @@ def test_energy_is_told_of_jobs_that_had_their_cards_alone_and_of_no_others(box)
     assert "<h2>Energy</h2>" in report and f"<td class=\"n\">{alone['energy_j']} J</td>" in report
 
 
-def test_energy_is_not_told_if_the_runner_has_left_or_another_took_over(box):  # noqa: F811
+def test_energy_is_not_reported_if_the_runner_has_left_or_another_took_over(box):  # noqa: F811
     """It is unknown which processes used the cards in between."""
     cards(box)
     box.add("--gpu", "0", "sleep 4; echo 1 >> ran; until [ -e go ]; do sleep 0.01; done")

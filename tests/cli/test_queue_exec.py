@@ -65,7 +65,7 @@ def test_exit_code_is_that_of_the_command(lab, command, code):
     assert (job["lease"], job["log_file"], job["attempts"]) == (True, None, 1)
 
 
-def test_command_that_is_not_there_is_not_queued(lab):
+def test_missing_command_is_not_queued(lab):
     result = lab.result("exec", "no-such-program")
     assert (result.returncode, result.stderr) == (127, "gpuq: cannot execute 'no-such-program': No such file or directory\n")
     result = lab.result("exec", "echo a | cat")
@@ -342,7 +342,7 @@ def test_signal_to_exec_reaches_the_command_once(lab, number):
 # ---- Deaths ------------------------------------------------------------------------------------
 
 
-def test_waiting_exec_that_is_killed_blocks_nobody(one):
+def test_waiting_exec_that_is_killed_blocks_no_job(one):
     block(one)
     process = one.start("exec", "--mem", "1G", "--", "sh", "-c", "echo leased >> ran")
     one.until(lambda: waits(one, 2))
@@ -429,7 +429,7 @@ def test_next_runner_adopts_a_lease_that_runs(one):
     assert one.ran() == ["blocker", "2"]
 
 
-def test_lease_of_another_host_is_left_alone_and_blocks_nobody(one):
+def test_lease_of_another_host_is_left_alone_and_blocks_no_job(one):
     one.gpuq("exec", "true")
     keeper = {"event": "keeper", "time": "2026-11-15T21:42:19.600Z", "keeper": "k1", "pid": 4711, "host": "another-host",
               "boot": "b", "pidns": "1"}
@@ -457,7 +457,7 @@ def test_simulated_gpus_can_be_named(lab, command):
 @pytest.mark.parametrize("command", ["exec", "shell", "add"])
 @pytest.mark.parametrize("value, words", [("2", "for a number of GPUs use --num-gpus N, for specific ones --gpu 0,2"), ("all", "--num-gpus N"),
                                           ("sim:x", "--gpus: ")])
-def test_gpus_are_told_to_the_runner(lab, command, value, words):
+def test_gpus_are_passed_to_the_runner(lab, command, value, words):
     result = lab.result(command, "--gpus", value, *([] if command == "shell" else ["true"]))
     assert result.returncode in (2, 125) and words in result.stderr
     assert not lab.journal.exists()

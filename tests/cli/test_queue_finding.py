@@ -105,7 +105,7 @@ def test_state_home_has_the_personal_queue(home, tmp_path):
     assert (tmp_path / "elsewhere/gpuq" / HOST / "jobs.jsonl").exists()
 
 
-def test_queue_of_this_directory_is_used_without_a_word(home):
+def test_queue_of_this_directory_is_used_without_a_message(home):
     home.queue("x/jobs.jsonl")
     assert home.add("true", cwd="x").stderr == ""
     assert home.gpuq("status", cwd="x").stdout.splitlines()[-1] == "1 job: 1 pending"

@@ -111,7 +111,7 @@ def test_runner_whose_job_was_pruned_before_it_read_the_end_knows_how_it_ended(l
     assert runner.wait(timeout=LIMIT) == code
 
 
-def test_run_whose_pruned_job_is_not_in_the_archive_either_does_not_wait_for_ever(lab):
+def test_run_whose_pruned_job_is_not_in_the_archive_either_does_not_wait_forever(lab):
     lab.add("true")
     lab.gpuq("run")
     holding(lab)
@@ -150,7 +150,7 @@ def test_wait_for_a_job_that_was_pruned_before_its_end_was_read_knows_how_it_end
 
 @pytest.mark.parametrize("trust", [(), ("--trust",)])
 @pytest.mark.parametrize("command", ["run", "wait"])
-def test_archive_that_others_can_write_tells_no_results(lab, command, trust):
+def test_archive_that_others_can_write_is_not_used_for_results(lab, command, trust):
     lab.add("true")
     lab.gpuq("run")
     holding(lab)

@@ -172,7 +172,7 @@ def test_hook_gets_the_job_as_status_shows_it(lab):
         assert {"id", "name", "command", "status", "exit_code", "log_file"} <= set(told)
 
 
-def test_hook_after_an_attempt_that_will_be_tried_again_is_told_that_it_failed(lab):
+def test_hook_gets_the_state_failed_for_an_attempt_that_will_be_retried(lab):
     lab.add("--retries", "1", "--name", "twice", "exit $((GPUQ_ATTEMPT + 3))")
     lab.gpuq("run", "--on-finish", "cat >> hook.json", code=1)
     told = [json.loads(line) for line in (lab.directory / "hook.json").read_text().splitlines()]
@@ -180,7 +180,7 @@ def test_hook_after_an_attempt_that_will_be_tried_again_is_told_that_it_failed(l
         ("twice", "failed", 4, 1, 1), ("twice", "failed", 5, 2, 2)]
 
 
-def test_hook_of_a_job_in_a_journal_with_spaces_is_told_the_same(lab):
+def test_hook_of_a_job_in_a_journal_with_spaces_gets_the_same_input(lab):
     lab.journal.write_bytes(sealing.journal(b'{ "event": "add", "id": 1, "command": "exit 3" }'))
     lab.gpuq("run", "--trust", "--on-finish", f"cat > {lab.directory}/hook.json", code=1)
     assert json.loads((lab.directory / "hook.json").read_text()) == lab.job(1)

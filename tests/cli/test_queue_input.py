@@ -34,7 +34,7 @@ def test_mistake_in_standard_input_adds_nothing(lab):
     assert not lab.journal.exists() or lab.jobs() == {}
 
 
-def test_job_that_is_not_there_to_wait_for_adds_nothing(lab):
+def test_dependency_on_a_missing_job_adds_nothing(lab):
     lab.add("true")
     result = lab.result("add", "--no-start", "--after", "1,9", "-", input="echo a\n")
     assert (result.returncode, result.stdout) == (2, "")
@@ -87,14 +87,14 @@ def needs(lab, number):
     return tuple(lab.job(number)[key] for key in NEEDS)
 
 
-def test_needs_of_add_are_written_down(lab):
+def test_needs_of_add_are_recorded(lab):
     lab.add("--gpu", "0-1", "--exclusive", "--mem", "4G", "--host-mem", "32G", "--cpus", "8", "true")
     lab.add("--num-gpus", "0", "true")
     assert needs(lab, 1) == (2, 4096, "0,1", True, 32768, 8)
     assert needs(lab, 2) == (0, None, None, False, None, None)
 
 
-def test_needs_of_a_line_go_over_the_settings(lab):
+def test_needs_of_a_line_override_the_settings(lab):
     (lab.directory / "gpuq.yaml").write_text("exclusive: true\nhost_mem: 2G\ncpus: 1\n")
     lab.commands("# gpuq: exclusive=no cpus=2 gpu=0", "true", "true")
     lab.gpuq("run", "--host-mem", "1G")

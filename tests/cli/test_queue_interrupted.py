@@ -139,7 +139,7 @@ def has_pending(pid, number):
 
 
 @pytest.mark.parametrize("busy", ["idle", "in a hook"])
-def test_keeper_that_was_told_of_the_end_without_a_job_starts_no_other(lab, busy):
+def test_keeper_without_a_job_that_was_told_of_the_end_starts_no_job(lab, busy):
     lab.add(*(["--on-finish", "touch hooks; until [ -e go ]; do sleep 0.01; done"] if busy == "in a hook" else []),
             "true")
     lab.start("run", "--keep", env=ALLOCATION)
@@ -175,7 +175,7 @@ def test_first_process_signalled_before_the_runner_while_another_of_its_job_live
     assert lab.ran() == ["2"]
 
 
-def test_job_whose_like_took_longer_than_the_allocation_lasts_is_left_pending(lab):
+def test_job_is_left_pending_if_similar_ones_took_longer_than_the_allocation_lasts(lab):
     """One run of 0.6 s: the next is expected to take up to twice as long."""
     lab.add("sleep 0.6")
     lab.gpuq("run")

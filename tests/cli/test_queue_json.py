@@ -53,7 +53,7 @@ def test_configuration_can_ask_for_json(lab):
     assert [job["status"] for job in json.loads(lab.gpuq("run"))] == ["completed"]
 
 
-def test_why_tells_gpu_by_gpu(lab):
+def test_why_explains_gpu_by_gpu(lab):
     os.mkfifo(lab.directory / "go")
     lab.add("--mem", "10G", "cat go")
     lab.add("--mem", "12G", "true")
@@ -77,13 +77,13 @@ def test_why_tells_gpu_by_gpu(lab):
     (lab.directory / "go").write_text("")
 
 
-def test_why_prints_no_half_array(lab):
+def test_why_prints_no_incomplete_array(lab):
     lab.add("--hold", "true")
     result = lab.result("why", "--json", "1", "7")
     assert result.returncode == 2 and result.stdout == "" and "job 7" in result.stderr
 
 
-def test_wait_tells_each_exit_code(lab):
+def test_wait_reports_each_exit_code(lab):
     lab.add("exit 3")
     lab.add("kill -9 $$")
     lab.add("true")
@@ -96,7 +96,7 @@ def test_wait_tells_each_exit_code(lab):
     assert json.loads(lab.gpuq("wait", "--json", "--any", "3,4")) == {"exit_code": 0, "timed_out": False, "jobs": over[2:] + held}
 
 
-def test_wait_tells_that_it_gave_up(lab):
+def test_wait_reports_that_it_gave_up(lab):
     os.mkfifo(lab.directory / "go")
     lab.add("cat go")
     lab.start("run")
@@ -106,7 +106,7 @@ def test_wait_tells_that_it_gave_up(lab):
     (lab.directory / "go").write_text("")
 
 
-def test_verify_tells_damage_and_repair(lab):
+def test_verify_reports_damage_and_repair(lab):
     lab.add("true")
     lab.add("--hold", "true")
     lab.add("--hold", "true")

@@ -367,7 +367,7 @@ def test_job_of_another_host_is_left_alone(lab):
     assert lab.ran() == ["2"]
 
 
-def test_cancel_that_nobody_passed_on_is_obeyed_by_the_next_runner(lab):
+def test_cancel_that_was_not_passed_on_is_obeyed_by_the_next_runner(lab):
     """The cancelling process was killed between the line and the signal."""
     lab.add("echo a >> ran; sleep 60")
     runner = lab.start("run")
@@ -379,7 +379,7 @@ def test_cancel_that_nobody_passed_on_is_obeyed_by_the_next_runner(lab):
     assert lab.job(1)["status"] == "cancelled"
 
 
-def test_runner_that_is_told_to_go_does_not_say_that_all_is_done(lab):
+def test_runner_that_is_told_to_exit_does_not_report_that_all_is_done(lab):
     lab.add("--hold", "true")
     lab.add("true")
     runner = lab.start("run", "--keep", "--min-free-mem-mb", "99999999")

@@ -18,7 +18,7 @@ YEARS = 10 * 365 * 86400
 
 
 @pytest.mark.parametrize("jump", [YEARS, -YEARS])
-def test_clock_that_jumps_ends_no_job_and_none_too_late(lab, jump):
+def test_clock_that_jumps_ends_no_job_early_or_late(lab, jump):
     clock = lab.directory / "clock"
     clock.write_bytes(struct.pack("q", 0))
     env = {"LD_PRELOAD": str(CLOCK), "CLOCK_FILE": str(clock), "ASAN_OPTIONS": "verify_asan_link_order=0"}
@@ -59,7 +59,7 @@ def can_mount(lab):
     return os.geteuid() != 0 or (shutil.which("unshare") and "Read-only" in read_only(lab, "add", "--no-start", "x").stderr)
 
 
-def test_read_only_directory_can_be_looked_at_and_refuses_the_rest_with_words(lab):
+def test_read_only_directory_can_be_read_and_other_commands_fail_with_a_message(lab):
     lab.add("exit 3")
     lab.gpuq("run", code=1)
     lab.add("echo 1 >> ran")
@@ -167,7 +167,7 @@ def test_reader_that_does_not_read_holds_nothing_up(lab):
     assert out.decode().count("Completed") == count
 
 
-def test_reader_that_does_not_read_keeps_no_runner_that_is_told_to_go(lab):
+def test_reader_that_does_not_read_keeps_no_runner_from_exiting(lab):
     """SIGTERM with more output than fits in the pipe: the runner exits, and the next one can do the rest."""
     text = "x" * 60
     lab.commands(*(f"true {n} {text}" for n in range(600)), "until [ -e go ]; do sleep 0.02; done")
@@ -179,7 +179,7 @@ def test_reader_that_does_not_read_keeps_no_runner_that_is_told_to_go(lab):
     assert lab.result("run").returncode == 0
 
 
-def test_reader_that_does_not_read_keeps_nobody_from_running(lab):
+def test_reader_that_does_not_read_does_not_block_the_next_runner(lab):
     """A finished process that only waits for its reader is no longer the runner; a signal ends it."""
     text = "x" * 60
     lab.commands(*(f"true {n} {text}" for n in range(600)))

@@ -132,7 +132,7 @@ def test_job_whose_gpu_is_lost_fails_and_the_rest_goes_on(box):
     assert box.job(3)["gpu_id"] == 1
 
 
-def test_card_that_never_answers_holds_nobody_back(box):
+def test_card_that_never_answers_delays_no_other_job(box):
     box.cards(card(0), card(1))
     box.add(HANG_ABOUT)
     box.add(HANG_ABOUT)
@@ -190,7 +190,7 @@ def test_retry_after_out_of_memory_is_placed_by_the_peak_memory(box):
 
 @pytest.mark.parametrize("end", ["exit 1", "kill -ABRT $$", "echo Aborted; exit 134",
                                  "echo 'RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED'; exit 1"])
-def test_failed_on_a_gpu_that_it_had_filled_is_out_of_memory(box, end):
+def test_failure_on_a_gpu_that_the_job_had_filled_is_out_of_memory(box, end):
     filling = Filling(box, end)
     filling.use(79, free=0)
     filling.end()
@@ -199,7 +199,7 @@ def test_failed_on_a_gpu_that_it_had_filled_is_out_of_memory(box, end):
     assert "Failed (GPU out of memory)" in box.gpuq("status", 1)
 
 
-def test_end_between_two_questions_to_the_driver_is_out_of_memory_too(box):
+def test_end_between_two_queries_of_the_driver_is_out_of_memory_too(box):
     """The processes are still listed, but their memory is already free: this does not show whether
     the card was full."""
     filling = Filling(box, "exit 1")

@@ -117,7 +117,7 @@ def test_paused_job_can_be_cancelled(lab):
     assert (job["status"], job["paused"], job["signal"]) == ("cancelled", False, signal.SIGTERM)
 
 
-def test_all(lab):
+def test_pause_and_resume_all(lab):
     pid, runner = counting(lab)
     lab.add("--hold", "true")
     assert lab.gpuq("pause", "--all") == "paused the queue\npaused job 1\n"

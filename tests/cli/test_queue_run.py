@@ -99,7 +99,7 @@ def test_jobs_per_gpu_and_memory_limit_what_runs_at_once(lab):
     assert most == 3
 
 
-def test_job_that_no_gpu_can_take_is_left_and_said(lab):
+def test_job_that_no_gpu_can_take_is_left_pending_and_reported(lab):
     lab.environment["GPUQ_GPUS"] = "sim:1x8G"
     lab.add("--mem", "12G", "true")
     lab.add("echo ok >> ran")
@@ -303,7 +303,7 @@ def test_sigterm_leaves_jobs_for_the_next_run(lab):
     assert (lab.ran(), lab.job(1)["exit_code"]) == (["a", "b"], 2)
 
 
-def test_sighup_goes_on_detached(lab):
+def test_runner_continues_detached_after_sighup(lab):
     lab.commands("echo a >> ran; until [ -e go ]; do sleep 0.01; done", "echo b >> ran")
     runner = lab.start("run", env={"GPUQ_GPUS": "sim:1"})
     lab.until(lab.ran)

@@ -12,7 +12,7 @@ def samples(lab):
     return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
 
-def test_samples_tell_which_jobs_run_on_which_gpu(lab):
+def test_samples_show_which_jobs_run_on_which_gpu(lab):
     before = time.time() * 1000
     first = lab.add("--", UNTIL_GO)
     second = lab.add("--", UNTIL_GO)

@@ -21,14 +21,14 @@ def test_options_of_a_script(lab):
     assert lab.ran() == ["ran"]
 
 
-def test_the_command_line_goes_before_the_script(lab):
+def test_the_command_line_overrides_the_script(lab):
     script(lab, "#GPUQ --mem 2G --name inner --retries 3 --hold", "true")
     lab.add("--mem", "4G", "--name", "outer", "./train.sh")
     job = lab.job(1)
     assert (job["mem_mb"], job["name"], job["retries"], job["status"]) == (4096, "outer", 3, "held")
 
 
-def test_a_kept_script_with_another_content_is_not_taken_for_the_same(lab):
+def test_a_stored_script_with_different_content_is_not_used(lab):
     """Two contents with the same hash, or a changed file: the name proves nothing."""
     script(lab, "echo mine >> ran")
     lab.add("--no-start", "train.sh")
@@ -60,7 +60,7 @@ def test_the_interpreter_is_that_of_the_script_and_no_mode_is_needed(lab):
     assert lab.ran() == ["1"]
 
 
-def test_options_of_slurm_that_mean_something(lab):
+def test_supported_options_of_slurm_are_applied(lab):
     lab.add("true")
     lab.add("true")
     lab.add("false")
@@ -240,14 +240,14 @@ def test_differences_to_slurm_are_reported(lab, line, words):
     assert result.returncode == 0 and f"train.sh:2: #SBATCH {words}" in result.stderr
 
 
-def test_a_script_whose_name_is_no_name_of_a_job_has_none(lab):
+def test_a_script_whose_name_cannot_name_a_job_gives_it_no_name(lab):
     script(lab, "true", name="12")
     lab.add("./12")
     assert (lab.job(1)["name"], lab.job(1)["script_name"]) == (None, "12")
 
 
 @pytest.mark.parametrize("words", [("true",), ("true", "argument")])
-def test_program_in_path_goes_before_a_script_of_the_same_name(lab, words):
+def test_program_in_path_takes_precedence_over_a_script_of_the_same_name(lab, words):
     """As in a shell: a repository may contain a file "python3"."""
     script(lab, "#GPUQ --mem 2G", "echo stolen >> ran", name="true")
     result = lab.result("add", "--no-start", *words)

@@ -114,7 +114,7 @@ def test_values_with_special_characters_are_refused_where_they_could_become_code
 
 
 @pytest.mark.parametrize("value", ["@options", "|touch broken"])
-def test_values_that_give_an_argument_a_meaning_do_not_begin_it(lab, value):
+def test_values_with_a_special_beginning_do_not_begin_an_argument(lab, value):
     (lab.directory / "v.csv").write_text(f"v\nplain\n{value}\n")
     for words in (["{v}"], ["{v}.c"]):
         result = lab.result("add", "--no-start", "--param-file", "v.csv", "--", "gcc", *words)

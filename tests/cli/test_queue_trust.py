@@ -36,7 +36,7 @@ def log_of(lab, number):
 
 @pytest.mark.parametrize("content", OTHERS.values(), ids=OTHERS)
 @pytest.mark.parametrize("words", [("add", "--no-start", "true"), ("cancel", "1"), ("prune",), ("run",)])
-def test_file_that_is_no_journal_is_not_changed(lab, content, words):
+def test_file_that_is_not_a_journal_is_not_changed(lab, content, words):
     path = lab.directory / "mine.bin"
     path.write_bytes(content)
     result = lab.result(words[0], "--jobs-file", path, *words[1:])
@@ -118,7 +118,7 @@ def test_log_that_becomes_a_pipe_hangs_neither_keeper_nor_reader(lab):
     assert f"'{log}': it is not a regular file" in result.stderr
 
 
-def test_folder_whose_locks_are_pipes_hangs_nobody_who_reads(lab):
+def test_folder_whose_locks_are_pipes_does_not_hang_readers(lab):
     lab.journal.write_bytes(sealing.journal({"event": "add", "id": 1, "command": "true"}))
     (lab.directory / "jobs.jsonl.d").mkdir()
     for name in ("append.lock", "counts", "runner.lock", "samples.jsonl"):
@@ -159,7 +159,7 @@ def test_journal_that_everybody_can_write_later_is_not_read_on(lab):
     assert lab.ran() == ["1"]
 
 
-def test_background_runner_is_trusted_as_its_starter_was(lab):
+def test_background_runner_inherits_the_trust_of_its_starter(lab):
     lab.add("echo 1 >> ran")
     lab.journal.chmod(0o666)
     lab.gpuq("add", "--trust", "echo 2 >> ran")
@@ -168,7 +168,7 @@ def test_background_runner_is_trusted_as_its_starter_was(lab):
     assert sorted(lab.ran()) == ["1", "2"]
 
 
-def test_archive_that_is_no_file_of_ours_is_not_written(lab):
+def test_archive_that_is_not_a_file_of_ours_is_not_written(lab):
     lab.add("true")
     lab.gpuq("run")
     archive = lab.directory / "jobs.jsonl.archive"

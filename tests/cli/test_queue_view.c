@@ -405,7 +405,7 @@ static void test_queues_come_and_go(void **state)
 		update(q);
 }
 
-static void test_a_queue_that_cannot_be_read_is_told_once(void **state)
+static void test_a_queue_that_cannot_be_read_is_reported_once(void **state)
 {
 	struct queue *q = *state;
 	struct gd_error err = {0};
@@ -443,7 +443,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_all_queues_are_in_one_model, setup_all, teardown),
 		cmocka_unit_test_setup_teardown(test_actions_reach_the_queue_of_the_job, setup_all, teardown),
 		cmocka_unit_test_setup_teardown(test_queues_come_and_go, setup_all, teardown),
-		cmocka_unit_test_setup_teardown(test_a_queue_that_cannot_be_read_is_told_once, setup_all, teardown),
+		cmocka_unit_test_setup_teardown(test_a_queue_that_cannot_be_read_is_reported_once, setup_all, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ def test_list_is_empty_for_a_new_user(lab):
     assert lab.gpuq("queues", "--json") == "[]\n"
 
 
-def test_entry_that_is_no_queue_of_ours_is_ignored(lab, places):
+def test_entry_that_is_not_a_queue_of_ours_is_ignored(lab, places):
     links = lab.directory / "state/gpuq" / socket.gethostname() / "queues"
     (links / "0123").symlink_to("/etc/passwd")
     (links / "file").write_text("x")

@@ -231,7 +231,7 @@ def test_pictures_have_a_role_and_a_title(lab):
         assert picture.find("{http://www.w3.org/2000/svg}title").text
 
 
-def test_the_default_name_is_replaced_whole(lab):
+def test_the_file_with_the_default_name_is_replaced_as_a_whole(lab):
     write(lab, *job(1, 0, 0, 0, 60))
     old = os.umask(0o022)
     try:
@@ -280,7 +280,7 @@ def test_since_selects_jobs_and_bad_arguments_exit_2(lab):
     assert not (lab.directory / "report.html").exists()
 
 
-def test_bad_lines_are_told_and_skipped(lab):
+def test_bad_lines_are_reported_and_skipped(lab):
     write(lab, *job(1, 0, 0, 0, 60))
     with lab.journal.open("a") as journal:
         journal.write("no json\n")
@@ -347,7 +347,7 @@ def test_report_of_a_launch_on_a_cluster_has_a_row_for_each_gpu_of_each_node(lab
     assert page.table("processing")[1] == ["20s", "done", "n2:0", "b.wav"]
 
 
-def test_a_folder_without_a_launch_is_told(lab):
+def test_a_folder_without_a_launch_is_reported(lab):
     result = lab.result("report", "--launch", "nowhere")
     assert result.returncode == 2
     assert "nowhere/launch.jsonl': no such file; give the output folder of a gpuq launch" in result.stderr

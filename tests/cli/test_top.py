@@ -244,7 +244,7 @@ def test_all_queues_excludes_a_file(lab):
     assert result.returncode == 2 and "--all cannot be used with --jobs-file" in result.stderr
 
 
-def test_a_journal_that_cannot_be_written_is_told(lab, terminal):
+def test_a_journal_that_cannot_be_written_is_reported(lab, terminal):
     fill(lab)
     for path in (lab.journal, lab.directory / "jobs.jsonl.d"):
         path.chmod(path.stat().st_mode & ~0o222)
@@ -311,7 +311,7 @@ def test_log_that_grows_while_it_is_read_does_not_hang_it(lab, terminal):
     top.shows("1 completed")
 
 
-def test_a_job_without_a_log_is_told(lab, terminal):
+def test_a_job_without_a_log_is_reported(lab, terminal):
     lab.add("--", "true")
     top = terminal()
     top.shows("1 pending")
@@ -411,7 +411,7 @@ def test_unsuitable_terminal_exits_2_with_the_reason(lab, terminal, term, words)
     assert words in screen
 
 
-def test_what_is_wrong_with_the_queue_is_said_before_the_screen_is_taken(lab, terminal):
+def test_problems_of_the_queue_are_reported_before_the_screen_is_taken(lab, terminal):
     top = terminal("--jobs-file", "nowhere.jsonl", columns=160)
     top.shows("nowhere.jsonl'")
     top.enter("echo code $?")

@@ -67,7 +67,7 @@ def test_two_servers_have_two_tokens(page):
 OWN_TOKEN = "my-own-token-that-is-long"
 
 
-def test_own_token_on_a_port_opens_the_metrics_alone_and_is_not_handed_on(lab):
+def test_given_token_on_a_port_opens_only_the_metrics_and_is_not_passed_on(lab):
     """A page that is still open sends its token to the next process on the port, so a permanent
     token must give little access."""
     lab.add("--hold", "true")
@@ -103,7 +103,7 @@ class LocalConnection(http.client.HTTPConnection):
         return response.status
 
 
-def test_unix_socket_serves_and_its_own_token_opens_everything(lab):
+def test_unix_socket_serves_and_a_given_token_opens_everything(lab):
     lab.add("true")
     path = lab.directory / "web.socket"
     # A socket without a listener is replaced.
@@ -125,7 +125,7 @@ def test_unix_socket_serves_and_its_own_token_opens_everything(lab):
     assert not path.exists()
 
 
-def test_unix_socket_without_an_own_token_has_a_new_one_for_each_start(lab):
+def test_unix_socket_without_a_given_token_has_a_new_one_at_each_start(lab):
     lab.add("true")
     process = lab.start("web", "--listen", f"unix:{lab.directory}/s", text=True)
     address = process.stdout.readline()
@@ -143,13 +143,13 @@ def test_file_in_the_place_of_a_unix_socket_is_left_alone(lab):
 
 
 @pytest.mark.parametrize("token", ["short", "has spaces in it, which is bad", "x" * 300])
-def test_a_token_that_will_not_do_is_refused(lab, token):
+def test_an_unsuitable_token_is_refused(lab, token):
     lab.add("true")
     result = lab.result("web", "--listen", "127.0.0.1:0", env={"GPUQ_WEB_TOKEN": token})
     assert result.returncode == 2 and "GPUQ_WEB_TOKEN" in result.stderr and token not in result.stderr
 
 
-def test_open_read_lets_look_but_neither_act_nor_see_an_environment(lab):
+def test_open_read_allows_reading_but_neither_actions_nor_environments(lab):
     page = Page(lab, "--open-read")
     assert page.json("/api/jobs/1", token=None)["may_act"] is False
     assert page.status("/metrics", token=None) == 200
@@ -302,7 +302,7 @@ def test_a_connection_is_used_again(page):
 # ---- Live ----------------------------------------------------------------------------
 
 
-def test_the_stream_tells_all_and_then_what_changes(page):
+def test_the_stream_sends_everything_and_then_changes(page):
     stream = page.stream()
     state = stream.until("state")
     assert state["counts"]["pending"] == 1 and state["jobs"] == 1
@@ -339,7 +339,7 @@ def test_server_searches_filters_sorts_and_pages_the_rows(page):
     assert ids("search=nothing+has+this")[1] == []
 
 
-def test_a_page_that_does_not_read_holds_back_nobody(page):
+def test_a_page_that_does_not_read_delays_no_other(page):
     slow = [socket.create_connection(("127.0.0.1", page.port), timeout=LIMIT) for _ in range(3)]
     for connection in slow:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
@@ -570,7 +570,7 @@ def all_metrics(lab):
     return lab.until(lambda: (text := page.ask("/metrics").content.decode()) and "gpuq_gpu_power_watts" in text and text, "the card")
 
 
-def test_metrics_tell_of_gpus_queue_and_journal(lab):
+def test_metrics_cover_gpus_queue_and_journal(lab):
     text = all_metrics(lab)
     assert 'gpuq_gpu_memory_used_bytes{gpu="0"} 600000' in text
     assert 'gpuq_jobs{state="failed"} 1' in text
@@ -609,7 +609,7 @@ def test_queries_of_the_dashboard_are_promql(tmp_path):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_memory_of_others_is_told_from_that_of_jobs(lab):
+def test_memory_of_others_is_distinguished_from_that_of_jobs(lab):
     build = pathlib.Path(os.environ["GD_BUILD"])
     lab.environment.pop("GPUQ_GPUS")
     (lab.directory / "sys").mkdir()
@@ -686,7 +686,7 @@ def test_every_query_of_the_dashboard_has_an_answer_in_prometheus(lab, tmp_path,
         items.end()
 
 
-def test_the_dashboard_asks_for_what_there_is(lab):
+def test_the_dashboard_queries_existing_metrics(lab):
     board, asked = dashboard_queries()
     asked += [variable["query"] if isinstance(variable["query"], str) else variable["query"]["query"]
               for variable in board["templating"]["list"] if variable["type"] == "query"]

@@ -192,7 +192,7 @@ def test_search_pages_and_states_select_rows(lab, fresh):
     assert fresh.one("#heads .col-id").get_attribute("aria-sort") == "descending"
 
 
-def test_a_log_is_followed_and_details_are_told(lab, fresh):
+def test_a_log_is_followed_and_details_are_shown(lab, fresh):
     number = lab.add("printf 'one\\nprogress 1\\rprogress 2'; until [ -e go ]; do sleep 0.02; done; printf '\\n\\033[31mred\\033[0m end\\n'",
                      env={"VARIABLE_OF_THE_JOB": "is shown"})
     page = Page(lab)
@@ -291,7 +291,7 @@ def test_selected_jobs_are_held_together(lab, fresh):
     assert fresh.errors() == []
 
 
-def test_hole_in_a_log_is_told_in_words(lab, fresh):
+def test_hole_in_a_log_is_described(lab, fresh):
     number = lab.add("echo begin; truncate -s 20K /dev/stdout; printf 'a\\0b\\n'; truncate -s 40K /dev/stdout; until [ -e go ]; do sleep 0.02; done; echo end")
     page = Page(lab)
     lab.start("run")
@@ -306,7 +306,7 @@ def test_hole_in_a_log_is_told_in_words(lab, fresh):
     assert fresh.errors() == []
 
 
-def test_what_a_job_is_called_and_writes_is_never_html(lab, fresh):
+def test_name_and_output_of_a_job_are_never_html(lab, fresh):
     number = lab.add("--name", "<b onmouseover=alert(1)>name</b>", ATTACK, env={"EVIL": "<img src=x onerror=\"document.title='broken'\">"})
     lab.gpuq("run")
     fresh.open(Page(lab))

@@ -110,7 +110,7 @@ def test_language_is_detected_if_none_is_given(recordings):
     assert "auto-detected language: " + recordings.written("a")["language"] in recordings.log()
 
 
-def test_file_that_is_no_model_is_told(recordings):
+def test_file_that_is_not_a_model_is_reported(recordings):
     recordings.put("a.wav")
     result = recordings.launch("--model-size", "bad", code=1)
     assert "whisper cannot load the model" in result.stderr and "ggml-bad.bin" in result.stderr

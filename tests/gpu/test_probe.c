@@ -436,7 +436,7 @@ static void test_probe_keeps_nothing_of_its_caller(void **state)
 	gpu_probe_close(p);
 }
 
-static void test_caller_that_does_not_read_gets_no_heap_of_old_samples(void **state)
+static void test_caller_that_does_not_read_gets_no_backlog_of_old_samples(void **state)
 {
 	char text[16384] = "card\n";
 	for (int i = 0; i < 250; i++)
@@ -456,7 +456,7 @@ static void test_caller_that_does_not_read_gets_no_heap_of_old_samples(void **st
 	gpu_probe_close(p);
 }
 
-static void test_fork_that_fails_is_told(void **state)
+static void test_fork_that_fails_is_reported(void **state)
 {
 	(void)state;
 	pid_t pid = fork();
@@ -554,8 +554,8 @@ int main(int argc, char **argv)
 		T(test_caller_may_ignore_sigchld),
 		T(test_probe_ends_with_its_caller),
 		T(test_probe_keeps_nothing_of_its_caller),
-		T(test_caller_that_does_not_read_gets_no_heap_of_old_samples),
-		T(test_fork_that_fails_is_told),
+		T(test_caller_that_does_not_read_gets_no_backlog_of_old_samples),
+		T(test_fork_that_fails_is_reported),
 		T(test_simulated_gpus_need_no_process),
 		T(test_bad_specification_opens_nothing),
 	};

@@ -217,7 +217,7 @@ static void test_parse_gives_indices_in_the_order_of_the_specification(void **st
 	assert_int_equal(ids[1], 1);
 }
 
-static void test_gpu_that_is_not_there_names_those_that_are(void **state)
+static void test_missing_gpu_is_reported_with_the_existing_ones(void **state)
 {
 	assert_list_error("0", -ENODEV, "GPU 0 does not exist; this machine has none (sim:4 simulates four)");
 	fake_machine_cards(*state, TWO_CARDS);
@@ -429,7 +429,7 @@ int main(void)
 		T(test_real_gpus_of_the_variable_are_the_default_selection),
 		T(test_wrong_value_of_the_variable_is_an_error_that_names_it),
 		T(test_parse_gives_indices_in_the_order_of_the_specification),
-		T(test_gpu_that_is_not_there_names_those_that_are),
+		T(test_missing_gpu_is_reported_with_the_existing_ones),
 		T(test_uuid_given_in_full_is_not_the_beginning_of_another),
 		T(test_get_returns_one_gpu_with_its_mig_instances),
 		T(test_validate_says_which_is_wrong),

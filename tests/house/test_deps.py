@@ -130,7 +130,7 @@ def make_user_machine(machine):
 
 
 @pytest.mark.parametrize("answer", ["y", "yes", "Y"])
-def test_not_root_is_asked_on_a_terminal_and_goes_through_sudo(user_machine, answer):
+def test_other_users_than_root_are_asked_on_a_terminal_and_use_sudo(user_machine, answer):
     code, text = user_machine.deps_on_terminal(answer, "build")
     assert code == 0, text
     assert "ninja (Debian: ninja-build)" in text
@@ -172,7 +172,7 @@ def test_packages_of_pypi_are_pinned_by_version():
         assert "--require-hashes" in words or all(re.fullmatch(r"[\w-]+==[\d.]+", word) for word in wanted), words
 
 
-def test_neither_root_nor_sudo_says_what_to_type(machine):
+def test_without_root_and_sudo_the_command_to_type_is_printed(machine):
     machine.uid(1000)
     (machine.bin / "ninja").unlink()
     machine.put_apt()

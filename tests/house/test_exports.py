@@ -85,7 +85,7 @@ def test_a_new_declaration_is_missing_in_the_map_and_in_the_library(tree):
         "gd_new: declared in include/more.h, but libgpu_dispatch.so does not export it"]
 
 
-def test_a_declaration_that_went_is_left_in_the_map_and_in_the_library(tree):
+def test_a_removed_declaration_is_still_in_the_map_and_in_the_library(tree):
     (tree / "include/more.h").write_text("")
     result = check("--root", tree, tree / "build")
     assert result.returncode == 1

@@ -178,7 +178,7 @@ def test_public_header_with_more_than_the_standard_types_fails(tmp_path):
     assert "include/gpu_dispatch.h:2:" in result.stdout
 
 
-def test_example_that_uses_our_insides_fails(tmp_path):
+def test_example_that_uses_internal_headers_fails(tmp_path):
     tree(tmp_path, base__a="<stdio.h>")
     (tmp_path / "examples").mkdir()
     (tmp_path / "examples/x.c").write_text('#include <gpu_dispatch.h>\n#include "base/text.h"\n')
@@ -187,5 +187,5 @@ def test_example_that_uses_our_insides_fails(tmp_path):
     assert "examples/x.c:2:" in result.stdout
 
 
-def test_a_tree_without_sources_is_no_success(tmp_path):
+def test_a_tree_without_sources_is_not_a_success(tmp_path):
     assert check(tmp_path).returncode == 1

@@ -88,7 +88,7 @@ def test_the_code_of_the_readme_is_that_of_the_examples():
     assert [line for line in shown if line not in known] == []
 
 
-def test_what_the_documents_name_is_there():
+def test_what_the_documents_name_exists():
     for document in ["README.md", "CONTRIBUTING.md", "NEWS.md", "docs/architecture.md", "docs/worker-protocol.md"]:
         path = SOURCE / document
         for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):

@@ -64,13 +64,13 @@ def test_a_program_that_skips_itself_is_named(tmp_path):
     assert (code, lines) == (0, ["skipped: a: no GPU here", "1 passed, 0 failed"])
 
 
-def test_running_nothing_is_no_success(tmp_path):
+def test_running_nothing_is_not_a_success(tmp_path):
     code, lines = run(tmp_path, [])
     assert code == 1
     assert lines[-1] == "0 passed, 1 failed"
 
 
-def test_meson_failing_without_a_word_is_no_success(tmp_path):
+def test_meson_failing_without_output_is_not_a_success(tmp_path):
     code, lines = run(tmp_path, [{"name": "c", "result": "OK", "stdout": ""}], status=2)
     assert (code, lines[-1]) == (1, "1 passed, 1 failed")
 

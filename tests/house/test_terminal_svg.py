@@ -49,7 +49,7 @@ def test_until_draws_the_middle_of_a_run(tmp_path):
     assert [text for text, _ in texts(svg)] == ["one", "two ━"]
 
 
-def test_until_that_never_comes_is_an_error(tmp_path):
+def test_until_that_never_matches_is_an_error(tmp_path):
     out = tmp_path / "out.svg"
     result = subprocess.run([sys.executable, SOURCE / "tools/terminal-svg", "--out", out, "--until", "two", "--", "echo", "one"],
                             capture_output=True, text=True, timeout=60, check=False)
@@ -57,7 +57,7 @@ def test_until_that_never_comes_is_an_error(tmp_path):
     assert not out.exists()
 
 
-def test_reversed_text_has_a_ground_of_its_own(tmp_path):
+def test_reversed_text_has_its_own_background(tmp_path):
     _, svg = draw(tmp_path, r"printf 'a\033[7mbc \033[27md\n'")
     assert texts(svg) == [("a", None), ("bc", "#0d1117"), ("d", None)]
     assert [(r.get("width"), r.get("fill")) for r in svg.iter(SVG + "rect")][1:] == [("25.2", "#c9d1d9")]
@@ -70,7 +70,7 @@ def test_columns_stay_where_they_are(tmp_path):
     assert [(text, round((x - first) / 8.4)) for text, x in words] == [("a", 0), ("b c", 3), ("d", 9)]
 
 
-def test_a_sequence_that_is_read_in_pieces_is_one(monkeypatch):
+def test_a_sequence_that_is_read_in_pieces_counts_as_one(monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     loader = importlib.machinery.SourceFileLoader("terminal_svg", str(SOURCE / "tools/terminal-svg"))
     tool = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))

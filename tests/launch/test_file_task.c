@@ -85,7 +85,7 @@ static void test_file_comes_back_as_it_was(void **state)
 	free((void *)task.data);
 }
 
-static void test_seconds_that_are_none_are_unknown(void **state)
+static void test_invalid_seconds_are_unknown(void **state)
 {
 	(void)state;
 	const double none[] = {-1, -0.5, NAN, INFINITY, -INFINITY};
@@ -183,7 +183,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_task_of_a_file_that_the_caller_describes),
 		cmocka_unit_test(test_file_comes_back_as_it_was),
-		cmocka_unit_test(test_seconds_that_are_none_are_unknown),
+		cmocka_unit_test(test_invalid_seconds_are_unknown),
 		cmocka_unit_test(test_result_of_another_size_has_no_seconds),
 		cmocka_unit_test(test_every_other_length_is_refused),
 		cmocka_unit_test(test_changed_bytes_never_lead_outside),

@@ -64,7 +64,7 @@ static void test_parts_of_a_batch_hold_its_items(void **state)
 	map_batch_destroy(one);
 }
 
-static void test_bytes_that_are_no_task_are_refused(void **state)
+static void test_bytes_that_are_not_a_task_are_refused(void **state)
 {
 	(void)state;
 	struct items_task task;
@@ -114,7 +114,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_batch_holds_values_and_quoted_text),
 		cmocka_unit_test(test_parts_of_a_batch_hold_its_items),
-		cmocka_unit_test(test_bytes_that_are_no_task_are_refused),
+		cmocka_unit_test(test_bytes_that_are_not_a_task_are_refused),
 		cmocka_unit_test(test_answers_are_read_as_they_were_written),
 		cmocka_unit_test(test_answers_that_are_cut_off_are_refused),
 	};

@@ -63,7 +63,7 @@ static void test_changed_file_settings_worker_or_missing_result_is_done_again(vo
 	launch_rig_run(&o, 0, (struct launch_counts){.done = 1, .skipped = 1});
 }
 
-static void test_failures_are_told_and_tried_again_by_the_next_run(void **state)
+static void test_failures_are_reported_and_retried_by_the_next_run(void **state)
 {
 	(void)state;
 	scratch_put("in/a.wav", 1);
@@ -385,7 +385,7 @@ static void test_without_files_no_output_folder_is_made(void **state)
 }
 
 /* The record in it is one of this user, of an earlier run with another folder. */
-static void test_output_folder_that_others_fill_after_the_check_is_not_believed(void **state)
+static void test_output_folder_that_others_fill_after_the_check_is_not_trusted(void **state)
 {
 	(void)state;
 	scratch_put("in/a.wav", 1);
@@ -462,7 +462,7 @@ static void test_files_that_vanish_fail_alone(void **state)
 	gd_launch_summary_free(s);
 }
 
-static void test_exit_code_tells_failure_usage_and_interruption_apart(void **state)
+static void test_exit_code_distinguishes_failure_usage_and_interruption(void **state)
 {
 	(void)state;
 	struct gd_launch_summary s = {.size = sizeof(s), .files_total = 2, .files_done = 1, .files_skipped = 1};
@@ -487,7 +487,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		launch_rig_test(test_all_files_are_done_once_and_then_no_more),
 		launch_rig_test(test_changed_file_settings_worker_or_missing_result_is_done_again),
-		launch_rig_test(test_failures_are_told_and_tried_again_by_the_next_run),
+		launch_rig_test(test_failures_are_reported_and_retried_by_the_next_run),
 		launch_rig_test(test_retries_save_a_file_whose_worker_crashed),
 		launch_rig_test(test_file_that_hangs_is_ended_by_the_timeout),
 		launch_rig_test(test_setup_that_fails_everywhere_ends_it_with_the_reason),
@@ -502,10 +502,10 @@ int main(void)
 		launch_rig_test(test_found_files_and_earlier_speed_are_known_before_the_run),
 		launch_rig_test(test_planning_again_under_the_lock_keeps_the_lock),
 		launch_rig_test(test_without_files_no_output_folder_is_made),
-		launch_rig_test(test_output_folder_that_others_fill_after_the_check_is_not_believed),
+		launch_rig_test(test_output_folder_that_others_fill_after_the_check_is_not_trusted),
 		launch_rig_test(test_output_folder_that_is_replaced_after_the_plan_is_planned_again),
 		launch_rig_test(test_files_that_vanish_fail_alone),
-		cmocka_unit_test(test_exit_code_tells_failure_usage_and_interruption_apart),
+		cmocka_unit_test(test_exit_code_distinguishes_failure_usage_and_interruption),
 	};
 	return cmocka_run_group_tests_name("launch_launcher", tests, NULL, NULL);
 }

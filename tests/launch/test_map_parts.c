@@ -70,7 +70,7 @@ static void test_pieces_of_any_size_give_the_same_items(void **state)
 	text_finish(&got);
 }
 
-static void test_no_item_where_there_is_no_line(void **state)
+static void test_empty_input_has_no_item(void **state)
 {
 	(void)state;
 	struct text got = {0};
@@ -183,7 +183,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pieces_of_any_size_give_the_same_items),
-		cmocka_unit_test(test_no_item_where_there_is_no_line),
+		cmocka_unit_test(test_empty_input_has_no_item),
 		cmocka_unit_test(test_lines_come_in_order_whatever_the_order_of_their_ends),
 		cmocka_unit_test(test_record_is_read_as_it_was_written),
 		cmocka_unit_test(test_record_that_is_cut_ends_at_its_last_whole_line),

@@ -97,7 +97,7 @@ static void test_answer_to_items_has_results_and_errors(void **state)
 	assert_false(read_well("{\"id\":8,\"ok\":true,\"oom\":true}").out_of_memory);
 }
 
-static void test_ready_error_and_unknown_types_are_told_apart(void **state)
+static void test_ready_error_and_unknown_types_are_distinguished(void **state)
 {
 	(void)state;
 	assert_int_equal(read_well("{\"type\":\"ready\"}").kind, MESSAGE_READY);
@@ -162,7 +162,7 @@ int main(void)
 		cmocka_unit_test(test_path_that_is_not_utf8_is_sent_only_in_base64),
 		cmocka_unit_test(test_answer_has_id_result_duration_and_error),
 		cmocka_unit_test(test_answer_to_items_has_results_and_errors),
-		cmocka_unit_test(test_ready_error_and_unknown_types_are_told_apart),
+		cmocka_unit_test(test_ready_error_and_unknown_types_are_distinguished),
 		cmocka_unit_test(test_long_error_is_cut_at_a_whole_character),
 		cmocka_unit_test(test_malformed_message_is_refused_with_a_reason),
 	};

@@ -126,7 +126,7 @@ static void assert_bad(void **state, const char *name, const char *words)
 	check_contains(err.message, name);
 }
 
-static void test_bad_plugins_are_told_with_the_reason(void **state)
+static void test_bad_plugins_are_reported_with_the_reason(void **state)
 {
 	struct file_rig *rig = *state;
 	assert_bad(state, "nowhere", "cannot open shared object file");
@@ -265,7 +265,7 @@ int main(void)
 		file_rig_test(test_setup_of_a_plugin_sees_settings_and_may_fail),
 		file_rig_test(test_on_cancel_of_a_plugin_interrupts_a_file_that_is_out_of_time),
 		file_rig_test(test_on_leave_of_a_plugin_is_called_at_the_end),
-		file_rig_test(test_bad_plugins_are_told_with_the_reason),
+		file_rig_test(test_bad_plugins_are_reported_with_the_reason),
 		file_rig_test(test_plugin_that_hangs_in_a_constructor_is_given_up),
 		file_rig_test(test_inspection_reports_hooks_batch_size_and_description),
 		file_rig_test(test_list_has_each_name_once_from_the_first_folder),

@@ -92,7 +92,7 @@ static void test_struct_without_its_size_is_refused(void **state)
 	assert_int_equal(gd_launch_print_progress(&(struct gd_launch_progress){0}, stdout), -EINVAL);
 }
 
-static void test_output_that_cannot_be_written_is_told(void **state)
+static void test_output_that_cannot_be_written_is_reported(void **state)
 {
 	(void)state;
 	FILE *full = fopen("/dev/full", "we");
@@ -109,7 +109,7 @@ int main(void)
 		cmocka_unit_test(test_totals_show_skipped_inputs),
 		cmocka_unit_test(test_progress_is_one_line),
 		cmocka_unit_test(test_struct_without_its_size_is_refused),
-		cmocka_unit_test(test_output_that_cannot_be_written_is_told),
+		cmocka_unit_test(test_output_that_cannot_be_written_is_reported),
 	};
 	return cmocka_run_group_tests_name("launch_print", tests, NULL, NULL);
 }

@@ -96,7 +96,7 @@ static void test_file_that_fails_without_a_reason_says_so(void **state)
 		run_then_another(rig_of(state, "good"), "refuses")->message, "no reason given by the program");
 }
 
-static void test_rubbish_before_and_among_the_lines_is_no_harm(void **state)
+static void test_rubbish_before_and_among_the_lines_does_no_harm(void **state)
 {
 	struct file_rig *rig = rig_of(state, "noisy");
 	const struct file_end *end = run_then_another(rig, "noisy");
@@ -135,7 +135,7 @@ static const char *fail_to_set_up(struct file_rig *rig)
 	return rig->setup_message;
 }
 
-static void test_error_in_setup_is_told(void **state)
+static void test_error_in_setup_is_reported(void **state)
 {
 	struct file_rig *rig = rig_of(state, "refuses");
 	check_contains(fail_to_set_up(rig), "speaker': no model \"x\" here");
@@ -156,7 +156,7 @@ static void test_program_that_does_not_even_read_is_given_up(void **state)
 	check_contains(fail_to_set_up(rig), "it was not ready after 0.5 s");
 }
 
-static void test_program_that_ends_in_its_setup_is_told_with_its_last_line(void **state)
+static void test_program_that_ends_in_its_setup_is_reported_with_its_last_line(void **state)
 {
 	check_contains(fail_to_set_up(rig_of(state, "gone")),
 		"speaker': it ended before it was ready: exit 4: no module named torch");
@@ -172,7 +172,7 @@ static void test_broken_line_in_setup_is_shown(void **state)
 	check_contains(fail_to_set_up(rig_of(state, "broken")), "it is not a JSON object: {\"type\":ready}");
 }
 
-static void test_program_that_is_not_there_is_found_before(void **state)
+static void test_missing_program_is_found_before_the_start(void **state)
 {
 	struct file_rig *rig = rig_of(state, "good");
 	argv_of[0] = "pyton3";
@@ -199,14 +199,14 @@ static void test_shell_that_finds_no_program_says_it_in_setup(void **state)
 
 /* ---- In the middle of a file -------------------------------------------- */
 
-static void test_death_in_a_file_is_told_with_code_and_last_line(void **state)
+static void test_exit_in_a_file_is_reported_with_code_and_last_line(void **state)
 {
 	struct file_rig *rig = rig_of(state, "good");
 	assert_string_equal(run_then_another(rig, "exit3")->message, "exit 3: out of ideas");
 	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 2);
 }
 
-static void test_crash_in_a_file_is_told_by_its_signal(void **state)
+static void test_crash_in_a_file_is_reported_with_its_signal(void **state)
 {
 	assert_string_equal(run_then_another(rig_of(state, "good"), "segv")->message, "SIGSEGV");
 }
@@ -219,7 +219,7 @@ static void test_answer_with_a_wrong_id_is_an_error(void **state)
 	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 2);
 }
 
-static void test_second_answer_is_told_and_does_not_fail_the_next_file(void **state)
+static void test_second_answer_is_reported_and_does_not_fail_the_next_file(void **state)
 {
 	struct file_rig *rig = rig_of(state, "good");
 	assert_string_equal(run_then_another(rig, "twice")->message, "");
@@ -288,7 +288,7 @@ static void test_program_that_hangs_and_does_not_listen_is_killed(void **state)
 }
 
 /* More than fits in a pipe, to a program that does not read: neither side waits forever. */
-static void test_program_that_does_not_read_its_input_is_no_deadlock(void **state)
+static void test_program_that_does_not_read_its_input_causes_no_deadlock(void **state)
 {
 	struct file_rig *rig = rig_of(state, "deaf");
 	static char value[50000];
@@ -345,21 +345,21 @@ int main(void)
 		file_rig_test(test_failure_of_a_file_whose_path_is_not_utf8_says_so),
 		file_rig_test(test_file_that_fails_does_not_affect_other_files),
 		file_rig_test(test_file_that_fails_without_a_reason_says_so),
-		file_rig_test(test_rubbish_before_and_among_the_lines_is_no_harm),
+		file_rig_test(test_rubbish_before_and_among_the_lines_does_no_harm),
 		file_rig_test(test_messages_of_unknown_type_are_passed_over),
 		file_rig_test(test_program_that_leaves_between_files_is_started_again),
-		file_rig_test(test_error_in_setup_is_told),
+		file_rig_test(test_error_in_setup_is_reported),
 		file_rig_test(test_program_that_is_never_ready_is_given_up),
 		file_rig_test(test_program_that_does_not_even_read_is_given_up),
-		file_rig_test(test_program_that_ends_in_its_setup_is_told_with_its_last_line),
+		file_rig_test(test_program_that_ends_in_its_setup_is_reported_with_its_last_line),
 		file_rig_test(test_answer_before_ready_is_an_error),
 		file_rig_test(test_broken_line_in_setup_is_shown),
-		file_rig_test(test_program_that_is_not_there_is_found_before),
+		file_rig_test(test_missing_program_is_found_before_the_start),
 		file_rig_test(test_shell_that_finds_no_program_says_it_in_setup),
-		file_rig_test(test_death_in_a_file_is_told_with_code_and_last_line),
-		file_rig_test(test_crash_in_a_file_is_told_by_its_signal),
+		file_rig_test(test_exit_in_a_file_is_reported_with_code_and_last_line),
+		file_rig_test(test_crash_in_a_file_is_reported_with_its_signal),
 		file_rig_test(test_answer_with_a_wrong_id_is_an_error),
-		file_rig_test(test_second_answer_is_told_and_does_not_fail_the_next_file),
+		file_rig_test(test_second_answer_is_reported_and_does_not_fail_the_next_file),
 		file_rig_test(test_broken_answer_is_shown),
 		file_rig_test(test_answer_of_ten_megabytes_is_an_error),
 		file_rig_test(test_answer_without_an_end_is_an_error),
@@ -367,7 +367,7 @@ int main(void)
 		file_rig_test(test_program_that_closes_its_output_is_replaced),
 		file_rig_test(test_program_that_hangs_is_ended_at_the_timeout_and_a_fresh_one_goes_on),
 		file_rig_test(test_program_that_hangs_and_does_not_listen_is_killed),
-		file_rig_test(test_program_that_does_not_read_its_input_is_no_deadlock),
+		file_rig_test(test_program_that_does_not_read_its_input_causes_no_deadlock),
 		file_rig_test(test_worker_killed_leaves_no_process_of_its_program),
 		file_rig_test(test_closing_in_the_middle_of_a_file_leaves_no_process),
 	};

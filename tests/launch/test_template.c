@@ -151,7 +151,7 @@ static const char *const special_names[] = {"a b", "a\tb", "a\nb", "a'b", "a\"b"
 	"a\x7f", "a\xff", "a\xc2\xa0", "a\xe2\x80\x9c", "a\xe3\x80\x80", "a\xef\xbc\x9b"};
 #define NUM_SPECIAL (sizeof(special_names) / sizeof(special_names[0]))
 
-static void test_special_names_are_put_into_no_code(void **state)
+static void test_special_names_are_not_put_into_code(void **state)
 {
 	(void)state;
 	static const command commands[] = {
@@ -215,7 +215,7 @@ static void test_special_names_are_put_into_no_code(void **state)
 	}
 }
 
-static void test_any_name_goes_into_arguments_that_are_no_code(void **state)
+static void test_any_name_goes_into_arguments_that_are_not_code(void **state)
 {
 	(void)state;
 	static const command commands[] = {
@@ -430,8 +430,8 @@ int main(void)
 		cmocka_unit_test(test_file_in_the_root_has_the_root_for_a_folder),
 		cmocka_unit_test(test_unknown_word_or_unpaired_brace_is_an_error_that_names_it),
 		cmocka_unit_test(test_setting_that_a_word_hides_is_an_error),
-		cmocka_unit_test(test_special_names_are_put_into_no_code),
-		cmocka_unit_test(test_any_name_goes_into_arguments_that_are_no_code),
+		cmocka_unit_test(test_special_names_are_not_put_into_code),
+		cmocka_unit_test(test_any_name_goes_into_arguments_that_are_not_code),
 		cmocka_unit_test(test_programs_that_expand_patterns_get_no_pattern),
 		cmocka_unit_test(test_languages_get_simple_names_only),
 		cmocka_unit_test(test_words_of_scripts_get_plain_names),

@@ -54,7 +54,7 @@ static void test_result_has_the_duration_of_the_file(void **state)
 	assert_true(rig->ends[1].seconds == -1);
 }
 
-static void test_failure_tells_exit_code_and_last_line_of_stderr(void **state)
+static void test_failure_reports_exit_code_and_last_line_of_stderr(void **state)
 {
 	const struct file_end *end =
 		run_script(rig_of(state, shell), "echo first >&2; printf 'it \\033[1mbroke\\n\\n' >&2; exit 3");
@@ -63,24 +63,24 @@ static void test_failure_tells_exit_code_and_last_line_of_stderr(void **state)
 	assert_null(strstr(end->message, "first"));
 }
 
-static void test_failure_without_words_tells_the_exit_code(void **state)
+static void test_failure_without_output_reports_the_exit_code(void **state)
 {
 	assert_string_equal(run_script(rig_of(state, shell), "exit 77")->message, "exit 77");
 }
 
-static void test_failure_after_megabytes_of_stderr_tells_the_last_line(void **state)
+static void test_failure_after_megabytes_of_stderr_reports_the_last_line(void **state)
 {
 	const struct file_end *end = run_script(
 		rig_of(state, shell), "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo >&2; echo the end >&2; exit 1");
 	assert_string_equal(end->message, "exit 1: the end");
 }
 
-static void test_signal_is_told_by_name(void **state)
+static void test_signal_is_reported_by_name(void **state)
 {
 	assert_string_equal(run_script(rig_of(state, shell), "kill -SEGV $$")->message, "SIGSEGV");
 }
 
-static void test_sigkill_is_told_with_its_likely_cause_and_the_last_line(void **state)
+static void test_sigkill_is_reported_with_its_likely_cause_and_the_last_line(void **state)
 {
 	check_contains(run_script(rig_of(state, shell), "echo here >&2; kill -9 $$")->message,
 		"SIGKILL (perhaps sent by the kernel because memory ran out): here");
@@ -93,7 +93,7 @@ static void test_standard_input_of_the_command_is_empty(void **state)
 	assert_string_equal(file_rig_read(rig, "input"), "done\n");
 }
 
-static void test_program_that_cannot_be_executed_is_said(void **state)
+static void test_program_that_cannot_be_executed_is_reported(void **state)
 {
 	static const char *const argv[] = {"{file}", NULL};
 	const struct file_end *end = file_rig_run_one(rig_of(state, argv), "plain");
@@ -207,13 +207,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		file_rig_test(test_names_of_any_kind_reach_the_command_as_one_argument),
 		file_rig_test(test_result_has_the_duration_of_the_file),
-		file_rig_test(test_failure_tells_exit_code_and_last_line_of_stderr),
-		file_rig_test(test_failure_without_words_tells_the_exit_code),
-		file_rig_test(test_failure_after_megabytes_of_stderr_tells_the_last_line),
-		file_rig_test(test_signal_is_told_by_name),
-		file_rig_test(test_sigkill_is_told_with_its_likely_cause_and_the_last_line),
+		file_rig_test(test_failure_reports_exit_code_and_last_line_of_stderr),
+		file_rig_test(test_failure_without_output_reports_the_exit_code),
+		file_rig_test(test_failure_after_megabytes_of_stderr_reports_the_last_line),
+		file_rig_test(test_signal_is_reported_by_name),
+		file_rig_test(test_sigkill_is_reported_with_its_likely_cause_and_the_last_line),
 		file_rig_test(test_standard_input_of_the_command_is_empty),
-		file_rig_test(test_program_that_cannot_be_executed_is_said),
+		file_rig_test(test_program_that_cannot_be_executed_is_reported),
 		file_rig_test(test_mistakes_are_found_before_anything_starts),
 		file_rig_test(test_what_a_command_leaves_behind_ends_with_it),
 		file_rig_test(test_command_that_hangs_is_told_to_end_when_its_time_is_over),

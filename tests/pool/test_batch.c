@@ -80,7 +80,7 @@ static void test_a_batch_is_as_large_as_asked_for_at_most(void **state)
 	assert_int_equal(rec->count[CALLBACK_SUCCESS], 100);
 }
 
-static void test_a_lone_task_does_not_wait_for_company(void **state)
+static void test_a_single_task_does_not_wait_for_a_full_batch(void **state)
 {
 	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process_batch = backwards};
 	struct recorder *rec = *state;
@@ -255,7 +255,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		recorder_test(test_answers_in_any_order_find_their_tasks),
 		recorder_test(test_a_batch_is_as_large_as_asked_for_at_most),
-		recorder_test(test_a_lone_task_does_not_wait_for_company),
+		recorder_test(test_a_single_task_does_not_wait_for_a_full_batch),
 		recorder_test(test_tasks_of_a_batch_fail_or_stay_unanswered_independently),
 		recorder_test(test_an_error_of_the_hook_is_for_those_without_an_answer),
 		recorder_test(test_a_crash_costs_what_the_batch_had_not_answered),

@@ -127,7 +127,7 @@ static void test_a_brief_of_another_version_is_refused(void **state)
 	free(in);
 }
 
-static void test_a_parcel_travels_sealed(void **state)
+static void test_a_parcel_is_sent_sealed(void **state)
 {
 	(void)state;
 	int ends[2];
@@ -160,7 +160,7 @@ static int next_fd(void)
 	return fd;
 }
 
-static void test_a_parcel_that_is_not_what_it_says_is_refused(void **state)
+static void test_a_parcel_that_differs_from_its_announcement_is_refused(void **state)
 {
 	(void)state;
 	int ends[2];
@@ -215,7 +215,7 @@ static unsigned looks_in_vain(unsigned *looks)
 	return l.asked;
 }
 
-static void test_looking_takes_longer_where_it_pays_off_and_never_long(void **state)
+static void test_spinning_takes_longer_where_it_succeeds_but_never_long(void **state)
 {
 	(void)state;
 	unsigned looks = 0;
@@ -308,14 +308,14 @@ int main(void)
 		cmocka_unit_test(test_the_memory_cannot_be_resized),
 		cmocka_unit_test(test_each_side_writes_its_own_half),
 		cmocka_unit_test(test_a_fork_inherits_no_mapping),
-		cmocka_unit_test(test_looking_takes_longer_where_it_pays_off_and_never_long),
+		cmocka_unit_test(test_spinning_takes_longer_where_it_succeeds_but_never_long),
 		cmocka_unit_test(test_a_nap_ends_when_we_wait),
 		cmocka_unit_test(test_a_nap_ends_by_itself),
 		cmocka_unit_test(test_a_claimed_wake_of_a_channel_that_is_gone_does_no_harm),
 		cmocka_unit_test(test_a_brief_arrives_as_it_was_written),
 		cmocka_unit_test(test_a_brief_of_another_version_is_refused),
-		cmocka_unit_test(test_a_parcel_travels_sealed),
-		cmocka_unit_test(test_a_parcel_that_is_not_what_it_says_is_refused),
+		cmocka_unit_test(test_a_parcel_is_sent_sealed),
+		cmocka_unit_test(test_a_parcel_that_differs_from_its_announcement_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

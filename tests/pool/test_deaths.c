@@ -438,7 +438,7 @@ static bool run_with_bad_cleanup(struct pool_rig *rig, const struct end_case *c)
 	return true;
 }
 
-static void test_bad_cleanup_is_told_once_and_costs_no_task(void **state)
+static void test_bad_cleanup_is_reported_once_and_costs_no_task(void **state)
 {
 	static const struct end_case cases[] = {
 		{FAIL, GD_FAILURE_ERROR, 0, "as it was told"},
@@ -520,7 +520,7 @@ int main(void)
 		DEATH(test_all_setups_bad_ends_an_endless_run),
 		DEATH(test_bad_setup_of_a_replacement_gets_three_tries),
 		DEATH(test_close_does_not_wait_for_an_endless_setup),
-		DEATH(test_bad_cleanup_is_told_once_and_costs_no_task),
+		DEATH(test_bad_cleanup_is_reported_once_and_costs_no_task),
 		DEATH(test_ordered_with_retries_and_crashes_keeps_the_order),
 		DEATH(test_ordered_with_too_few_retries_fails_in_its_turn),
 	};

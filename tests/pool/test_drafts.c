@@ -175,7 +175,7 @@ static int poll_meanwhile(struct pool_rig *rig, void *(*meanwhile)(void *poller)
 	return r;
 }
 
-static void test_an_abandoned_draft_wakes_whoever_polls(void **state)
+static void test_an_abandoned_draft_wakes_the_polling_thread(void **state)
 {
 	struct pool_rig *rig = *state;
 	open_warm(rig);
@@ -184,7 +184,7 @@ static void test_an_abandoned_draft_wakes_whoever_polls(void **state)
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-static void test_a_refused_draft_wakes_whoever_polls(void **state)
+static void test_a_refused_draft_wakes_the_polling_thread(void **state)
 {
 	struct pool_rig *rig = *state;
 	open_warm(rig);
@@ -264,8 +264,8 @@ int main(void)
 		pool_rig_test(test_draft_committed_after_its_worker_was_replaced_is_not_lost),
 		pool_rig_test(test_draft_committed_after_its_worker_has_broken_the_rules_is_not_lost),
 		pool_rig_test(test_draft_abandoned_after_its_worker_was_replaced_leaves_nothing),
-		pool_rig_test(test_an_abandoned_draft_wakes_whoever_polls),
-		pool_rig_test(test_a_refused_draft_wakes_whoever_polls),
+		pool_rig_test(test_an_abandoned_draft_wakes_the_polling_thread),
+		pool_rig_test(test_a_refused_draft_wakes_the_polling_thread),
 		pool_rig_test(test_a_draft_abandoned_just_before_the_poller_sleeps_wakes_it),
 		pool_rig_test(test_a_draft_abandoned_as_gd_poll_returns_makes_the_descriptor_readable),
 		pool_rig_test(test_a_draft_abandoned_just_before_gd_close_sleeps_wakes_it),

@@ -242,7 +242,7 @@ static void test_worker_program_that_exits_at_once_fails_setup_with_its_code(voi
 		"ended with status 3 without calling gd_worker_main() of this version of gpu_dispatch");
 }
 
-static void test_program_that_is_no_worker_is_named(void **state)
+static void test_program_that_is_not_a_worker_is_named(void **state)
 {
 	assert_not_started(*state, "/bin/true", "", 0,
 		"the program '/bin/true' ended with status 0 without calling gd_worker_main()");
@@ -253,7 +253,7 @@ static void test_worker_program_that_exits_in_setup_fails_setup_with_its_code(vo
 	assert_not_started(*state, getenv("TEST_WORKER"), "exit-in-setup", 0, "the worker called exit(7) in setup");
 }
 
-static void test_worker_program_whose_setup_fails_is_told_with_its_message(void **state)
+static void test_worker_program_whose_setup_fails_is_reported_with_its_message(void **state)
 {
 	struct recorder *rec = *state;
 	rec->options.settings = &model;
@@ -316,9 +316,9 @@ int main(void)
 		recorder_test(test_worker_program_missing_in_the_path_fails_setup_and_is_named),
 		recorder_test(test_worker_program_without_execute_permission_fails_setup),
 		recorder_test(test_worker_program_that_exits_at_once_fails_setup_with_its_code),
-		recorder_test(test_program_that_is_no_worker_is_named),
+		recorder_test(test_program_that_is_not_a_worker_is_named),
 		recorder_test(test_worker_program_that_exits_in_setup_fails_setup_with_its_code),
-		recorder_test(test_worker_program_whose_setup_fails_is_told_with_its_message),
+		recorder_test(test_worker_program_whose_setup_fails_is_reported_with_its_message),
 		recorder_test(test_worker_program_started_by_hand_says_so_and_exits_2),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,7 +48,7 @@ static bool five_done(struct pool_rig *rig)
 	return rig->successes >= 5;
 }
 
-static void test_a_retry_that_waits_for_a_busy_worker_holds_up_nobody(void **state)
+static void test_a_retry_that_waits_for_a_busy_worker_delays_no_other_task(void **state)
 {
 	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = process};
 	struct pool_rig *rig = *state;
@@ -124,7 +124,7 @@ static long voluntary_switches(void)
 	return usage.ru_nvcsw;
 }
 
-static void test_an_idle_worker_beside_a_busy_batch_wakes_nobody(void **state)
+static void test_an_idle_worker_beside_a_busy_batch_causes_no_wake_ups(void **state)
 {
 	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops),
 		.setup = second_waits,
@@ -319,9 +319,9 @@ static void test_a_timer_that_is_set_for_long_is_shortened(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		pool_rig_test(test_a_retry_that_waits_for_a_busy_worker_holds_up_nobody),
+		pool_rig_test(test_a_retry_that_waits_for_a_busy_worker_delays_no_other_task),
 		pool_rig_test(test_a_retry_does_not_wait_for_an_endless_setup),
-		pool_rig_test(test_an_idle_worker_beside_a_busy_batch_wakes_nobody),
+		pool_rig_test(test_an_idle_worker_beside_a_busy_batch_causes_no_wake_ups),
 		pool_rig_test(test_a_task_behind_a_long_one_goes_to_an_idle_worker_while_the_poller_sleeps),
 		pool_rig_test(test_a_task_behind_a_long_one_goes_to_an_idle_worker_in_another_loop),
 		pool_rig_test(test_a_timer_that_is_set_for_long_is_shortened),

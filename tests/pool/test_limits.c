@@ -372,7 +372,7 @@ static int leave_group(void **state)
 	return pool_rig_teardown(state);
 }
 
-static void test_worker_killed_for_memory_is_told_as_such(void **state)
+static void test_worker_killed_for_memory_is_reported_as_such(void **state)
 {
 	struct pool_rig *rig = *state;
 	if (!cgroup_create("memory", &group)) {
@@ -514,7 +514,7 @@ int main(void)
 		LIMIT(test_pool_without_free_descriptors_finishes_what_needs_none),
 		LIMIT(test_warden_killed_while_no_worker_can_be_started_ends_no_task_twice),
 		LIMIT(test_worker_without_descriptors_fails_what_needs_one),
-		LIMIT(test_worker_killed_for_memory_is_told_as_such),
+		LIMIT(test_worker_killed_for_memory_is_reported_as_such),
 		LIMIT(test_worker_without_memory_fails_what_needs_some),
 		LIMIT(test_open_at_any_limit_of_memory_works_or_fails_cleanly),
 		LIMIT(test_256_workers_all_work_at_once),

@@ -136,7 +136,7 @@ static int host_with_a_child(void)
 	return 0;
 }
 
-static void test_owner_killed_leaves_nobody_where_processes_have_no_descriptors(void **state)
+static void test_owner_killed_leaves_no_process_where_processes_have_no_descriptors(void **state)
 {
 	(void)state;
 	board_renew();
@@ -157,7 +157,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_forked_workers_do_without_each_call),
 		cmocka_unit_test(test_executed_workers_do_without_each_call),
 		cmocka_unit_test(test_a_run_does_without_each_call),
-		cmocka_unit_test(test_owner_killed_leaves_nobody_where_processes_have_no_descriptors),
+		cmocka_unit_test(test_owner_killed_leaves_no_process_where_processes_have_no_descriptors),
 	};
 	return cmocka_run_group_tests_name("pool missing calls", tests, NULL, NULL);
 }

@@ -103,7 +103,7 @@ static void test_worker_that_sends_too_many_descriptors_is_ended_and_leaks_none(
 	assert_int_equal(rig->close_stats.restarts, 20);
 }
 
-static void test_worker_that_sends_too_many_descriptors_ruins_only_its_own(void **state)
+static void test_worker_that_sends_too_many_descriptors_fails_only_its_own_tasks(void **state)
 {
 	struct pool_rig *rig = *state;
 	rig->distrusted = 0;
@@ -127,7 +127,7 @@ int main(int argc, char **argv)
 		return gd_worker_main(&ops);
 	const struct CMUnitTest tests[] = {
 		pool_rig_test(test_worker_that_sends_too_many_descriptors_is_ended_and_leaks_none),
-		pool_rig_test(test_worker_that_sends_too_many_descriptors_ruins_only_its_own),
+		pool_rig_test(test_worker_that_sends_too_many_descriptors_fails_only_its_own_tasks),
 	};
 	return cmocka_run_group_tests_name("pool parcels", tests, NULL, NULL);
 }

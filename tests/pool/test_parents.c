@@ -115,7 +115,7 @@ static void kill_and_check_all_gone(pid_t host)
 	waitpid(host, NULL, 0);
 }
 
-static void test_parent_killed_leaves_nobody(void **state)
+static void test_parent_killed_leaves_no_process(void **state)
 {
 	(void)state;
 	pid_t host = start_and_await(host_held);
@@ -150,7 +150,7 @@ static int host_that_leaves(void)
 	return 0;
 }
 
-static void test_parent_that_exits_without_closing_leaves_nobody(void **state)
+static void test_parent_that_exits_without_closing_leaves_no_process(void **state)
 {
 	(void)state;
 	host_run(host_that_leaves);
@@ -159,7 +159,7 @@ static void test_parent_that_exits_without_closing_leaves_nobody(void **state)
 }
 
 /* Only the kernel is left to end the workers. */
-static void test_parent_and_warden_killed_at_once_leave_nobody(void **state)
+static void test_parent_and_warden_killed_at_once_leave_no_process(void **state)
 {
 	(void)state;
 	pid_t host = start_and_await(host_held);
@@ -269,7 +269,7 @@ static int host_in_own_group(void)
 	return host_held();
 }
 
-static void test_sigint_that_kills_the_host_leaves_nobody(void **state)
+static void test_sigint_that_kills_the_host_leaves_no_process(void **state)
 {
 	(void)state;
 	int status;
@@ -367,7 +367,7 @@ static void test_children_of_a_worker_end_with_the_pool(void **state)
 		assert_false(process_alive(atomic_load(&board->pids[i])));
 }
 
-static void test_daemons_of_a_living_worker_live_when_another_dies(void **state)
+static void test_daemons_of_a_worker_survive_the_death_of_another(void **state)
 {
 	struct pool_rig *rig = *state;
 	pool_rig_open(rig, &ops);
@@ -393,19 +393,19 @@ static void test_daemons_of_a_living_worker_live_when_another_dies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		pool_rig_test(test_parent_killed_leaves_nobody),
+		pool_rig_test(test_parent_killed_leaves_no_process),
 		pool_rig_test(test_parent_killed_leaves_no_daemon_of_a_worker),
-		pool_rig_test(test_parent_and_warden_killed_at_once_leave_nobody),
-		pool_rig_test(test_parent_that_exits_without_closing_leaves_nobody),
+		pool_rig_test(test_parent_and_warden_killed_at_once_leave_no_process),
+		pool_rig_test(test_parent_that_exits_without_closing_leaves_no_process),
 		pool_rig_test(test_sigint_once_finishes_what_runs),
 		pool_rig_test(test_sigint_twice_cancels_what_runs),
-		pool_rig_test(test_sigint_that_kills_the_host_leaves_nobody),
+		pool_rig_test(test_sigint_that_kills_the_host_leaves_no_process),
 		pool_rig_test(test_warden_killed_ends_every_task_and_worker),
 		pool_rig_test(test_warden_killed_while_idle_makes_poll_return_enodev),
 		pool_rig_test(test_close_right_after_the_warden_was_killed_ends_every_task),
 		pool_rig_test(test_children_of_a_worker_end_with_it),
 		pool_rig_test(test_children_of_a_worker_end_with_the_pool),
-		pool_rig_test(test_daemons_of_a_living_worker_live_when_another_dies),
+		pool_rig_test(test_daemons_of_a_worker_survive_the_death_of_another),
 	};
 	return cmocka_run_group_tests_name("pool parents", tests, NULL, NULL);
 }

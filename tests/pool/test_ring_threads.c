@@ -189,7 +189,7 @@ static size_t take_back(struct ring_pair *f, uint64_t *again, size_t count)
 	return count;
 }
 
-static void test_records_taken_back_under_fire_come_once(void **state)
+static void test_records_taken_back_concurrently_come_once(void **state)
 {
 	struct ring_pair *f = *state;
 	uint64_t *again = calloc(RECORDS, sizeof(*again));
@@ -260,7 +260,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_every_record_comes_once_and_whole, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_records_taken_back_under_fire_come_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_records_taken_back_concurrently_come_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_sleeping_consumer_misses_no_wake_up, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_signal_does_not_end_the_sleep_of_the_consumer, setup, teardown),
 	};

@@ -398,12 +398,12 @@ static void test_worker_that_keeps_overwriting_its_memory_fails_only_its_own_tas
 	run_all(state, THEN_ANSWER);
 }
 
-static void test_scribbler_that_dies_ruins_only_its_own(void **state)
+static void test_scribbler_that_dies_fails_only_its_own_tasks(void **state)
 {
 	run_all(state, THEN_DIE);
 }
 
-static void test_scribbler_that_hangs_ruins_only_its_own(void **state)
+static void test_scribbler_that_hangs_fails_only_its_own_tasks(void **state)
 {
 	run_all(state, THEN_HANG);
 }
@@ -525,7 +525,7 @@ static int scribble_in_setup(struct gd_worker *w, void **ret_state)
 	return 0;
 }
 
-static void test_scribbler_in_setup_ruins_only_its_own(void **state)
+static void test_scribbler_in_setup_affects_only_its_own_slot(void **state)
 {
 	static const struct gd_worker_ops ops = {
 		.size = sizeof(struct gd_worker_ops), .setup = scribble_in_setup, .process = pool_rig_just_reply};
@@ -552,7 +552,7 @@ static int scribble_in_cleanup(struct gd_worker *w, void *state)
 	return 0;
 }
 
-static void test_scribbler_in_cleanup_ruins_only_its_own(void **state)
+static void test_scribbler_in_cleanup_affects_only_its_own_slot(void **state)
 {
 	static const struct gd_worker_ops ops = {
 		.size = sizeof(struct gd_worker_ops), .process = pool_rig_just_reply, .cleanup = scribble_in_cleanup};
@@ -625,7 +625,7 @@ static bool run_beside_scribbler(struct pool_rig *rig)
 	return without_worker == 0;
 }
 
-static void test_scribbling_without_end_ruins_only_its_own(void **state)
+static void test_scribbling_without_end_affects_only_its_own_slot(void **state)
 {
 	for (int i = 0; i < 10; i++)
 		pool_rig_try(run_beside_scribbler(pool_rig_again(state)));
@@ -635,14 +635,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		pool_rig_test(test_worker_that_keeps_overwriting_its_memory_fails_only_its_own_tasks),
-		pool_rig_test(test_scribbler_that_dies_ruins_only_its_own),
-		pool_rig_test(test_scribbler_that_hangs_ruins_only_its_own),
+		pool_rig_test(test_scribbler_that_dies_fails_only_its_own_tasks),
+		pool_rig_test(test_scribbler_that_hangs_fails_only_its_own_tasks),
 		pool_rig_test(test_lies_about_its_progress_do_not_avert_the_timeout),
 		pool_rig_test(test_a_lie_does_not_avert_the_timeout_while_a_callback_runs),
 		pool_rig_test(test_a_lie_does_not_avert_the_kill_of_a_stop),
-		pool_rig_test(test_scribbler_in_setup_ruins_only_its_own),
-		pool_rig_test(test_scribbler_in_cleanup_ruins_only_its_own),
-		pool_rig_test(test_scribbling_without_end_ruins_only_its_own),
+		pool_rig_test(test_scribbler_in_setup_affects_only_its_own_slot),
+		pool_rig_test(test_scribbler_in_cleanup_affects_only_its_own_slot),
+		pool_rig_test(test_scribbling_without_end_affects_only_its_own_slot),
 	};
 	return cmocka_run_group_tests_name("pool scribble", tests, NULL, NULL);
 }

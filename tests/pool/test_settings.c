@@ -61,7 +61,7 @@ static void test_packed_settings_are_found_again(void **state)
 	assert_false(settings_find(s, "large", &value));
 }
 
-static void test_no_settings_are_packed_too(void **state)
+static void test_an_empty_list_of_settings_is_packed_too(void **state)
 {
 	(void)state;
 	int fd = -1;
@@ -73,7 +73,7 @@ static void test_no_settings_are_packed_too(void **state)
 	assert_false(settings_find(s, "model", &value));
 }
 
-static void test_settings_of_another_making_are_refused(void **state)
+static void test_unsealed_or_inconsistent_settings_are_refused(void **state)
 {
 	(void)state;
 	const struct settings *s;
@@ -244,8 +244,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_packed_settings_are_found_again),
-		cmocka_unit_test(test_no_settings_are_packed_too),
-		cmocka_unit_test(test_settings_of_another_making_are_refused),
+		cmocka_unit_test(test_an_empty_list_of_settings_is_packed_too),
+		cmocka_unit_test(test_unsealed_or_inconsistent_settings_are_refused),
 		recorder_test(test_workers_read_settings_as_strings_and_as_bytes),
 		recorder_test(test_100_mib_reach_each_worker_and_its_replacement_without_a_copy),
 		recorder_test(test_an_executed_worker_maps_100_mib_too),

@@ -413,7 +413,7 @@ static int inline_generator(void)
 }
 
 /* It waits on the thread that would otherwise notice the signal. */
-static void test_inline_generator_that_waits_is_told(void **state)
+static void test_inline_generator_that_waits_is_notified(void **state)
 {
 	(void)state;
 	board_renew();
@@ -579,7 +579,7 @@ int main(void)
 		cmocka_unit_test(test_fourth_signal_ends_a_program_whose_generator_blocks),
 		cmocka_unit_test(test_signal_during_setup_ends_the_run),
 		cmocka_unit_test(test_signals_reach_workers_that_clean_up),
-		cmocka_unit_test(test_inline_generator_that_waits_is_told),
+		cmocka_unit_test(test_inline_generator_that_waits_is_notified),
 		cmocka_unit_test(test_one_signal_stops_all_runs),
 		cmocka_unit_test(test_next_run_is_not_interrupted_by_the_last_signal),
 		cmocka_unit_test(test_ignored_signal_stays_ignored),

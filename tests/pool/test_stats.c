@@ -178,7 +178,7 @@ static int look_at_second_start(struct recorder *rec, const struct run_note *not
 	return 0;
 }
 
-static void test_statistics_during_a_run_tell_which_worker_has_which_task(void **state)
+static void test_statistics_during_a_run_show_which_worker_has_which_task(void **state)
 {
 	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = hold};
 	struct recorder *rec = *state;
@@ -296,7 +296,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		recorder_test(test_statistics_add_up_at_any_time_from_another_thread),
 		recorder_test(test_statistics_at_the_end_count_every_task),
-		recorder_test(test_statistics_during_a_run_tell_which_worker_has_which_task),
+		recorder_test(test_statistics_during_a_run_show_which_worker_has_which_task),
 		recorder_test(test_a_callback_sees_itself_counted),
 		recorder_test(test_statistics_are_zero_before_the_first_run),
 		recorder_test(test_times_of_events_are_in_order_for_very_short_tasks),

@@ -275,7 +275,7 @@ static int host_with_few_descriptors(void)
 	return 0;
 }
 
-static void test_setups_that_cannot_begin_are_told_by_poll_and_not_by_open(void **state)
+static void test_setups_that_cannot_begin_are_reported_by_poll_and_not_by_open(void **state)
 {
 	(void)state;
 	host_run(host_with_few_descriptors);
@@ -291,7 +291,7 @@ int main(int argc, char **argv)
 		pool_rig_test(test_workers_are_executed_while_a_thread_of_the_host_waits_for_input),
 		pool_rig_test(test_worker_whose_thread_waits_for_input_works),
 		pool_rig_test(test_executed_workers_and_their_warden_keep_no_descriptor_of_the_host),
-		pool_rig_test(test_setups_that_cannot_begin_are_told_by_poll_and_not_by_open),
+		pool_rig_test(test_setups_that_cannot_begin_are_reported_by_poll_and_not_by_open),
 	};
 	return cmocka_run_group_tests_name("pool stdio", tests, NULL, NULL);
 }

@@ -173,7 +173,7 @@ static void test_threads_may_submit_ask_and_poll_at_once(void **state)
 	assert_int_equal(rig->failed, 0);
 }
 
-static void test_threads_may_submit_while_starts_are_told(void **state)
+static void test_threads_may_submit_while_starts_are_reported(void **state)
 {
 	struct thread_rig *rig = *state;
 	rig->calls.on_task_start = on_task_start;
@@ -244,7 +244,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_threads_may_submit_ask_and_poll_at_once),
-		CASE(test_threads_may_submit_while_starts_are_told),
+		CASE(test_threads_may_submit_while_starts_are_reported),
 		CASE(test_stop_by_one_thread_ends_the_submitting_of_others),
 		CASE(test_run_may_be_asked_by_another_thread_from_beginning_to_end),
 	};

@@ -407,7 +407,7 @@ static bool only_slot_0_timed_out(const struct recorder *rec, int result)
 	return result == 0 && timed_out == 1;
 }
 
-static void test_a_cleanup_that_hangs_or_fails_is_told(void **state)
+static void test_a_cleanup_that_hangs_or_fails_is_reported(void **state)
 {
 	static const struct gd_worker_ops ops = {
 		.size = sizeof(struct gd_worker_ops), .process = both_work, .cleanup = hang_in_cleanup};
@@ -442,7 +442,7 @@ int main(void)
 		recorder_test(test_waiting_for_a_full_socket_does_not_count_as_task_time),
 		recorder_test(test_a_setup_that_hangs_takes_its_slot_out),
 		recorder_test(test_setups_that_all_hang_end_the_run),
-		recorder_test(test_a_cleanup_that_hangs_or_fails_is_told),
+		recorder_test(test_a_cleanup_that_hangs_or_fails_is_reported),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

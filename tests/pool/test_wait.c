@@ -152,7 +152,7 @@ static void test_setup_that_hangs_is_waited_for_no_longer_than_said(void **state
 	assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);
 }
 
-static void test_gpus_that_are_not_there_start_nothing(void **state)
+static void test_missing_gpus_start_nothing(void **state)
 {
 	(void)state;
 	struct gd_pool *p = NULL;
@@ -171,7 +171,7 @@ int main(void)
 		cmocka_unit_test(test_wait_times_out_and_end_leaves_no_worker),
 		cmocka_unit_test(test_worker_whose_setup_fails_is_not_ready),
 		cmocka_unit_test(test_setup_that_hangs_is_waited_for_no_longer_than_said),
-		cmocka_unit_test(test_gpus_that_are_not_there_start_nothing),
+		cmocka_unit_test(test_missing_gpus_start_nothing),
 	};
 	return cmocka_run_group_tests_name("pool_wait", tests, NULL, NULL);
 }

@@ -85,7 +85,7 @@ static void check_failure(void **state, size_t said, size_t told, size_t size)
 	failure_clear(&rig->worker.failure);
 }
 
-static void test_a_message_that_fits_is_told_in_full(void **state)
+static void test_a_message_that_fits_is_reported_in_full(void **state)
 {
 	check_failure(state, WORDS_MAX - 1, WORDS_MAX - 1, 0);
 }
@@ -113,7 +113,7 @@ static void test_a_setup_fails_with_a_message_that_is_cut(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_a_message_that_fits_is_told_in_full),
+		CASE(test_a_message_that_fits_is_reported_in_full),
 		CASE(test_a_message_longer_than_the_arena_is_cut),
 		CASE(test_the_longest_message_has_room_beside_the_most_bytes),
 		CASE(test_a_setup_fails_with_a_message_that_is_cut),

@@ -135,7 +135,7 @@ def test_the_package_has_what_it_lists() -> None:
 
 
 @pytest.mark.parametrize("wrong", [int, object, "Echo", Echo.process, None])
-def test_a_class_that_is_no_worker_is_refused(wrong: Any) -> None:
+def test_a_class_that_is_not_a_worker_is_refused(wrong: Any) -> None:
     with pytest.raises(TypeError, match="BaseWorker"):
         Dispatcher(wrong, [0])
 
@@ -416,7 +416,7 @@ def test_a_worker_that_dies_with_the_last_item_is_not_replaced() -> None:
     assert dispatcher.get_stats()["restarts"] == 0
 
 
-def test_a_fractional_timeout_is_told_as_it_was_given(tmp_path: pathlib.Path) -> None:
+def test_a_fractional_timeout_is_reported_as_it_was_given(tmp_path: pathlib.Path) -> None:
     book = run(Naughty, [("hang",)], [0], task_timeout=0.1234567, directory=str(tmp_path))
     assert book.timeouts == {0: 0.1234567}
 

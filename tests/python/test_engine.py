@@ -86,7 +86,7 @@ class _Forgetful(dict[Any, Any]):
         pass
 
 
-def test_what_cannot_be_pickled_is_no_task(log: Log) -> None:
+def test_an_item_that_cannot_be_pickled_is_not_a_task(log: Log) -> None:
     pool = open_pool(log)
     with pytest.raises(TypeError, match="stays here"):
         pool.submit(workers.Unpicklable())
@@ -139,7 +139,7 @@ def test_feed_keeps_what_found_no_room(log: Log) -> None:
         assert pool.close()["completed"] == 100
 
 
-def test_feed_takes_no_more_than_it_is_told(log: Log) -> None:
+def test_feed_takes_no_more_than_its_limit(log: Log) -> None:
     pool = open_pool(log)
     iterator = iter(range(10))
     assert pool.feed(iterator, limit=4) is False

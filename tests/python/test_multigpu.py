@@ -301,7 +301,7 @@ def test_results_of_a_folder_that_another_user_chose_are_private(
     assert ("another user chose input folder" in caplog.text) == (pattern == "*/*.wav")
 
 
-def test_orchestrator_tells_about_files_and_gpus(lab: Lab) -> None:
+def test_orchestrator_describes_files_and_gpus(lab: Lab) -> None:
     lab.put("a.wav", "b.wav", size=7)
     orchestrator = LauncherOrchestrator()
     assert orchestrator.get_workload_info(lab.input, "*.wav")["total_size"] == 14
@@ -416,7 +416,7 @@ def test_real_faster_whisper_has_what_the_worker_uses(lab: Lab) -> None:
     assert "/no/such/model" in done.stdout
 
 
-def test_refused_output_folder_is_reported_once_in_words_of_python(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
+def test_refused_output_folder_is_reported_once_in_terms_of_the_package(lab: Lab, capfd: pytest.CaptureFixture[str]) -> None:
     lab.put(*(f"{number}.wav" for number in range(12)))
     shared = lab.directory / "shared"
     shared.mkdir()

@@ -159,7 +159,7 @@ def test_links_are_not_in_a_directory_of_another_user(
         assert not list(temporary.iterdir())
 
 
-def test_links_are_behind_own_links(lab: Lab, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_may_be_behind_links_of_the_user(lab: Lab, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (lab.directory / "link").symlink_to("above")
     monkeypatch.setattr(tempfile, "tempdir", str(lab.directory / "link" / "temporary"))
     with folder_of_links(lab) as inputs:

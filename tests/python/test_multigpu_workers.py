@@ -321,7 +321,7 @@ def test_launcher_that_refuses_fails_each_file_with_its_reason(lab: Lab) -> None
     assert spawner.exit_code == 2
 
 
-def test_a_lock_on_the_output_folder_locks_nobody_out(lab: Lab) -> None:
+def test_a_lock_on_the_output_folder_does_not_block_a_run(lab: Lab) -> None:
     """Every user who can read the folder can lock it."""
     lab.output.mkdir()
     folder = os.open(lab.output, os.O_RDONLY)

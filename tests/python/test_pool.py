@@ -32,7 +32,7 @@ def test_wait_ready_out_of_time() -> None:
             pool.wait_ready(0.000001)
 
 
-def test_a_failed_setup_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_setup_is_reported_as_the_cause(caplog: pytest.LogCaptureFixture) -> None:
     with Pool(BrokenSetup, "sim:2") as pool:
         with pytest.raises(NoWorkers, match="setup") as caught:
             pool.wait_ready(DEADLINE_SECONDS)
@@ -176,7 +176,7 @@ def test_wrong_options(options: dict[str, Any]) -> None:
         Pool(Actor, **(dict[str, Any](gpus="sim:1") | options))
 
 
-def test_gpus_that_are_no_list() -> None:
+def test_gpus_must_be_text_or_a_list() -> None:
     with pytest.raises(TypeError, match="^gpus must be a string or a list of numbers, not 0$"):
         Pool(Actor, 0)  # type: ignore[arg-type]
 

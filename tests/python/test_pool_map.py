@@ -120,7 +120,7 @@ def test_an_exception_of_the_iterable_comes_after_the_results_before_it(pool: Po
     assert seen == list(range(50))
 
 
-def test_an_iterable_that_is_none(pool: Pool) -> None:
+def test_items_must_be_iterable(pool: Pool) -> None:
     with pytest.raises(TypeError):
         list(pool.map(5))  # type: ignore[arg-type]
 
@@ -146,14 +146,14 @@ def test_stop_iteration_of_a_task_does_not_end_the_results_silently(pool: Pool) 
         list(pool.map([("fail_stop_iteration", None), ("echo", 1)]))
 
 
-def test_wrong_arguments_are_told_at_once(pool: Pool) -> None:
+def test_wrong_arguments_are_reported_at_once(pool: Pool) -> None:
     with pytest.raises(ValueError, match="errors"):
         pool.map([], errors="ignore")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="buffersize"):
         pool.map([], buffersize=0)
 
 
-def test_timeout_of_the_whole(pool: Pool) -> None:
+def test_timeout_of_the_whole_map(pool: Pool) -> None:
     results = pool.map([("echo", 1), ("forever", None)], timeout=3.0)
     assert next(results) == 1
     with pytest.raises(TimeoutError) as caught:

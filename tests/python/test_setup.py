@@ -67,7 +67,7 @@ def open_pool(directory: pathlib.Path, how: str, grace: float = GRACE, **options
 
 
 @pytest.mark.parametrize("how", ["read", "sleep", "spin", "wait"])
-def test_the_end_of_the_pool_interrupts_it(how: str, tmp_path: pathlib.Path) -> None:
+def test_the_end_of_the_pool_interrupts_setup(how: str, tmp_path: pathlib.Path) -> None:
     with open_pool(tmp_path, how) as pool:
         eventually((tmp_path / "begun").exists)
     assert (tmp_path / "error").read_text() == "TaskCancelled: the pool is ending"
@@ -116,7 +116,7 @@ def test_setup_killed_after_its_time_limit_reports_the_limit(tmp_path: pathlib.P
     assert str(cause) in ("setup did not finish within 200 ms", "setup() is out of time")
 
 
-def test_the_exception_is_no_exception() -> None:
+def test_except_exception_does_not_catch_the_interruption() -> None:
     """`except Exception` in a setup does not catch it."""
     assert not issubclass(TaskCancelled, Exception)
 

@@ -53,7 +53,7 @@ def run():
     ids=["main", "thread", "executor", "coroutine", "to_thread"],
 )
 @pytest.mark.parametrize("guard", [False, True])
-def test_nothing_behind_the_run_happens_in_workers(start: str, guard: bool, tmp_path: pathlib.Path) -> None:
+def test_code_after_the_run_is_not_executed_in_workers(start: str, guard: bool, tmp_path: pathlib.Path) -> None:
     last = start + "os.write(log.fileno(), b'end\\n')\nprint(sorted(results.items()))\n"
     check(python(script(tmp_path, WORKER, AROUND, guarded(last) if guard else last), directory=tmp_path))
     assert (tmp_path / "log").read_text() == "finally\nwith\nend\n"

@@ -350,7 +350,7 @@ static void as_other_user(void (*act)(void))
 	assert_int_equal(process_exit_code(pid), 0);
 }
 
-static void test_another_users_claim_carries_his_name(void **state)
+static void test_claim_of_another_user_names_its_owner(void **state)
 {
 	(void)state;
 	if (geteuid() != 0)
@@ -587,7 +587,7 @@ static void test_folders_of_another_user_are_limited_in_number(void **state)
 	close(fd);
 }
 
-static void test_the_folder_is_for_all_and_nobody_removes_anothers(void **state)
+static void test_the_directory_is_for_all_users_and_sticky(void **state)
 {
 	(void)state;
 	struct claims *c;
@@ -696,7 +696,7 @@ int main(void)
 		scratch_test(test_of_two_simultaneous_claims_one_sees_the_other),
 		scratch_test(test_a_job_that_is_handed_over_is_listed_once),
 		scratch_test(test_foreign_files_in_the_claims_folder_are_ignored),
-		scratch_test(test_another_users_claim_carries_his_name),
+		scratch_test(test_claim_of_another_user_names_its_owner),
 		scratch_test(test_name_that_another_user_took_first_disables_no_claims),
 		scratch_test(test_many_broken_claims_cost_little),
 		scratch_test(test_folder_that_is_made_later_is_found_at_once),
@@ -704,7 +704,7 @@ int main(void)
 		scratch_test(test_directory_filled_by_another_user_hides_no_claims),
 		scratch_test(test_claims_of_another_user_are_limited_in_number),
 		scratch_test(test_folders_of_another_user_are_limited_in_number),
-		scratch_test(test_the_folder_is_for_all_and_nobody_removes_anothers),
+		scratch_test(test_the_directory_is_for_all_users_and_sticky),
 		cmocka_unit_test(test_a_claims_text_is_strict),
 		cmocka_unit_test(test_key_of_a_gpu_is_its_uuid_or_else_its_pci_address),
 		cmocka_unit_test(test_backoff_is_at_least_1_ms_and_at_most_1_s),

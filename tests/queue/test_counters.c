@@ -210,7 +210,7 @@ static void test_counters_that_are_being_written_are_read_again(void **state)
 	}
 }
 
-static void test_counts_that_a_full_disk_has_cut_are_made_again(void **state)
+static void test_counts_that_a_full_disk_has_truncated_are_rebuilt(void **state)
 {
 	(void)state;
 	struct journal *j = opened();
@@ -246,7 +246,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_counters_that_are_being_written_are_read_again, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(
-			test_counts_that_a_full_disk_has_cut_are_made_again, set_up, scratch_leave),
+			test_counts_that_a_full_disk_has_truncated_are_rebuilt, set_up, scratch_leave),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

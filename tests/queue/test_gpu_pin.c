@@ -41,7 +41,7 @@ static void test_pin_has_one_spelling(void **state)
 	parses_to("mig-9", "mig-9", 1);
 }
 
-static void test_wrong_pins_are_refused_with_words(void **state)
+static void test_wrong_pins_are_refused_with_a_message(void **state)
 {
 	(void)state;
 	is_refused("", "'' is not a GPU");
@@ -90,7 +90,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pin_has_one_spelling),
-		cmocka_unit_test(test_wrong_pins_are_refused_with_words),
+		cmocka_unit_test(test_wrong_pins_are_refused_with_a_message),
 		cmocka_unit_test(test_resolving_finds_numbers_uuids_and_instances),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

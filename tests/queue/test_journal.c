@@ -282,7 +282,7 @@ static void test_replaced_file_is_reported_also_if_it_was_found_in_between(void 
 	journal_close(j);
 }
 
-static void test_lock_tells_its_holder_and_ends_with_it(void **state)
+static void test_lock_names_its_holder_and_ends_with_it(void **state)
 {
 	(void)state;
 	int to_child[2], to_parent[2];
@@ -455,7 +455,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_file_that_has_become_shorter_is_read_again, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(
 			test_replaced_file_is_reported_also_if_it_was_found_in_between, set_up, scratch_leave),
-		cmocka_unit_test_setup_teardown(test_lock_tells_its_holder_and_ends_with_it, set_up, scratch_leave),
+		cmocka_unit_test_setup_teardown(test_lock_names_its_holder_and_ends_with_it, set_up, scratch_leave),
 		cmocka_unit_test(test_state_of_a_job_follows_from_its_events),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

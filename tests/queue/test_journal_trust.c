@@ -129,7 +129,7 @@ static void test_file_that_is_put_in_place_is_checked_before_it_is_written(void 
 	journal_close(j);
 }
 
-static void test_reader_that_executes_reads_no_file_of_others(void **state)
+static void test_reader_that_acts_on_lines_reads_no_file_of_others(void **state)
 {
 	(void)state;
 	struct journal_reader r;
@@ -487,7 +487,7 @@ int main(void)
 		scratch_test(test_archive_is_checked_like_its_journal),
 		scratch_test(test_folder_is_not_opened_through_a_link_of_another_user),
 		scratch_test(test_file_that_is_put_in_place_is_checked_before_it_is_written),
-		scratch_test(test_reader_that_executes_reads_no_file_of_others),
+		scratch_test(test_reader_that_acts_on_lines_reads_no_file_of_others),
 		scratch_test(test_queue_in_a_directory_that_others_can_write_is_used_only_if_accepted),
 		scratch_test(test_directory_is_looked_at_whenever_the_journal_is_opened_again),
 		scratch_test(test_file_is_changed_only_if_it_is_a_journal),

@@ -86,7 +86,7 @@ static void test_the_line_is_found_among_others(void **state)
 	assert_memory_equal(line.data, last, line.size);
 }
 
-static void test_two_lines_do_not_add_up(void **state)
+static void test_words_in_two_lines_are_not_combined(void **state)
 {
 	(void)state;
 	const char log[] = "using gpu 0\nhost: out of memory\n";
@@ -132,7 +132,7 @@ static bool denied(const char *text)
 	return answer;
 }
 
-static void test_last_error_about_something_else_rules_out_of_memory_out(void **state)
+static void test_last_error_about_something_else_excludes_out_of_memory(void **state)
 {
 	(void)state;
 	assert_true(
@@ -156,7 +156,7 @@ static bool happened(int exit_code, int number, bool full, const char *text)
 	return oom_happened(&(struct oom_evidence){exit_code, number, full, text, strlen(text)});
 }
 
-static void test_out_of_memory_is_told_by_the_log_or_else_by_a_full_gpu(void **state)
+static void test_out_of_memory_is_detected_from_the_log_or_else_from_a_full_gpu(void **state)
 {
 	(void)state;
 	assert_true(happened(1, 0, false, "CUDA out of memory"));
@@ -177,11 +177,11 @@ int main(void)
 		cmocka_unit_test(test_the_words_of_each_framework_are_known),
 		cmocka_unit_test(test_out_of_main_memory_and_other_errors_are_not_out_of_gpu_memory),
 		cmocka_unit_test(test_the_line_is_found_among_others),
-		cmocka_unit_test(test_two_lines_do_not_add_up),
+		cmocka_unit_test(test_words_in_two_lines_are_not_combined),
 		cmocka_unit_test(test_a_line_of_megabytes_is_searched_at_its_end),
 		cmocka_unit_test(test_a_gpu_is_full_when_next_to_nothing_is_left_and_the_job_has_most_of_it),
-		cmocka_unit_test(test_last_error_about_something_else_rules_out_of_memory_out),
-		cmocka_unit_test(test_out_of_memory_is_told_by_the_log_or_else_by_a_full_gpu),
+		cmocka_unit_test(test_last_error_about_something_else_excludes_out_of_memory),
+		cmocka_unit_test(test_out_of_memory_is_detected_from_the_log_or_else_from_a_full_gpu),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

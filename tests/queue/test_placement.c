@@ -146,7 +146,7 @@ static void test_the_memory_line_names_the_largest_holder(void **state)
 	ledger_finish(&b.ledger);
 }
 
-static void test_job_that_can_never_fit_is_told_at_once(void **state)
+static void test_job_that_can_never_fit_is_reported_at_once(void **state)
 {
 	(void)state;
 	struct box b;
@@ -219,7 +219,7 @@ static void test_undeclared_jobs_wait_for_each_other_to_settle(void **state)
 	ledger_finish(&b.ledger);
 }
 
-static void test_exclusive_mode_takes_one(void **state)
+static void test_exclusive_mode_takes_one_job(void **state)
 {
 	(void)state;
 	struct box b;
@@ -240,7 +240,7 @@ static void test_exclusive_mode_takes_one(void **state)
 	ledger_finish(&b.ledger);
 }
 
-static void test_sick_and_quarantined_cards_are_left_out(void **state)
+static void test_unhealthy_and_quarantined_cards_are_left_out(void **state)
 {
 	(void)state;
 	struct box b;
@@ -308,7 +308,7 @@ static void test_unknown_memory_takes_one_job_at_a_time(void **state)
 	ledger_finish(&b.ledger);
 }
 
-static void test_reserved_gpus_are_kept_from_those_behind(void **state)
+static void test_reserved_gpus_are_kept_from_later_jobs(void **state)
 {
 	(void)state;
 	struct box b;
@@ -362,7 +362,7 @@ static void test_gpu_that_only_others_can_free_is_not_reserved(void **state)
 }
 
 /* Otherwise nothing is reserved for the next job, which needs CPUs, and smaller jobs would overtake it forever. */
-static void test_first_job_without_cpus_keeps_none(void **state)
+static void test_first_job_that_needs_no_cpus_reserves_none(void **state)
 {
 	(void)state;
 	struct box b;
@@ -386,18 +386,18 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_most_free_first_ties_by_index),
-		cmocka_unit_test(test_first_job_without_cpus_keeps_none),
+		cmocka_unit_test(test_first_job_that_needs_no_cpus_reserves_none),
 		cmocka_unit_test(test_the_memory_line_names_the_largest_holder),
-		cmocka_unit_test(test_job_that_can_never_fit_is_told_at_once),
+		cmocka_unit_test(test_job_that_can_never_fit_is_reported_at_once),
 		cmocka_unit_test(test_cpu_jobs_never_wait),
 		cmocka_unit_test(test_gpu_takes_no_more_jobs_than_jobs_per_gpu),
 		cmocka_unit_test(test_undeclared_jobs_wait_for_each_other_to_settle),
-		cmocka_unit_test(test_exclusive_mode_takes_one),
-		cmocka_unit_test(test_sick_and_quarantined_cards_are_left_out),
+		cmocka_unit_test(test_exclusive_mode_takes_one_job),
+		cmocka_unit_test(test_unhealthy_and_quarantined_cards_are_left_out),
 		cmocka_unit_test(test_mig_instances_take_single_jobs_and_their_card_none),
 		cmocka_unit_test(test_job_on_several_gpus_gets_them_from_one_vendor),
 		cmocka_unit_test(test_unknown_memory_takes_one_job_at_a_time),
-		cmocka_unit_test(test_reserved_gpus_are_kept_from_those_behind),
+		cmocka_unit_test(test_reserved_gpus_are_kept_from_later_jobs),
 		cmocka_unit_test(test_gpu_that_only_others_can_free_is_not_reserved),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

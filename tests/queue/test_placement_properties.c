@@ -288,7 +288,7 @@ static void box_finish(struct random_box *b)
 	placement_reservation_finish(&b->reservation);
 }
 
-static void test_cards_are_never_promised_twice(void **state)
+static void test_memory_of_a_card_is_never_promised_twice(void **state)
 {
 	(void)state;
 	uint64_t starts = 0;
@@ -344,7 +344,7 @@ static void test_large_job_starts_although_small_jobs_keep_coming(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_cards_are_never_promised_twice),
+		cmocka_unit_test(test_memory_of_a_card_is_never_promised_twice),
 		cmocka_unit_test(test_large_job_starts_although_small_jobs_keep_coming),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@
 
 #include "queue/schedule/process_owner.h"
 
-static void test_a_process_is_told_by_user_and_name(void **state)
+static void test_a_process_is_described_by_user_and_name(void **state)
 {
 	(void)state;
 	char buf[256], expected[256];
@@ -29,7 +29,7 @@ static void test_a_process_is_told_by_user_and_name(void **state)
 	assert_int_equal(strlen(buf), 3);
 }
 
-static void test_a_process_that_is_gone_is_not_told(void **state)
+static void test_a_process_that_is_gone_is_not_described(void **state)
 {
 	(void)state;
 	char buf[256] = "untouched";
@@ -46,8 +46,8 @@ static void test_a_process_that_is_gone_is_not_told(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_a_process_is_told_by_user_and_name),
-		cmocka_unit_test(test_a_process_that_is_gone_is_not_told),
+		cmocka_unit_test(test_a_process_is_described_by_user_and_name),
+		cmocka_unit_test(test_a_process_that_is_gone_is_not_described),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

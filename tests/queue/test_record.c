@@ -181,7 +181,7 @@ static void test_each_attempt_has_the_gpus_of_its_line(void **state)
 	jobs_finish(&js);
 }
 
-static void test_hook_of_an_idle_gpu_and_that_of_the_end_are_told_apart(void **state)
+static void test_hook_of_an_idle_gpu_and_that_of_the_end_are_distinguished(void **state)
 {
 	(void)state;
 	struct jobs js;
@@ -363,7 +363,7 @@ int main(void)
 		cmocka_unit_test(test_a_value_means_the_same_after_a_guessed_key),
 		cmocka_unit_test(test_event_is_read_by_its_whole_name),
 		cmocka_unit_test(test_each_attempt_has_the_gpus_of_its_line),
-		cmocka_unit_test(test_hook_of_an_idle_gpu_and_that_of_the_end_are_told_apart),
+		cmocka_unit_test(test_hook_of_an_idle_gpu_and_that_of_the_end_are_distinguished),
 		cmocka_unit_test(test_directory_is_read_as_it_was_written),
 		cmocka_unit_test(test_pilots_are_read_as_they_were_written),
 		cmocka_unit_test(test_replaced_coordinator_writes_nothing_but_ends),

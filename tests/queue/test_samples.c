@@ -142,7 +142,7 @@ static int stop(void *context, const struct sample *s)
 	return ++*(int *)context == 2 ? 42 : 0;
 }
 
-static void test_reading_ends_when_told_so(void **state)
+static void test_reading_ends_when_the_callback_asks(void **state)
 {
 	(void)state;
 	int count = 0;
@@ -250,7 +250,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		SAMPLES(test_samples_are_read_as_they_were_written),
 		SAMPLES(test_last_sample_is_read_once_and_has_the_peaks_of_jobs),
-		SAMPLES(test_reading_ends_when_told_so),
+		SAMPLES(test_reading_ends_when_the_callback_asks),
 		SAMPLES(test_a_full_file_is_thinned_evenly_over_its_whole_time),
 		SAMPLES(test_times_that_make_no_sense_do_not_make_it_grow),
 		SAMPLES(test_bad_and_torn_lines_are_passed_over),

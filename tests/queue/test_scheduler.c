@@ -410,7 +410,7 @@ static void test_interruption_whose_start_was_lost_leaves_a_held_job_held(void *
 	box_close(&b);
 }
 
-static void test_jobs_that_can_never_start_are_told_apart(void **state)
+static void test_jobs_that_can_never_start_are_distinguished(void **state)
 {
 	struct box b;
 	struct job_spec spec = plain;
@@ -507,7 +507,7 @@ static void test_a_job_does_not_start_before_its_time(void **state)
 	box_close(&b);
 }
 
-static void test_a_time_without_jobs_wakes_nobody(void **state)
+static void test_a_begin_time_without_jobs_is_forgotten(void **state)
 {
 	struct box b;
 	struct job_spec late = plain;
@@ -644,10 +644,10 @@ int main(void)
 		cmocka_unit_test(test_hooks_that_become_due_are_read_in_linear_time),
 		cmocka_unit_test(test_many_holders_are_found_by_their_ids),
 		cmocka_unit_test(test_interruption_whose_start_was_lost_leaves_a_held_job_held),
-		cmocka_unit_test(test_jobs_that_can_never_start_are_told_apart),
+		cmocka_unit_test(test_jobs_that_can_never_start_are_distinguished),
 		cmocka_unit_test(test_inputs_that_make_no_sense_are_refused),
 		cmocka_unit_test(test_a_job_does_not_start_before_its_time),
-		cmocka_unit_test(test_a_time_without_jobs_wakes_nobody),
+		cmocka_unit_test(test_a_begin_time_without_jobs_is_forgotten),
 		cmocka_unit_test(test_job_that_seemed_too_long_starts_when_jobs_like_it_turn_out_shorter),
 		cmocka_unit_test(test_gpu_is_not_kept_for_a_job_that_became_too_long),
 		cmocka_unit_test(test_cpus_are_kept_for_a_job_for_which_a_gpu_is_kept),

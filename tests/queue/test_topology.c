@@ -132,7 +132,7 @@ static bool is_better(struct box *b, size_t count, const int *chosen)
 	return false;
 }
 
-static void test_no_set_of_a_small_machine_is_better(void **state)
+static void test_on_a_small_machine_the_best_set_is_found(void **state)
 {
 	(void)state;
 	srand(3);
@@ -164,7 +164,7 @@ int main(void)
 		cmocka_unit_test(test_links_count_more_than_numa_nodes),
 		cmocka_unit_test(test_four_of_eight_with_links_in_two_rings),
 		cmocka_unit_test(test_many_candidates_are_chosen_greedily),
-		cmocka_unit_test(test_no_set_of_a_small_machine_is_better),
+		cmocka_unit_test(test_on_a_small_machine_the_best_set_is_found),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

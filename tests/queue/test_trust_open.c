@@ -102,7 +102,7 @@ static void test_directory_that_others_can_rename_is_refused_even_if_the_path_no
 	check_contains(err.message, "/shared/dir' is a symbolic link that another user may have moved there");
 }
 
-static void test_own_link_in_an_own_directory_is_followed(void **state)
+static void test_link_of_the_user_in_a_directory_of_the_user_is_followed(void **state)
 {
 	(void)state;
 	struct gd_error err = {0};
@@ -128,7 +128,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		scratch_test(test_file_of_a_trusted_directory_is_the_one_that_was_opened),
 		scratch_test(test_directory_that_others_can_rename_is_refused_even_if_the_path_now_leads_elsewhere),
-		scratch_test(test_own_link_in_an_own_directory_is_followed),
+		scratch_test(test_link_of_the_user_in_a_directory_of_the_user_is_followed),
 		scratch_test(test_link_of_another_user_that_was_put_in_the_path_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

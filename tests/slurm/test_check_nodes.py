@@ -35,7 +35,7 @@ def test_locks_that_only_one_of_two_nodes_has():
     assert found["level"] == "problem" and "does not see a lock of node" in found["words"] and "local_lock" in found["advice"], found
 
 
-def test_one_node_is_said():
+def test_single_node_is_reported():
     found = check(1, *SLURM, "--max-nodes", "2")["node to node"]
     assert found["level"] == "note" and "only one node was available" in found["words"] and "run the check again" in found["advice"], found
 

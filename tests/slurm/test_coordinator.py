@@ -238,7 +238,7 @@ def test_hook_that_outlives_its_coordinator_is_not_run_again(queue):
     assert read(queue.directory / "hooks").split() == ["1", "done"]
 
 
-def test_exec_is_refused_with_words(queue):
+def test_exec_is_refused_with_a_message(queue):
     queue.add(WAITING)
     boss, _ = queue.coordinator(), queue.pilot()
     queue.until(queue.ran, "the job")
@@ -249,7 +249,7 @@ def test_exec_is_refused_with_words(queue):
     assert boss.wait(LIMIT) == 1
 
 
-def test_why_and_status_tell_of_nodes(queue):
+def test_why_and_status_show_nodes(queue):
     for _ in range(3):
         queue.add(WAITING)
     boss = queue.coordinator()

@@ -481,7 +481,7 @@ static void test_bye_needs_no_proof(void **state)
 	coordinator_core_destroy(l.core);
 }
 
-static void test_its_own_end_proves_a_pilot_dead(void **state)
+static void test_the_end_of_its_time_proves_a_pilot_dead(void **state)
 {
 	(void)state;
 	struct lab l;
@@ -765,7 +765,7 @@ int main(void)
 		cmocka_unit_test(test_a_heartbeat_is_answered_after_the_epoch_was_checked),
 		cmocka_unit_test(test_a_newer_epoch_in_a_hello_supersedes),
 		cmocka_unit_test(test_bye_needs_no_proof),
-		cmocka_unit_test(test_its_own_end_proves_a_pilot_dead),
+		cmocka_unit_test(test_the_end_of_its_time_proves_a_pilot_dead),
 		cmocka_unit_test(test_a_job_that_does_not_fit_into_the_pilot_s_time_is_not_started),
 		cmocka_unit_test(test_slurm_proves_a_death_only_with_all_its_conditions),
 		cmocka_unit_test(test_a_job_that_was_never_seen_alive_proves_nothing),

@@ -379,7 +379,7 @@ static void test_queue_has_one_coordinator(void **state)
 	coordinator_journal_close(c);
 }
 
-static void test_next_coordinator_finds_what_may_live(void **state)
+static void test_next_coordinator_finds_what_may_be_alive(void **state)
 {
 	(void)state;
 	elsewhere(add_jobs);
@@ -446,7 +446,7 @@ int main(void)
 		journal_test(test_lines_that_do_not_fit_are_reported_and_the_others_are_written),
 		journal_test(test_replaced_coordinator_writes_only_ends),
 		journal_test(test_queue_has_one_coordinator),
-		journal_test(test_next_coordinator_finds_what_may_live),
+		journal_test(test_next_coordinator_finds_what_may_be_alive),
 		journal_test(test_pilots_of_another_host_are_taken_over_only_if_asked_for),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -284,7 +284,7 @@ def test_ctrl_c_finishes_files_and_twice_cancels_them(launch):
     launch.until_idle()
 
 
-def test_refused_by_slurm_is_said_and_ends_the_launch(launch):
+def test_refusal_by_slurm_is_reported_and_ends_the_launch(launch):
     launch.files(1)
     text = launch.run("--worker-command", "python3 work.py", code=2, slurm=("--slurm", "--partition=nowhere --gres=gpu:1"))
     assert "Slurm refuses the options of --slurm: invalid partition specified: nowhere" in text and "name a partition that 'sinfo' lists" in text

@@ -56,7 +56,7 @@ static void test_newline_in_a_name_of_another_job_is_skipped(void **state)
 	listing_builder_finish(&b);
 }
 
-static void test_answer_that_is_not_understood_is_no_answer(void **state)
+static void test_answer_that_cannot_be_parsed_is_refused(void **state)
 {
 	(void)state;
 	struct listing_builder b;
@@ -145,7 +145,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_jobs_of_the_queue_are_found_among_others),
 		cmocka_unit_test(test_newline_in_a_name_of_another_job_is_skipped),
-		cmocka_unit_test(test_answer_that_is_not_understood_is_no_answer),
+		cmocka_unit_test(test_answer_that_cannot_be_parsed_is_refused),
 		cmocka_unit_test(test_nodes_with_their_boot_times),
 		cmocka_unit_test(test_boot_time_of_the_controller),
 		cmocka_unit_test(test_answer_of_sbatch),

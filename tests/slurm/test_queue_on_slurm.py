@@ -134,7 +134,7 @@ def test_cancelled_pilot_interrupts_its_job_which_runs_on_another(queue):
     assert [row["attempt"] for row in queue.events("interrupted")] == [1]
 
 
-def test_wrong_option_is_told_and_nothing_waits_in_slurm(queue):
+def test_wrong_option_is_reported_and_nothing_waits_in_slurm(queue):
     queue.add("true")
     boss = queue.run(options="--partition=nowhere")
     queue.until(lambda: "partition" in (queue.lab.directory / "coordinator.out").read_text(encoding="utf-8"), "Slurm's message")
@@ -172,7 +172,7 @@ def test_job_that_is_added_while_pilots_leave_gets_another_one(queue):
     assert queue.lab.states()[3] == "completed" and len(queue.events("coordinator")) == 1
 
 
-def test_job_that_no_pilot_takes_is_told_and_ends_the_run(queue):
+def test_job_that_no_pilot_takes_is_reported_and_ends_the_run(queue):
     queue.add("--num-gpus", "2", "true")
     queue.add("true")
     assert queue.run(nodes=1).wait(LIMIT) == 1
@@ -188,7 +188,7 @@ def test_jobs_get_a_pilot_of_the_first_kind_that_takes_them(queue):
     assert (queue.lab.directory / "two").read_text(encoding="utf-8").strip() == "0,1"
 
 
-def test_pilot_that_fails_at_once_is_told_with_its_own_words(queue):
+def test_pilot_that_fails_at_once_is_reported_with_its_own_message(queue):
     queue.add("--begin", "+1h", "true")
     boss = queue.run(nodes=1)
     secret = queue.lab.directory / "jobs.jsonl.d" / "slurm.secret"

@@ -244,7 +244,7 @@ def test_job_that_is_added_while_pilots_leave_is_run(cli):
     ("--partition=short --time=10", "PartitionTimeLimit", "request less time"),
     ("--gres=gpu:99", "Requested node configuration is not available", "no node has what the options request"),
 ])
-def test_refused_for_good_ends_with_what_to_do(cli, options, reason, advice):
+def test_permanent_refusal_ends_the_run_with_advice(cli, options, reason, advice):
     cli.lab.commands("echo never >> ran")
     text = cli.run("--commands-file", "commands.txt", "--slurm", options, code=2)
     (said,) = [row for row in text.splitlines() if "Slurm refuses the options of --slurm" in row]
@@ -253,7 +253,7 @@ def test_refused_for_good_ends_with_what_to_do(cli, options, reason, advice):
     cli.until_idle()
 
 
-def test_refused_for_good_ends_also_a_run_that_would_stay(cli):
+def test_permanent_refusal_also_ends_a_run_with_keep(cli):
     boss = cli.start("--keep", "--jobs-file", "jobs.jsonl", "--slurm", "--partition=nowhere")
     cli.until(cli.lab.journal.exists, "the queue")
     cli.lab.gpuq("add", "--no-start", "--jobs-file", "jobs.jsonl", "true")
@@ -271,7 +271,7 @@ def test_refused_kind_does_not_stop_the_others(cli):
 @pytest.mark.parametrize("words", [
     ["QOSMaxSubmitJobPerUserLimit", "Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"],
     ["Batch job submission failed: Unable to contact slurm controller (connect failure)"]])
-def test_refused_for_now_is_tried_again(cli, words):
+def test_temporary_refusal_is_retried(cli, words):
     lines = "".join(f"echo 'sbatch: error: {line}' >&2\n" for line in [row.replace("'", "") for row in words])
     env = cli.program("sbatch", f"#!/bin/sh\n[ -e tried ] && exec /usr/bin/sbatch \"$@\"\ntouch tried\n{lines}exit 1\n")
     cli.lab.commands("true")
@@ -306,7 +306,7 @@ def test_add_after_a_run_that_no_pilot_joined_starts_nothing_on_the_login_node(c
     assert not cli.events("start")
 
 
-def test_percent_sign_in_the_path_is_no_pattern_for_sbatch(cli):
+def test_percent_sign_in_the_path_is_not_a_pattern_for_sbatch(cli):
     place = cli.lab.directory / "50%j"
     place.mkdir(mode=0o700)
     if cli.lab.cluster.owner():

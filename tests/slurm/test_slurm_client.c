@@ -104,7 +104,7 @@ static void await_answers(struct seen *s, int count)
 	}
 }
 
-static void test_submission_has_the_words_of_the_user_and_ours_behind_them(void **state)
+static void test_submission_has_the_options_of_the_user_followed_by_ours(void **state)
 {
 	(void)state;
 	struct seen s;
@@ -124,7 +124,7 @@ static void test_submission_has_the_words_of_the_user_and_ours_behind_them(void 
 	close_client(&s);
 }
 
-static void test_refusal_is_told_from_an_uncertain_answer(void **state)
+static void test_refusal_is_distinguished_from_an_uncertain_answer(void **state)
 {
 	(void)state;
 	static const struct {
@@ -181,7 +181,7 @@ static void test_listing_of_jobs_and_nodes(void **state)
 }
 
 /* Each of these proves nothing: the listing has failed, and is not an empty one. */
-static void test_answer_that_is_missing_late_or_wrong_is_no_listing(void **state)
+static void test_answer_that_is_missing_late_or_wrong_is_not_a_listing(void **state)
 {
 	(void)state;
 	static const char *const scripts[] = {"exit 1", "echo '1|RUNN'", "echo 'slurm_load_jobs error' ; exit 1",
@@ -235,10 +235,10 @@ static void test_requests_wait_for_their_turn(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		scratch_test(test_submission_has_the_words_of_the_user_and_ours_behind_them),
-		scratch_test(test_refusal_is_told_from_an_uncertain_answer),
+		scratch_test(test_submission_has_the_options_of_the_user_followed_by_ours),
+		scratch_test(test_refusal_is_distinguished_from_an_uncertain_answer),
 		scratch_test(test_listing_of_jobs_and_nodes),
-		scratch_test(test_answer_that_is_missing_late_or_wrong_is_no_listing),
+		scratch_test(test_answer_that_is_missing_late_or_wrong_is_not_a_listing),
 		scratch_test(test_controller_that_was_restarted_meanwhile_is_seen),
 		scratch_test(test_requests_wait_for_their_turn),
 	};

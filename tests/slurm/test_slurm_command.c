@@ -84,7 +84,7 @@ static void test_command_that_hangs_is_killed_with_its_children(void **state)
 	assert_int_equal(a.result, -ETIMEDOUT);
 }
 
-static void test_command_that_is_not_there(void **state)
+static void test_missing_command(void **state)
 {
 	(void)state;
 	struct loop *l;
@@ -134,7 +134,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		scratch_test(test_output_and_exit_code),
 		scratch_test(test_command_that_hangs_is_killed_with_its_children),
-		scratch_test(test_command_that_is_not_there),
+		scratch_test(test_missing_command),
 		scratch_test(test_settings_that_change_the_output_do_not_reach_it),
 		scratch_test(test_cancelled_command_says_nothing_and_leaves_nothing),
 	};

@@ -158,7 +158,7 @@ static void test_panel_in_color_matches_the_golden_picture(void **state)
 	view_model_destroy(m);
 }
 
-static void test_panel_and_line_at_the_end_tell_the_duration(void **state)
+static void test_panel_and_line_at_the_end_show_the_duration(void **state)
 {
 	(void)state;
 	struct view_model *m = model_of(2);
@@ -192,7 +192,7 @@ static void test_unknown_total_and_memory_are_not_shown(void **state)
 	view_model_destroy(m);
 }
 
-static void test_line_tells_counts_rate_and_eta(void **state)
+static void test_line_shows_counts_rate_and_eta(void **state)
 {
 	(void)state;
 	struct view_model *m = model_of(0);
@@ -268,9 +268,9 @@ int main(void)
 		cmocka_unit_test(test_panel_on_a_small_terminal_matches_the_golden_picture),
 		cmocka_unit_test(test_panel_with_more_gpus_than_lines_matches_the_golden_picture),
 		cmocka_unit_test(test_panel_in_color_matches_the_golden_picture),
-		cmocka_unit_test(test_panel_and_line_at_the_end_tell_the_duration),
+		cmocka_unit_test(test_panel_and_line_at_the_end_show_the_duration),
 		cmocka_unit_test(test_unknown_total_and_memory_are_not_shown),
-		cmocka_unit_test(test_line_tells_counts_rate_and_eta),
+		cmocka_unit_test(test_line_shows_counts_rate_and_eta),
 		cmocka_unit_test(test_commands_that_begin_alike_show_what_tells_them_apart),
 		cmocka_unit_test(test_panel_fits_every_terminal_size),
 		cmocka_unit_test(test_numbers_have_separators_and_rates_a_fitting_unit),

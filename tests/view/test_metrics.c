@@ -162,7 +162,7 @@ static void test_jobs_of_several_queues_have_a_label(void **state)
 	assert_line("gpuq_job_memory_requested_bytes{id=\"4\",name=\"\",queue=\"/a\\\"b\"} 3145728");
 }
 
-static void test_metrics_tell_of_journal_runner_and_build(void **state)
+static void test_metrics_cover_journal_runner_and_build(void **state)
 {
 	(void)state;
 	put();
@@ -182,8 +182,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_unknown_gpu_values_have_no_metric, model_rig_setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_metrics_count_jobs_attempts_durations_and_waiting_time, model_rig_setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			test_metrics_tell_of_journal_runner_and_build, model_rig_setup, teardown),
+		cmocka_unit_test_setup_teardown(test_metrics_cover_journal_runner_and_build, model_rig_setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,7 +144,7 @@ static void test_a_panel_that_drew_nothing_leaves_nothing(void **state)
 }
 
 /* The pipe is not read and is full. */
-static void test_a_terminal_that_takes_nothing_holds_up_nobody(void **state)
+static void test_a_terminal_that_takes_nothing_delays_nothing(void **state)
 {
 	(void)state;
 	static char block[1024 * 1024];
@@ -297,7 +297,7 @@ int main(void)
 		T(test_lines_of_others_stay_above_and_share_a_frame),
 		T(test_the_last_picture_stays_and_the_cursor_is_back),
 		T(test_a_panel_that_drew_nothing_leaves_nothing),
-		T(test_a_terminal_that_takes_nothing_holds_up_nobody),
+		T(test_a_terminal_that_takes_nothing_delays_nothing),
 		T(test_plain_lines_come_with_changes_and_not_too_often),
 		T(test_panel_that_is_off_writes_nothing),
 		T(test_second_live_panel_falls_back_to_plain_lines),

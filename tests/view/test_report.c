@@ -408,7 +408,7 @@ static void test_a_wide_timeline_stays_small(void **state)
 	text_finish(&page);
 }
 
-static void test_samples_become_lines_that_end_where_nobody_looked(void **state)
+static void test_samples_become_lines_that_end_at_gaps(void **state)
 {
 	struct view_model *m = *state;
 	struct view_gpu g = {.id = 0, .memory_total_bytes = INT64_C(1000) << 20};
@@ -479,8 +479,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_an_empty_queue_makes_a_page, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_bars_narrower_than_a_pixel_are_merged, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_wide_timeline_stays_small, setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			test_samples_become_lines_that_end_where_nobody_looked, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_samples_become_lines_that_end_at_gaps, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_the_axis_has_round_times, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

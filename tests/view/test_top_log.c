@@ -52,7 +52,7 @@ static void test_hostile_log_lines_and_names_stay_text(void **state)
 	}
 }
 
-static void test_a_log_is_followed_until_one_scrolls(void **state)
+static void test_a_log_is_followed_until_the_user_scrolls(void **state)
 {
 	struct top_rig *l = *state;
 	char line[32];
@@ -139,7 +139,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		top_rig_test(test_a_log_reads_as_in_a_terminal),
 		top_rig_test(test_hostile_log_lines_and_names_stay_text),
-		top_rig_test(test_a_log_is_followed_until_one_scrolls),
+		top_rig_test(test_a_log_is_followed_until_the_user_scrolls),
 		top_rig_test(test_long_lines_wrap_or_are_cut),
 		top_rig_test(test_of_a_long_log_the_end_is_kept),
 	};

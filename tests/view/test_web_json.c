@@ -63,7 +63,7 @@ static void test_default_order_shows_running_and_failed_jobs_first(void **state)
 	check_page(&q, 2, (uint64_t[]){6, 3, 0});
 }
 
-static void test_pages_lie_side_by_side(void **state)
+static void test_pages_do_not_overlap(void **state)
 {
 	(void)state;
 	fill();
@@ -171,7 +171,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		model_rig_test(test_default_order_shows_running_and_failed_jobs_first),
-		model_rig_test(test_pages_lie_side_by_side),
+		model_rig_test(test_pages_do_not_overlap),
 		model_rig_test(test_words_of_a_query_are_read_strictly),
 		model_rig_test(test_any_command_is_valid_json_and_rows_are_short),
 		model_rig_test(test_unknown_is_null_and_never_zero),

@@ -61,7 +61,7 @@ static void test_strings_are_copied(void **state)
 	assert_string_equal(view_work(m)->note, "ending");
 }
 
-static void test_putting_equal_work_is_no_change(void **state)
+static void test_putting_equal_work_is_not_a_change(void **state)
 {
 	struct view_model *m = *state;
 	put(m, 0, 10, 1);
@@ -121,7 +121,7 @@ static void test_work_done_before_the_first_look_does_not_count_for_the_rate(voi
 	near((double)view_eta_ns(m, at(10)), 90.0 * S);
 }
 
-static void test_fewer_ends_than_before_begin_anew(void **state)
+static void test_fewer_ends_than_before_restart_the_rate(void **state)
 {
 	struct view_model *m = *state;
 	for (uint64_t t = 0; t <= 30; t++)
@@ -188,13 +188,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_nothing_is_known_of_an_empty_model),
 		T(test_strings_are_copied),
-		T(test_putting_equal_work_is_no_change),
+		T(test_putting_equal_work_is_not_a_change),
 		T(test_steady_work_gives_its_rate_eta_and_fraction),
 		T(test_the_rate_is_that_of_the_last_minute),
 		T(test_rare_ends_do_not_make_the_estimate_swing),
 		T(test_an_overdue_end_slows_the_rate_down),
 		T(test_work_done_before_the_first_look_does_not_count_for_the_rate),
-		T(test_fewer_ends_than_before_begin_anew),
+		T(test_fewer_ends_than_before_restart_the_rate),
 		T(test_amounts_count_where_they_are_known),
 		T(test_given_eta_is_used_and_counts_down),
 		T(test_finished_work_keeps_its_average_rate_and_has_no_eta),
