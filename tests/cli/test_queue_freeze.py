@@ -74,7 +74,7 @@ def test_a_clean_tree_is_its_commit_and_a_subdirectory_is_entered(lab, tree):
     assert pathlib.Path(lab.job(1)["log_file"]).read_text() == job["cwd"] + "\n"
 
 
-def test_all_jobs_of_a_sweep_share_a_tree_which_goes_with_the_last(lab, tree):
+def test_all_jobs_of_a_sweep_share_a_tree_which_is_removed_with_the_last(lab, tree):
     lab.gpuq("add", "--no-start", "--freeze", "--array", "1-3", "cat tracked; mkdir -p __pycache__; touch __pycache__/x.pyc")
     assert len({job["tree"] for job in lab.jobs().values()}) == 1
     path = frozen(lab)

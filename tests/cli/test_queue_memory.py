@@ -213,7 +213,7 @@ def test_end_between_two_queries_of_the_driver_is_out_of_memory_too(box):
     assert box.job(1)["reason"] == "GPU out of memory"
 
 
-def test_what_a_later_runner_sees_is_in_the_end_too(box):
+def test_memory_that_a_later_runner_observes_is_recorded_too(box):
     filling = Filling(box, "exit 1")
     filling.runner_dies()
     filling.use(79, free=0)
@@ -281,7 +281,7 @@ def test_out_of_memory_is_tried_where_there_is_more(box):
     assert [attempt["gpu_id"] for attempt in box.job(1)["history"]] == [0, 1]
 
 
-def test_why_goes_by_the_runner_not_by_this_shell(box):
+def test_why_uses_the_settings_of_the_runner_not_those_of_this_shell(box):
     """Its GPUs, its free memory, its jobs per GPU; the caller sees another machine."""
     box.cards(card(0), card(1))
     box.add("--mem", "50G", HANG_ABOUT)
@@ -297,7 +297,7 @@ def test_why_goes_by_the_runner_not_by_this_shell(box):
     go(box)
 
 
-def test_why_counts_what_was_allocated_once(box):
+def test_why_counts_allocated_memory_only_once(box):
     box.cards(card(0))
     box.add("--mem", "30G", "echo $$ > pid;" + HANG_ABOUT)
     box.add("--mem", "60G", "true")

@@ -28,7 +28,7 @@ def test_prune_takes_finished_jobs_out_and_keeps_the_rest(lab):
     assert lab.add("true") == 4
 
 
-def test_prune_by_age_leaves_what_is_young(lab):
+def test_prune_by_age_keeps_recent_jobs(lab):
     lab.add("true")
     lab.gpuq("run")
     assert lab.gpuq("prune", "--older", "1h") == "0 pruned, 1 kept\n"
@@ -264,7 +264,7 @@ def make_finished(lab):
     lab.gpuq("run", code=1)
 
 
-def test_on_a_terminal_prune_shows_what_goes_and_asks(lab):
+def test_on_a_terminal_prune_shows_the_jobs_and_asks(lab):
     make_finished(lab)
     terminal = prune_on_terminal(lab)
     terminal.shows("[y/N]")
@@ -299,7 +299,7 @@ def test_the_end_of_the_terminals_input_means_no(lab):
     assert len(lab.jobs()) == 3
 
 
-def test_on_a_terminal_yes_or_nothing_to_prune_ask_nothing(lab):
+def test_on_a_terminal_prune_does_not_ask_with_yes_or_without_jobs(lab):
     make_finished(lab)
     for words, line in ((["--yes"], "2 pruned, 1 kept"), ([], "0 pruned, 1 kept")):
         terminal = prune_on_terminal(lab, *words)

@@ -182,7 +182,7 @@ def test_run_counts_jobs_that_ended_before_and_after(lab):
     assert lab.states() == ["failed", "completed"]
 
 
-def test_failure_before_the_rename_is_not_one_before_the_run(lab):
+def test_failure_before_the_rename_is_not_reported_as_before_the_run(lab):
     lab.commands("false", "exit 2", HELD)
     lab.gpuq("run", "--max-failures", "1", "--gpus", "sim:1", "--jobs-per-gpu", "1", code=1)
     runner = lab.start("run")
@@ -194,7 +194,7 @@ def test_failure_before_the_rename_is_not_one_before_the_run(lab):
     assert words.decode().count("failed before") == 1
 
 
-def test_limit_of_failures_also_counts_those_before(lab):
+def test_limit_of_failures_also_counts_those_before_the_rename(lab):
     lab.add("false")
     lab.add(HELD + "; exit 1")
     runner = lab.start("run", "--max-failures", "2")

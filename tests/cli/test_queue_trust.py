@@ -201,7 +201,7 @@ def test_access_to_logs_is_as_configured_whatever_the_umask(lab, umask, access, 
     assert mode(lab.directory / "logs") == folder
 
 
-def test_access_to_a_folder_that_was_there_stays(lab):
+def test_access_to_an_existing_folder_stays(lab):
     (lab.directory / "logs").mkdir(mode=0o711)
     lab.add("true")
     lab.gpuq("run", "--log-access", "all")

@@ -105,7 +105,7 @@ static void test_field_that_a_card_does_not_report_is_unknown_and_not_zero(void 
 	gd_gpu_list_free(list);
 }
 
-static void test_processes_that_cannot_be_asked_for_are_unknown(void **state)
+static void test_processes_that_cannot_be_queried_are_unknown(void **state)
 {
 	fake_machine_cards(*state, T4 "fail=GetComputeRunningProcesses 3\n");
 	struct gd_gpu_list *list = fake_machine_survey();
@@ -485,7 +485,7 @@ int main(void)
 		T(test_every_field_of_a_card_is_read),
 		T(test_several_cards_come_in_the_order_of_their_index),
 		T(test_field_that_a_card_does_not_report_is_unknown_and_not_zero),
-		T(test_processes_that_cannot_be_asked_for_are_unknown),
+		T(test_processes_that_cannot_be_queried_are_unknown),
 		T(test_memory_of_a_process_may_be_not_available),
 		T(test_process_that_computes_and_draws_is_listed_once),
 		T(test_more_processes_than_the_first_buffer_holds_are_all_listed),

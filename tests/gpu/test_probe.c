@@ -506,7 +506,7 @@ static void test_bad_specification_opens_nothing(void **state)
 	gpu_probe_close(NULL);
 }
 
-static void test_program_of_another_version_gives_way(void **state)
+static void test_program_of_another_version_is_replaced_by_a_fork(void **state)
 {
 	struct fake_machine *m = *state;
 	char path[128];
@@ -561,7 +561,7 @@ int main(int argc, char **argv)
 	};
 	const struct CMUnitTest executed[] = {
 		T(test_probe_is_a_program_of_its_own),
-		T(test_program_of_another_version_gives_way),
+		T(test_program_of_another_version_is_replaced_by_a_fork),
 		T(test_caller_may_wait_for_all_children),
 		T(test_several_threads_may_list_at_once),
 	};

@@ -290,7 +290,7 @@ static void assert_visible(const char *value, const char *expected)
 	gd_gpu_list_free(list);
 }
 
-static void test_inherited_cuda_visible_devices_limits_what_there_is(void **state)
+static void test_inherited_cuda_visible_devices_limits_the_gpus(void **state)
 {
 	fake_machine_cards(
 		*state, TWO_CARDS CARD("A", "GPU-3333") "mig\ninstance 0\nuuid=MIG-5555\ninstance 1\nuuid=MIG-6666\n");
@@ -433,7 +433,7 @@ int main(void)
 		T(test_uuid_given_in_full_is_not_the_beginning_of_another),
 		T(test_get_returns_one_gpu_with_its_mig_instances),
 		T(test_validate_says_which_is_wrong),
-		T(test_inherited_cuda_visible_devices_limits_what_there_is),
+		T(test_inherited_cuda_visible_devices_limits_the_gpus),
 		T(test_mixed_cards_without_pci_order_give_a_warning),
 		T(test_binding_sets_the_variables_of_the_vendor),
 		T(test_binding_to_no_gpu_sets_the_numbers_alone),

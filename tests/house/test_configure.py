@@ -39,7 +39,7 @@ def make_configured(tmp_path):
     return Configured(tmp_path)
 
 
-def test_a_use_is_configured_once_and_covers_smaller_ones(configure):
+def test_a_purpose_is_configured_once_and_covers_smaller_ones(configure):
     assert configure("tests") == ["setup BUILD -Dprefix=/usr/local -Dlibdir=lib -Dtests=enabled"]
     assert configure("tests") == configure() == configure("build") == configure("demo") == configure("install") == []
     assert configure("heavy") == ["setup --reconfigure BUILD -Dtests=enabled"]
@@ -60,6 +60,6 @@ def test_only_install_changes_the_prefix_and_only_if_it_differs(configure):
     assert configure("install", prefix="/opt") == []
 
 
-def test_an_unknown_use_is_refused(configure):
+def test_an_unknown_purpose_is_refused(configure):
     with pytest.raises(subprocess.CalledProcessError):
         configure("biuld")

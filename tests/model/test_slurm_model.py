@@ -52,7 +52,7 @@ def test_no_attempt_begins_twice_or_overlaps_another_and_no_end_is_wrong(tmp_pat
 
 
 @pytest.mark.skipif("CAMPAIGN_SEED" not in os.environ, reason="part of make campaign")
-def test_the_same_holds_as_far_as_a_minute_reaches_where_leases_are_renewed(tmp_path: pathlib.Path) -> None:
+def test_the_same_holds_in_a_minute_of_search_with_renewed_leases(tmp_path: pathlib.Path) -> None:
     output = search(tmp_path, RENEWED, ("-DBITSTATE",), ("-w30", "-Q1"))
     assert "errors: 0" in output, output
 

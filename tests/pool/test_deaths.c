@@ -182,7 +182,7 @@ static void test_worker_killed_under_a_draft_costs_no_task(void **state)
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-static void test_worker_killed_at_the_close_does_not_keep_it(void **state)
+static void test_worker_killed_during_close_does_not_delay_it(void **state)
 {
 	struct pool_rig *rig;
 	unsigned seed = KILL_SEED;
@@ -512,7 +512,7 @@ int main(void)
 		DEATH(test_worker_killed_idle_is_replaced_and_no_task_fails),
 		DEATH(test_worker_killed_mid_task_fails_only_that_task),
 		DEATH(test_worker_killed_under_a_draft_costs_no_task),
-		DEATH(test_worker_killed_at_the_close_does_not_keep_it),
+		DEATH(test_worker_killed_during_close_does_not_delay_it),
 		DEATH(test_crash_in_process_fails_only_that_task),
 		DEATH(test_hang_in_process_fails_only_that_task),
 		DEATH(test_one_bad_setup_takes_out_its_slot_alone),

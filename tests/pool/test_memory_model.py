@@ -141,7 +141,7 @@ def test_answer_before_the_next_beginning_needs_no_fence_of_its_own():
     assert not allows(program, head=0, armed=0)
 
 
-def test_waiting_for_room_is_seen_or_the_room_is():
+def test_either_the_wait_or_the_room_is_seen():
     """wait_for_room() and release()."""
     program = [[store("consumed", 1, SEQ_CST), fence(), load("wanted", "wanted", SEQ_CST)],
                [store("wanted", 1, SEQ_CST), load("consumed", "consumed", SEQ_CST)]]

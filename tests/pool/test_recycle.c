@@ -88,7 +88,7 @@ static void close_and_check(struct pool_rig *rig, size_t num_tasks)
 	assert_int_equal(rig->cleanup_failures, 0);
 }
 
-static void test_worker_is_replaced_after_so_many_tasks(void **state)
+static void test_worker_is_replaced_after_its_number_of_tasks(void **state)
 {
 	struct pool_rig *rig = *state;
 	open_limited(rig, &single, "sim:1", 3);
@@ -247,7 +247,7 @@ static void test_worker_whose_setup_exceeds_the_limit_processes_a_task(void **st
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		pool_rig_test(test_worker_is_replaced_after_so_many_tasks),
+		pool_rig_test(test_worker_is_replaced_after_its_number_of_tasks),
 		pool_rig_test(test_one_task_per_worker_and_a_long_queue_lose_nothing),
 		pool_rig_test(test_batches_do_not_exceed_the_limit),
 		pool_rig_test(test_results_stay_in_order),

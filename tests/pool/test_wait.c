@@ -143,7 +143,7 @@ static void test_worker_whose_setup_fails_is_not_ready(void **state)
 	assert_int_equal(gd_pool_close(p, NULL, 0, NULL), 0);
 }
 
-static void test_setup_that_hangs_is_waited_for_no_longer_than_said(void **state)
+static void test_setup_that_hangs_is_waited_for_no_longer_than_the_timeout(void **state)
 {
 	(void)state;
 	unsigned seen = 0;
@@ -170,7 +170,7 @@ int main(void)
 		cmocka_unit_test(test_one_worker_per_gpu_each_on_its_own),
 		cmocka_unit_test(test_wait_times_out_and_end_leaves_no_worker),
 		cmocka_unit_test(test_worker_whose_setup_fails_is_not_ready),
-		cmocka_unit_test(test_setup_that_hangs_is_waited_for_no_longer_than_said),
+		cmocka_unit_test(test_setup_that_hangs_is_waited_for_no_longer_than_the_timeout),
 		cmocka_unit_test(test_missing_gpus_start_nothing),
 	};
 	return cmocka_run_group_tests_name("pool_wait", tests, NULL, NULL);

@@ -186,7 +186,7 @@ def test_workers_clean_up_on_exit_runs_and_keyboard_interrupt_is_raised(start: S
     assert {"cleaned-0", "cleaned-1", "exit", "interrupted"} <= program.names()
 
 
-def test_slow_callbacks_for_results_that_are_there_are_limited_in_time(start: Start) -> None:
+def test_slow_callbacks_for_available_results_are_limited_in_time(start: Start) -> None:
     """After the interrupted callback, two of 1.5 seconds each exceed the limit; the last one is skipped."""
     program = start("slow callbacks")
     program.ctrl_c()
@@ -204,7 +204,7 @@ def test_a_setup_is_interrupted(start: Start) -> None:
     assert "cleaned-0" not in program.names()
 
 
-def test_during_cleanup_the_cleanup_is_finished(start: Start) -> None:
+def test_an_interrupt_during_cleanup_lets_it_finish(start: Start) -> None:
     program = start("cleanup")
     program.ctrl_c()
     (program.directory / "go").touch()

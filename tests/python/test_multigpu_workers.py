@@ -77,7 +77,7 @@ def test_each_file_gets_one_result(lab: Lab) -> None:
     assert spawner.exit_code == 1
 
 
-def test_each_gpu_has_a_worker_that_sees_it_alone(lab: Lab) -> None:
+def test_each_gpu_has_a_worker_that_sees_no_other(lab: Lab) -> None:
     files = lab.put("wait-1.wav", "wait-2.wav")
     spawner = ProcessSpawner(worker_command=lab.command)
     results: Any = multiprocessing.Queue()

@@ -52,7 +52,7 @@ def test_tasks_that_wait_for_a_broken_setup_fail() -> None:
             assert isinstance(error.__cause__, RuntimeError)
 
 
-def test_a_worker_is_replaced_after_so_many_tasks() -> None:
+def test_a_worker_is_replaced_after_its_number_of_tasks() -> None:
     with Pool(Actor, "sim:1", max_tasks_per_worker=3) as pool:
         pids = [pool.submit(("pid", None)).result() for _ in range(9)]
     assert len(set(pids)) == 3

@@ -140,7 +140,7 @@ static void test_tail_of_zeros_after_a_power_cut_is_cut_by_the_next_append(void 
 	journal_close(j);
 }
 
-static void test_lines_of_a_process_that_died_before_its_counters_count(void **state)
+static void test_lines_of_a_process_that_died_before_it_wrote_the_counters_count(void **state)
 {
 	(void)state;
 	struct journal *j = opened();
@@ -441,7 +441,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_tail_of_zeros_after_a_power_cut_is_cut_by_the_next_append, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(
-			test_lines_of_a_process_that_died_before_its_counters_count, set_up, scratch_leave),
+			test_lines_of_a_process_that_died_before_it_wrote_the_counters_count, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(test_lock_that_cannot_be_released_is_given_up, set_up, scratch_leave),
 		cmocka_unit_test(test_state_of_a_job_of_which_a_record_was_lost),
 		cmocka_unit_test(test_attempt_that_was_interrupted_or_void_does_not_count),

@@ -91,7 +91,7 @@ static void test_only_the_last_samples_count(void **state)
 	assert_true(e.low_ms == 10 && e.high_ms == 10);
 }
 
-static void test_estimated_rest_depends_on_the_elapsed_time(void **state)
+static void test_estimated_remaining_time_depends_on_the_elapsed_time(void **state)
 {
 	struct run_times *d = *state;
 	struct job job = job_of(NULL, "a");
@@ -150,7 +150,7 @@ int main(void)
 		TEST(test_the_name_counts_first_and_the_command_where_it_has_no_data),
 		TEST(test_median_and_spread_have_known_values),
 		TEST(test_only_the_last_samples_count),
-		TEST(test_estimated_rest_depends_on_the_elapsed_time),
+		TEST(test_estimated_remaining_time_depends_on_the_elapsed_time),
 		TEST(test_only_attempts_that_completed_are_learned),
 		TEST(test_many_kinds_of_jobs_displace_old_ones_only),
 	};

@@ -505,7 +505,7 @@ def test_lease_is_not_extended_while_the_epoch_is_unknown(queue):
     queue.go()
 
 
-def test_prune_keeps_of_coordinators_and_pilots_what_is_needed(queue):
+def test_prune_keeps_the_needed_records_of_coordinators_and_pilots(queue):
     for job in (1, 2):
         queue.add("true")
         boss, _ = queue.coordinator("--lease", "3"), queue.pilot(job=job)

@@ -399,7 +399,7 @@ static void test_a_released_pilot_leaves_when_it_is_idle(void **state)
 	pilot_core_destroy(l.core);
 }
 
-static void test_silence_makes_a_new_session(void **state)
+static void test_silence_begins_a_new_session(void **state)
 {
 	(void)state;
 	struct lab l;
@@ -459,7 +459,7 @@ int main(void)
 		cmocka_unit_test(test_an_exit_0_after_sigterm_is_interrupted),
 		cmocka_unit_test(test_the_pilot_ends_itself_before_its_time_is_over),
 		cmocka_unit_test(test_a_released_pilot_leaves_when_it_is_idle),
-		cmocka_unit_test(test_silence_makes_a_new_session),
+		cmocka_unit_test(test_silence_begins_a_new_session),
 		cmocka_unit_test(test_a_refused_pilot_leaves_at_once),
 		cmocka_unit_test(test_a_cancel_before_its_grant_prevents_the_begin),
 	};

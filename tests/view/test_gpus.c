@@ -8,7 +8,7 @@
 
 #include "view/model/model.h"
 
-static void test_rows_are_by_id_then_slot(void **state)
+static void test_rows_are_ordered_by_id_then_slot(void **state)
 {
 	(void)state;
 	struct view_model *m = view_model_create(0);
@@ -73,7 +73,7 @@ static void test_history_keeps_the_newest(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rows_are_by_id_then_slot),
+		cmocka_unit_test(test_rows_are_ordered_by_id_then_slot),
 		cmocka_unit_test(test_gpu_put_again_replaces_the_earlier_one),
 		cmocka_unit_test(test_history_keeps_the_newest),
 	};

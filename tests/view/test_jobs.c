@@ -65,7 +65,7 @@ static void test_everything_of_a_job_is_copied(void **state)
 	assert_null(view_find_job(m, 8));
 }
 
-static void test_jobs_are_by_id_however_they_came(void **state)
+static void test_jobs_are_ordered_by_id_however_they_were_put(void **state)
 {
 	struct view_model *m = *state;
 	const uint64_t ids[] = {10, 20, 30, 5, 25, 1, 40, 35};
@@ -275,7 +275,7 @@ int main(void)
 #define T(f) model_rig_test(f)
 	const struct CMUnitTest tests[] = {
 		T(test_everything_of_a_job_is_copied),
-		T(test_jobs_are_by_id_however_they_came),
+		T(test_jobs_are_ordered_by_id_however_they_were_put),
 		T(test_counts_follow_the_states),
 		T(test_only_a_change_of_a_job_raises_the_versions),
 		T(test_forgetting_jobs_is_a_change_of_jobs),
