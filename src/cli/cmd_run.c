@@ -292,7 +292,7 @@ static int find_queue(struct run *run)
 {
 	run->queue.only_here = true;
 	run->queue.creates_here = run_commands_file(run);
-	/* The personal queue belongs to this host, so it is no default for a cluster. */
+	/* The personal queue belongs to this host, so it is not the default for a cluster. */
 	run->queue.falls_back = run->queue.creates_here && !run->queue.config.slurm;
 	run->queue.adds = run->queue.config.keep;
 	int r = queue_choice_resolve(&run->queue, &run->err);

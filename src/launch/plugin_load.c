@@ -32,7 +32,7 @@ static int fail_missing(void *handle, const char *path, struct gd_error *err)
 	return error_set(err, -ENOENT,
 		"the worker '%s' exports no '" SYMBOL "'%s; it needs: const struct gd_plugin *" SYMBOL
 		"(void), see struct gd_plugin in gpu_dispatch_launch.h",
-		path, dlsym(handle, OLD_SYMBOL) ? ", but '" OLD_SYMBOL "', which is no longer used" : "");
+		path, dlsym(handle, OLD_SYMBOL) ? ", only '" OLD_SYMBOL "', which is no longer used" : "");
 }
 
 static int check_hooks(const struct gd_worker_ops *ops, const char *path, struct gd_error *err)

@@ -66,8 +66,8 @@ void death_describe(const struct gd_pool *p, const struct slot *s, const struct 
 	} else if (r->flags & WARDEN_END_NOT_EXECUTED) {
 		event->failure = GD_FAILURE_ERROR;
 		event->code = r->error;
-		snprintf(words, size, "the worker could not be started ('%s'%s%s): %s",
-			p->program ? p->program : "forked", p->output_dir ? ", output to " : "",
+		snprintf(words, size, "the worker could not be started (%s%s%s%s%s): %s", p->program ? "'" : "",
+			p->program ? p->program : "forked", p->program ? "'" : "", p->output_dir ? ", output to " : "",
 			p->output_dir ? p->output_dir : "", error_words(r->error));
 	} else if (r->kind == WARDEN_REPORT_NOT_STARTED) {
 		event->failure = GD_FAILURE_ERROR;

@@ -120,6 +120,6 @@ def test_lines_do_not_wait_for_names_of_lines_below(lab):
     lab.commands("true", "# gpuq: after=later", "true", "# gpuq: name=later", "true")
     result = lab.result("run")
     assert result.returncode == 2
-    assert "commands.txt:3: after job 'later': no job has this id or name; 'gpuq status' lists all jobs; no line above it has this name" in result.stderr
+    assert "commands.txt:3: after job 'later': no job has this id or name; 'gpuq status' lists all jobs; no earlier line has this name" in result.stderr
     assert lab.result("add", "--no-start", "-", input="# gpuq: name=a\ntrue\n# gpuq: after=a\ntrue 2\n").stdout == "1\n2\n"
     assert lab.job(2)["after"] == [1]

@@ -170,7 +170,7 @@ def test_a_cancelled_job_ends(lab, terminal):
     top = terminal()
     top.shows("1 running")
     top.type("c")
-    top.shows("Cancel job 1, which is running,? y/n")
+    top.shows("Cancel running job 1? y/n")
     top.type("y")
     top.shows("0 running")
     lab.until(lambda: not alive(pid))

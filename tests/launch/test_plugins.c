@@ -131,7 +131,7 @@ static void test_bad_plugins_are_reported_with_the_reason(void **state)
 	struct file_rig *rig = *state;
 	assert_bad(state, "nowhere", "cannot open shared object file");
 	assert_bad(state, "bare", "exports no 'gd_plugin_get'; it needs: const struct gd_plugin *gd_plugin_get(void)");
-	assert_bad(state, "old", "exports no 'gd_plugin_get', but 'gd_worker', which is no longer used; it needs:");
+	assert_bad(state, "old", "exports no 'gd_plugin_get', only 'gd_worker', which is no longer used; it needs:");
 	assert_bad(state, "future", "is a plug-in of version 2, but this gpu_dispatch");
 	assert_bad(state, "sizeless", "the size in struct gd_plugin is 0");
 	assert_bad(state, "hookless", "has neither process nor process_batch");

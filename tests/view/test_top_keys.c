@@ -82,7 +82,7 @@ static void test_cancel_asks_first(void **state)
 	top_rig_draw(l, 24, 80);
 	top_rig_keys(l, "c");
 	assert_int_equal(l->top.request, TOP_NOTHING);
-	assert_shows(top_rig_draw(l, 24, 80), "Cancel job 7, which is running,? y/n");
+	assert_shows(top_rig_draw(l, 24, 80), "Cancel running job 7? y/n");
 	top_rig_keys(l, "n");
 	assert_int_equal(l->top.request, TOP_NOTHING);
 	assert_shows(top_rig_draw(l, 24, 80), "no job was cancelled");

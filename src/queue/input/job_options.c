@@ -410,7 +410,7 @@ static int resolve(const struct job_selection *s, const struct jobs *js, const s
 	int r = job_selection_resolve(&rest, js, ids, NULL, &why);
 	if (r == -ENOENT)
 		return error_set(
-			err, -EINVAL, "after %s%s", why.message, names ? "; no line above it has this name" : "");
+			err, -EINVAL, "after %s%s", why.message, names ? "; no earlier line has this name" : "");
 	if (r < 0)
 		return error_set(err, r, "%s", why.message);
 	for (size_t i = 0; i < ids->count; i++)

@@ -173,9 +173,9 @@ static void draw_question(struct screen *s, int row, const struct top *t)
 	/* The last part of its path: the row of the job shows more. */
 	const char *queue = j && j->queue ? j->queue : "", *slash = strrchr(queue, '/');
 	if (count == 1)
-		snprintf(words, sizeof(words), "Cancel job %" PRIu64 "%s%.60s%s? y/n ", view_id_number(ids[0]),
-			*queue ? " of " : "", slash ? slash + 1 : queue,
-			j && j->state == VIEW_JOB_RUNNING ? ", which is running," : "");
+		snprintf(words, sizeof(words), "Cancel %sjob %" PRIu64 "%s%.60s? y/n ",
+			j && j->state == VIEW_JOB_RUNNING ? "running " : "", view_id_number(ids[0]),
+			*queue ? " of " : "", slash ? slash + 1 : queue);
 	else
 		snprintf(words, sizeof(words), "Cancel %zu selected jobs? y/n ", count);
 	int used = screen_put(s, row, 1, s->columns - 1, SCREEN_YELLOW | SCREEN_BOLD, words);
