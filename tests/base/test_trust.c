@@ -229,7 +229,7 @@ static void test_remedy_is_complete_or_left_out(void **state)
 	}
 }
 
-/* In the name of a user: what belongs to root is for the administrator. */
+/* Runs as an ordinary user, because the advice about files of root is for the administrator. */
 static void test_remedy_names_each_path_once(void **state)
 {
 	(void)state;
@@ -254,7 +254,7 @@ static void test_remedy_names_each_path_once(void **state)
 	advised("top/bin/missing", true, words);
 	advised("top/bin/missing/a/b", false, "");
 	check_equal(seteuid(0), 0);
-	/* Never to lock everybody else out of a directory like /tmp. */
+	/* The advice is never to lock everybody else out of a directory like /tmp. */
 	change_owner("top/bin", 0, 0);
 	change_owner("top", 0, OTHER);
 	change_mode("top", 0775);

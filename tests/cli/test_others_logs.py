@@ -95,7 +95,7 @@ def read_only(folder):
 
 
 def test_folder_for_the_logs_of_one_job_does_not_delay_other_jobs(machine, owner, other):
-    """Other users can choose the error of a folder that they can replace, such as one that is temporary elsewhere."""
+    """Users who can replace the folder can choose its error, also an error that counts as temporary for other folders."""
     project, shared = machine.project(owner), machine.directory(GROUP)
     other.sh("mkdir -m 2775 logs", shared)
     assert owner.gpuq("add", "--no-start", "--log-dir", shared / "logs", "true", cwd=project).returncode == 0
@@ -188,7 +188,7 @@ def test_log_that_is_one_hole_is_not_printed(machine, owner, other):
     result = owner.gpuq("logs", "1", cwd=shared)
     assert result.stdout.startswith("hello\n") and len(result.stdout) < 100000, len(result.stdout)
     assert "[gpuq: 6" in result.stdout
-    # Nor are the last lines searched in the hole.
+    # Nor is a hole searched for the last lines.
     os.truncate(log, 1 << 42)
     with open(log, "ab") as file:
         file.write(b"one\ntwo")

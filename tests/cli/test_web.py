@@ -725,7 +725,7 @@ def test_bad_address_is_an_error_that_says_what_to_do(lab):
 
 
 def test_other_loopback_addresses_are_refused(lab):
-    """Browsers know no changing name for them, so a page that another user left there would get the token."""
+    """Browsers have no name for them that could change at each start, so a page that another user left there would get the token."""
     lab.add("true")
     result = lab.result("web", "--listen", "127.0.0.2:0")
     assert result.returncode == 2 and "127.0.0.2" in result.stderr and "use 127.0.0.1:0" in result.stderr

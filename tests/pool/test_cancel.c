@@ -359,8 +359,8 @@ static void test_100000_waiting_tasks_are_cancelled_quickly_in_any_order(void **
 				gd_pool_poll(rig->pool, 0, 0);
 		}
 		pool_rig_drain(rig);
-		/* It takes a tenth of a second. With n²/2 steps it would take a minute, or at one nanosecond per step
-		 * ten seconds. */
+		/* It takes a tenth of a second. With n²/2 steps of ten nanoseconds or more it would take about a
+		 * minute. */
 		assert_true(cpu_ns() - begin < 8 * NS_PER_S);
 		assert_int_equal(rig->cancelled, n);
 		atomic_store(&board->go, 1);
