@@ -333,7 +333,7 @@ void world_step(struct world *w)
 
 /* ---- The end -------------------------------------------------------------------------- */
 
-/* When a job ends, or begins. */
+/* The next time at which a job ends or may begin; -1: none. */
 static int64_t next_event(const struct world *w)
 {
 	int64_t begin = scheduler_next_begin(w->scheduler), next = begin ? begin : -1;

@@ -130,7 +130,7 @@ static PyObject *pypool_cancel(PyObject *object, PyObject *id)
 	return PyBool_FromLong(r == 0);
 }
 
-/* Also while the pool is being closed. */
+/* Works also while the pool is being closed. */
 static PyObject *pypool_stop(PyObject *object, PyObject *unused)
 {
 	(void)unused;

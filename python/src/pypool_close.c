@@ -33,7 +33,7 @@ static void handle_ctrl_c(int sig, siginfo_t *info, void *context)
 		ctrl_c.python.sa_handler(sig);
 }
 
-/* Only if Python handles SIGINT, on the main thread. */
+/* Installs the handler; only on the main thread, and only if Python handles SIGINT. */
 static bool ctrl_c_watch(struct gd_pool *pool, int interrupts)
 {
 	if (!pypool_on_main_thread() || sigaction(SIGINT, NULL, &ctrl_c.python) < 0)

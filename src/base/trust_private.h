@@ -27,7 +27,7 @@ bool trust_is_unmapped(uid_t uid);
  */
 bool trust_everybody_has(int fd, const struct stat *st, mode_t wanted);
 
-/* Also if this cannot be determined. O_PATH is enough. */
+/* Whether the file has an access list; true also if this cannot be determined. O_PATH is enough. */
 bool trust_has_access_list(int fd);
 
 #endif

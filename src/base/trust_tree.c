@@ -18,7 +18,7 @@
 #include "base/trust.h"
 #include "base/trust_private.h"
 
-/* Each level has an open directory. */
+/* Limited, because each level keeps a directory open. */
 #define TREE_MAX_DEPTH 100
 
 #define TREE_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)

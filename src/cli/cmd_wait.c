@@ -235,7 +235,8 @@ static int find_pruned(struct wait *w, const struct follow *f)
 /* A named journal is the choice of the user. */
 #define NAME_IT "name it with --jobs-file to wait for its jobs"
 
-/* Before a journal of another user is read: it may be huge. check_trust() checks the file that was read. */
+/* Refuses a journal of another user before it is read, because it may be huge. check_trust() checks the file that was
+ * read. */
 static int check_owner(struct wait *w)
 {
 	cleanup_(closep) int fd = -1;

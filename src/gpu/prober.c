@@ -302,7 +302,7 @@ static void take_events(struct prober *p)
 	free(events);
 }
 
-/* Once, when each card has answered or been given up. */
+/* Reports once that each card has answered or been given up. */
 static void tell_round(struct prober *p)
 {
 	for (unsigned i = 0; i < p->num_cards; i++)

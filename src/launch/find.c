@@ -226,7 +226,7 @@ static int enter(struct finder *f, const char *path, bool is_link, const struct 
 	if (above->depth == MAX_DEPTH)
 		return skip(f, "folder '%.60s…' is skipped: more than %d nested folders", path, MAX_DEPTH);
 	int r = find_open_entry(f->root, path, f->options->trust_input, &f->way, &entry, &st, &objection);
-	/* Even if it cannot be read now: its owner can change that. */
+	/* Noted even if the folder cannot be read now: its owner can change that. */
 	if (r == 0)
 		note_writers(f, entry);
 	int fd = r < 0 ? -1 : openat(entry, ".", O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);

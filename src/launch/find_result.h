@@ -11,7 +11,7 @@
 #include "gpu_dispatch_launch.h"
 #include "launch/find_listing.h"
 
-/* With everything it owns. The public part comes first: gd_files_free() gets its address. */
+/* The result with everything it owns. The public part comes first: gd_files_free() gets its address. */
 struct find_result {
 	struct gd_files files;
 	struct arena arena;

@@ -196,7 +196,8 @@ static int sort_out(struct gd_launcher *l, size_t *ret_replaced, const char **re
 			*ret_input = e->input;
 		}
 		l->todo[l->num_todo] = f;
-		/* Not yet: another user who adds b.mp3 must not get the folder "b" of this user's b.wav. */
+		/* Files of other users get their folders later: their b.mp3 must not get "b", the folder of our b.wav.
+		 */
 		if (owner)
 			l->output_of[l->num_todo].owner = owner;
 		else

@@ -228,7 +228,7 @@ static bool same_file(int a, int b)
 	       x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Once: later runs continue the file. */
+/* Warns only in the run that creates the file; later runs continue it. */
 static void warn_if_private(struct map *m)
 {
 	const struct map_file *output = &m->record.output, *errors = &m->record.errors;
@@ -256,7 +256,7 @@ static int open_files(struct map *m, struct gd_error *err)
 	return m->input.regular ? map_survey(m, err) : 0;
 }
 
-/* Only if the whole record is known to belong to this input, and not with --ordered. */
+/* Failed items are retried only if the whole record is known to belong to this input, and not with --ordered. */
 static int retry_failed(struct map *m, struct gd_error *err)
 {
 	if (!m->input.regular || m->options.ordered || atomic_load(&m->stops))
@@ -275,7 +275,7 @@ static int begin(struct map *m, struct gd_error *err)
 		m->input_over = true;
 		return 0;
 	}
-	/* Before the pool, whose workers inherit the current standard error. */
+	/* Called before the pool is opened, because workers inherit the current standard error. */
 	if (r == 0 && m->options.on_start)
 		m->options.on_start(m->options.context, &m->summary);
 	if (r == 0)

@@ -16,7 +16,7 @@
 
 #include "base/text.h"
 
-/* In the directory of the queue. */
+/* The folder of outboxes, in the directory of the queue. */
 #define OUTBOX_DIRECTORY "pilots"
 
 struct pilot_outbox {

@@ -15,7 +15,7 @@
 #define BACK_OFF_MAX (600 * NS_PER_S)
 /* Interval between listings while they are needed. */
 #define LIST_NS (5 * NS_PER_S)
-/* After this many refusals in a row, Slurm will always refuse the options. */
+/* After this many refusals in a row, a refusal of the options counts as permanent. */
 #define REFUSALS 3
 /* Longest wait after a refusal that may be temporary. */
 #define DELAY_MAX (60 * NS_PER_S)

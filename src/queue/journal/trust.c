@@ -87,7 +87,7 @@ static int open_found(const char *path, const char *otherwise, int *ret_fd, stru
 	r = open_regular(dir_fd, name, &fd);
 	if (r == 0 && (r = trust_check(fd, path, otherwise, err)) < 0)
 		return r;
-	/* Also if it cannot be opened: another user may have put a pipe or an unreadable file there. */
+	/* Checked even if the file cannot be opened: another user may have put a pipe or an unreadable file there. */
 	if (r != -ENOENT && trust_check_place(dir_fd, &why) < 0)
 		return refuse(path, "", why.message, otherwise, err);
 	if (r < 0)

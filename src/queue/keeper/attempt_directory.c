@@ -15,7 +15,7 @@
 #include "queue/journal/moved_path.h"
 #include "queue/keeper/attempt.h"
 
-/* Between this machine and a file server. */
+/* Allowed difference between the clocks of this machine and a file server. */
 #define CLOCK_SKEW_MS 1000
 
 /* Jobs of older versions have no inode, and cwd_own only if no other user could write the directory. */

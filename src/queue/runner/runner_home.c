@@ -16,7 +16,8 @@ static void end_run(struct runner *r, const char *how)
 		r->following.journal->path, how);
 }
 
-/* Not if the path is only missing for a moment, as on a network file system. */
+/* Whether the journal has another path now. False if its path is only missing for a moment, as on a network file
+ * system. */
 static bool can_follow(const struct journal *j)
 {
 	cleanup_(freep) char *path = NULL;

@@ -17,7 +17,7 @@ static int64_t warn_ms(const struct runner *r, const struct job *job)
 	return own > 0 ? own : own < 0 ? 0 : r->options.idle_warn_ms;
 }
 
-/* For the hook of the job's end, which the keeper runs. */
+/* Reports idle GPUs to the keeper, for the hook of the job's end, which the keeper runs. */
 static void tell_keeper(const struct running *run, const struct idle_record *record)
 {
 	struct keeper_order o = {.kind = KEEPER_ORDER_IDLE,

@@ -45,7 +45,8 @@ static bool is_helper(pid_t pid)
 	return fd >= 0 && read(fd, name, sizeof(name)) >= 5 && memcmp(name, "gpuq-", 5) == 0;
 }
 
-/* After a rename of the queue's directory, helpers of the runner before are children of this process. */
+/* Whether all children are helpers: after a rename of the queue's directory, this process has those of the runner
+ * before. */
 static bool has_only_helpers(void)
 {
 	cleanup_(freep) pid_t *children = NULL;

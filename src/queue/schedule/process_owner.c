@@ -28,7 +28,7 @@ bool process_owner_describe(void *context, int64_t pid, char *buf, size_t size)
 	char path[32], name[64], quote[DISPLAY_QUOTE_ROOM], user[256];
 	struct stat st;
 	snprintf(path, sizeof(path), "/proc/%" PRId64, pid);
-	/* Both from one descriptor, so that they belong to the same process. */
+	/* Owner and name come from one descriptor, so that they belong to the same process. */
 	cleanup_(closep) int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (pid <= 0 || dir < 0 || fstat(dir, &st) < 0 || file_read_small(dir, "comm", name, sizeof(name)) < 0)
 		return false;

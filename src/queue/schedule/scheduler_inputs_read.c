@@ -138,7 +138,7 @@ static int read_word(const struct json_value *v, char *ret, size_t room)
 	cleanup_(freep) char *bytes = malloc(room);
 	if (!bytes)
 		return -ENOMEM;
-	/* It is shown on terminals. */
+	/* Control characters are replaced, because the text is shown on terminals. */
 	utf8_copy_line(ret, room, bytes, json_unescape(v, bytes));
 	return 0;
 }

@@ -85,7 +85,7 @@ static const struct {
 	[PALETTE_CYAN] = {"#0f7285", "#63c5d8"},
 };
 
-/* Not a state: memory, next to utilization, which is blue like running jobs. */
+/* The color of memory, which is not a state. It is next to utilization, which is blue like running jobs. */
 #define MEMORY_LIGHT "#7a5af0"
 #define MEMORY_DARK  "#ab96ff"
 
