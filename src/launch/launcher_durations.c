@@ -48,7 +48,7 @@ void launcher_note_early(struct gd_launcher *l, size_t i, const struct launcher_
 		     (is_being_read(l, i) && durations_get(l->durations, i - l->durations_first) < -1);
 	if (!l->options.seconds || found_has_seconds(l->todo[i]) || !waits)
 		return;
-	/* Without memory, the duration stays unknown. */
+	/* If out of memory, the duration stays unknown. */
 	if (array_reserve(l->early, &l->early_capacity, i + 1) < 0)
 		return;
 	for (; l->num_early <= i; l->num_early++)

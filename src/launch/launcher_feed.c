@@ -164,7 +164,7 @@ static int send_file(struct gd_launcher *l, size_t i, struct gd_draft *draft, si
 	if (r < 0)
 		return r;
 	launcher_watch_begun(l, i);
-	/* Without memory, views do not show the worker's file. */
+	/* If out of memory, views do not show the worker's file. */
 	if (array_reserve(l->submitted, &l->submitted_capacity, id + 1) == 0) {
 		for (; l->num_submitted < id; l->num_submitted++)
 			l->submitted[l->num_submitted] = 0;

@@ -87,7 +87,7 @@ void launcher_put_result(struct gd_launcher *l, size_t i, const struct gd_event 
 	history_writer_add(&l->writer, &entry, &place, error);
 	launch_amount_add(&l->done, f);
 	struct launcher_early early = {.done = !error, .processing_seconds = result.processing_seconds};
-	/* Without memory, the file counts as not processed. */
+	/* If out of memory, the file counts as not processed. */
 	if (balancer_add(l->balancer, &result, &early.gpu) == 0)
 		launcher_note_early(l, i, &early);
 	if (l->options.on_result)

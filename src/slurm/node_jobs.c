@@ -471,7 +471,7 @@ void node_jobs_sample(struct node_jobs *n, const struct gd_gpu_list *gpus)
 	for (const struct node_job *job = n->jobs; job; job = job->next)
 		count++;
 	cleanup_(freep) struct gpu_user **users = calloc(count + 1, sizeof(*users));
-	/* Without memory, this sample is missing. */
+	/* If out of memory, this sample is missing. */
 	if (!users)
 		return;
 	count = 0;

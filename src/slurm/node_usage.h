@@ -22,7 +22,7 @@ struct node_usage {
 	int64_t told_peak_mb, told_span_ms;
 };
 
-/* Without memory, nothing is measured. */
+/* If out of memory, nothing is measured. */
 void node_usage_begin(struct node_usage *u, const struct gd_gpu *const *gpus, size_t num_gpus);
 void node_usage_finish(struct node_usage *u);
 /* The process with this PID is the first one of the job. */

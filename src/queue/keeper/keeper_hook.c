@@ -107,7 +107,7 @@ void keeper_hook_after_end(struct keeper *k, const struct text *end_line)
 	if (k->cancel_asked)
 		record_write_control(&lines, EVENT_CANCEL, o->id, NULL);
 	text_append(&lines, end_line->data, end_line->length);
-	/* Without memory for the whole job, the hook gets only the end. */
+	/* If there is not enough memory for the whole job, the hook gets only the end. */
 	bool described = r == 0 && !text_error(&lines) && hook_describe_lines(&lines, o->id, &input) == 0;
 	struct hook_record h = {.id = o->id, .attempt = o->attempt, .try_number = 1, .keeper = k->name};
 	sync_end(k);

@@ -20,7 +20,7 @@ static bool share_a_gpu(const struct running *a, const struct running *b)
 
 void runner_energy_started(struct running *run)
 {
-	/* Without memory for the meter nothing is measured. */
+	/* If out of memory, nothing is measured. */
 	if (energy_meter_init(&run->energy, run->num_gpus) < 0)
 		return;
 	for (struct running *other = run->runner->executing.running; other; other = other->next)

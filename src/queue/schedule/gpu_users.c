@@ -67,7 +67,7 @@ static pid_t parent_of(struct parents *p, pid_t pid)
 	if (known && known->pid)
 		return known->parent;
 	pid_t parent = process_info(pid, &info) < 0 ? 0 : info.ppid;
-	/* Without memory, the process is read again. */
+	/* If out of memory, the process is read again. */
 	if (make_space(p) == 0) {
 		*find_slot(p, pid) = (struct parent){pid, parent};
 		p->count++;

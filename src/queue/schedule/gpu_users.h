@@ -20,7 +20,7 @@ struct gpu_user {
 
 /*
  * Assigns each process on a GPU to its nearest ancestor among the roots, if any. Users with the same root get the same
- * PIDs. Call it once for all users: each process is read once per call. Without memory, no PIDs are found.
+ * PIDs. Call it once for all users: each process is read once per call. If out of memory, no PIDs are found.
  */
 void gpu_users_find(const struct gd_gpu_list *gpus, struct gpu_user *const *users, size_t count);
 
