@@ -157,11 +157,28 @@ static bool is_sox(const char *word)
 static bool executes_arguments(const char *program)
 {
 	static const char *const names[] = {"ssh", "autossh", "mosh", "scp", "rsync", "rsh", "pssh", "parallel-ssh",
-		"pdsh", "dsh", "clush", "su", "bsub", "qsub", "pueue", "make", "gmake", "watch", "parallel", "sem",
-		"niceload", "tmux", "screen", "eval", "perl", "exiftool", "sed", "awk", "gawk", "mawk", "m4", "ruby",
-		"sox", "soxi", "play", "rec"};
+		"pdsh", "dsh", "clush", "su", "sg", "bsub", "qsub", "pueue", "make", "gmake", "bmake", "just", "rake",
+		"watch", "parallel", "sem", "niceload", "tmux", "screen", "eval", "perl", "pwsh", "exiftool", "sed",
+		"awk", "gawk", "mawk", "nawk", "m4", "ruby", "sox", "soxi", "play", "rec"};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (is_program(program, names[i]))
+			return true;
+	return false;
+}
+
+/*
+ * Whether argv[i] is an argument for the start script of a container image, with argv[program] as the program that runs
+ * the image: in images that were built from Docker images, this script passes its arguments to "eval".
+ */
+static bool starts_image(const char *const *argv, size_t program, size_t i)
+{
+	size_t length = strlen(argv[program]);
+	if (program == 0 && length > 4 && strcmp(argv[program] + length - 4, ".sif") == 0)
+		return true;
+	if (!is_program(argv[program], "apptainer") && !is_program(argv[program], "singularity"))
+		return false;
+	for (size_t k = program + 1; k < i; k++)
+		if (strcmp(argv[k], "run") == 0 || strcmp(argv[k], "instance") == 0)
 			return true;
 	return false;
 }
@@ -208,7 +225,7 @@ bool place_is_code(const char *const *argv, size_t i)
 		if (is_code_option(argv[k - 1], false))
 			return true;
 	for (size_t k = 0; k < i; k++)
-		if (executes_arguments(argv[k]) && !takes_paths(argv, k, i))
+		if ((executes_arguments(argv[k]) && !takes_paths(argv, k, i)) || starts_image(argv, k, i))
 			return true;
 	return false;
 }

@@ -287,15 +287,25 @@ static int open_moved_log(const struct logs *l, const struct log *log, const cha
 	return moved ? open_no_foreign_link(moved) : -ENOENT;
 }
 
+static bool is_foreign(int fd)
+{
+	struct stat st;
+	return fstat(fd, &st) == 0 && st.st_uid != 0 && !trust_is_user(st.st_uid);
+}
+
 static int open_file(struct logs *l, struct log *log, const char *path, const struct follow *f)
 {
 	if (!l->queue.trust && f->reader.fd >= 0 && trust_objection(f->reader.fd))
 		return open_foreign_log(l, log, path, f);
 	int fd = open_no_foreign_link(path);
-	if (fd == -ENOENT)
-		fd = open_moved_log(l, log, path, f);
-	struct stat st;
-	if (fd >= 0 && !l->queue.trust && fstat(fd, &st) == 0 && st.st_uid != 0 && !trust_is_user(st.st_uid)) {
+	/* Another user may have taken the old path. */
+	int moved_fd = fd < 0 || is_foreign(fd) ? open_moved_log(l, log, path, f) : -ENOENT;
+	if (moved_fd >= 0) {
+		if (fd >= 0)
+			close(fd);
+		fd = moved_fd;
+	}
+	if (fd >= 0 && !l->queue.trust && is_foreign(fd)) {
 		close(fd);
 		return error_set(&l->err, -EPERM,
 			"cannot open log '%s': it belongs to another user, who may have replaced the log; use --trust to print it",

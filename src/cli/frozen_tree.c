@@ -177,7 +177,9 @@ static int copy_index(struct freezing *f, const char *trees, struct gd_error *er
 	if (r < 0)
 		return r;
 	git_cut_newline(&path);
-	FILE *from = fopen(text_string(&path), "re"), *to = fopen(text_string(&f->index), "we");
+	/* Left by a killed process, or a link that came with a copied queue. */
+	(void)unlink(text_string(&f->index));
+	FILE *from = fopen(text_string(&path), "re"), *to = fopen(text_string(&f->index), "wxe");
 	char chunk[65536];
 	size_t n = 0;
 	bool good = to != NULL;

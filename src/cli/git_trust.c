@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/shell_words.h"
 #include "base/text.h"
 #include "base/trust.h"
 #include "cli/git.h"
@@ -41,9 +42,11 @@ static int explain(int code, const struct gd_error *why, const char *folder, str
 {
 	if (code != -EPERM)
 		return error_set(err, -EPERM, "%s; remove it, change its permissions", why->message);
+	cleanup_(text_finish) struct text quoted = {0};
+	shell_quote(&quoted, folder, strlen(folder));
 	return error_set(err, code,
-		"%s, so other users could run commands as you; run chmod -R go-w '%s', clone the repository if its files belong to others",
-		why->message, folder);
+		"%s, so other users could run commands as you; run chmod -R go-w %s, clone the repository if its files belong to others",
+		why->message, text_string(&quoted));
 }
 
 /* Opens a directory that no other user can write or replace. */

@@ -134,6 +134,7 @@ static int open_log(const char *path, uint64_t id, const struct job_log_source *
 int job_log_open(const char *path, uint64_t id, const struct job_log_source *s, int *ret_fd, struct gd_error *err)
 {
 	int r = open_log(path, id, s, ret_fd, err);
-	cleanup_(freep) char *moved = r == -ENOENT ? job_log_moved_path(path, id, s->log_dir) : NULL;
+	/* The directory of the queue may have been renamed, and another user may have taken the old path. */
+	cleanup_(freep) char *moved = r < 0 ? job_log_moved_path(path, id, s->log_dir) : NULL;
 	return moved && open_log(moved, id, s, ret_fd, NULL) == 0 ? 0 : r;
 }

@@ -351,6 +351,7 @@ static void note_way(struct finder *f, const char *folder)
 {
 	cleanup_(closep) int fd = -1;
 	f->way.replaceable = trust_open_directory(folder, true, &fd, NULL) < 0;
+	f->found->folder_is_chosen = f->way.replaceable;
 }
 
 static int find(struct finder *f, const char *folder, struct gd_error *err)

@@ -31,6 +31,10 @@ int find_files(const char *folder, const struct gd_find_options *options, const 
  */
 bool find_is_open_to_others(const struct gd_files *files);
 
+/* Whether another user can have chosen the path of the folder: by a link in it, or by renaming one of its components.
+ */
+bool find_folder_is_chosen(const struct gd_files *files);
+
 /*
  * The other user whom file i of a search belongs to, or whose link leads to it; 0: this user or root.
  * TRUST_SEVERAL_USERS is possible, also for a file of this user or root that others may have written or linked: if they

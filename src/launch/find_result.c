@@ -26,6 +26,11 @@ bool find_is_open_to_others(const struct gd_files *files)
 	return ((const struct find_result *)files)->open_to_others;
 }
 
+bool find_folder_is_chosen(const struct gd_files *files)
+{
+	return ((const struct find_result *)files)->folder_is_chosen;
+}
+
 uid_t find_owner(const struct gd_files *files, size_t i)
 {
 	return ((const struct find_result *)files)->owners[i];

@@ -22,6 +22,7 @@ struct find_result {
 	const char **warnings;
 	size_t warnings_capacity;
 	bool open_to_others;
+	bool folder_is_chosen;
 };
 
 /* All return 0 or -ENOMEM. */

@@ -41,18 +41,19 @@ static int check_folder(struct gd_launcher *l)
 		l->input_way.replaceable = l->input_way.replaceable || l->input_replaceable;
 	}
 	/* The user may have renamed the folder: the path that workers get would lead elsewhere. */
-	bool leads = l->watch || (stat(l->files->folder, &now) == 0 && fstat(l->input_fd, &before) == 0 &&
-					 now.st_dev == before.st_dev && now.st_ino == before.st_ino);
+	bool leads = stat(l->files->folder, &now) == 0 && fstat(l->input_fd, &before) == 0 &&
+		     now.st_dev == before.st_dev && now.st_ino == before.st_ino;
+	const int moved = l->watch ? -ENOENT : -ESTALE;
 	if (!l->input_replaceable)
-		return leads ? 0 : -ESTALE;
+		return leads ? 0 : moved;
 	int r = find_open_folder(l->files->folder, &fd);
 	if (r < 0)
-		return r;
+		return r == -ENOENT ? moved : r;
 	if (fstat(fd, &now) < 0 || fstat(l->input_fd, &before) < 0)
 		return -errno;
 	if (now.st_dev == before.st_dev && now.st_ino == before.st_ino)
 		return 0;
-	return l->watch ? -ENOENT : -ESTALE;
+	return moved;
 }
 
 /*
@@ -106,9 +107,12 @@ static int reserve(struct gd_launcher *l, size_t size, int gpu, struct gd_draft 
 /* Whether a name that another user may have chosen would be inserted into the command. */
 static bool has_odd_name(const struct gd_launcher *l, size_t i)
 {
-	const char *path = l->todo[i]->path;
-	return l->worker.kind == LAUNCH_TEMPLATE && !l->options.trust_input && launcher_is_open_to_others(l) &&
-	       !place_is_ordinary(path, strlen(path)) && template_has_names(l->worker.argv);
+	const char *path = l->todo[i]->path, *folder = l->files->folder;
+	if (l->worker.kind != LAUNCH_TEMPLATE || l->options.trust_input || !launcher_is_open_to_others(l))
+		return false;
+	bool is_chosen = l->input_replaceable || find_folder_is_chosen(l->files);
+	return (!place_is_ordinary(path, strlen(path)) || (is_chosen && !place_is_ordinary(folder, strlen(folder)))) &&
+	       template_has_names(l->worker.argv);
 }
 
 /* Checks the file and makes its output folder when its turn has come; on failure sets the reason. May return
@@ -123,7 +127,7 @@ static int prepare(struct gd_launcher *l, size_t i, const char *output, struct t
 					  : r == -ENOENT ? "the file no longer exists"
 					  : r == -EPERM
 						  ? "one of the folders above it is now a symbolic link of another user"
-					  : r == -ESTALE ? "the input folder was replaced"
+					  : r == -ESTALE ? "the input folder was renamed or replaced"
 							 : error_words(r));
 		return r;
 	}
@@ -132,7 +136,7 @@ static int prepare(struct gd_launcher *l, size_t i, const char *output, struct t
 		return r;
 	if (has_odd_name(l, i)) {
 		text_append_string(words,
-			"its path has characters other than letters, digits, blanks and _./+-(), which the command could interpret, and other users can choose names in the input folder; use --trust (trust_input) if you trust these users, rename the file, or let your program read the variables GPUQ_FILE and GPUQ_OUTPUT");
+			"its path has characters other than letters, digits, blanks and _./+-(), which the command could interpret, and other users can choose names in this path; use --trust (trust_input) if you trust these users, rename the file or the folder, or let your program read the variables GPUQ_FILE and GPUQ_OUTPUT");
 		return -EPERM;
 	}
 	const char *input = launcher_other_input(l, i);

@@ -47,6 +47,7 @@ struct launch_watch {
 	uint64_t total;          /* files, including skipped ones */
 	uint64_t search_at_ns;   /* no search before this time */
 	uint64_t searched_at_ns; /* the last search */
+	uint64_t compare_at_ns;  /* when to compare the folder at the path with the watched one */
 	uint64_t serve_at_ns;    /* see watch_serve_if_due() */
 	uint64_t aside_at_ns;
 	uint64_t sort_at_ns;

@@ -187,10 +187,24 @@ static void search(struct gd_launcher *l)
 	w->remote = is_remote(l->files->folder);
 }
 
+/* The kernel does not report that a folder above the watched one was renamed. */
+static void compare_if_due(struct gd_launcher *l, uint64_t now)
+{
+	struct launch_watch *w = l->watch;
+	struct stat st, watched;
+	if (!w->folders || now < w->compare_at_ns)
+		return;
+	w->compare_at_ns = now + SEARCH_NS;
+	if (stat(l->files->folder, &st) < 0 || fstat(l->input_fd, &watched) < 0 || st.st_dev != watched.st_dev ||
+		st.st_ino != watched.st_ino)
+		folder_watch_set_stale(w->folders);
+}
+
 /* A large folder is searched less often. */
 void watch_search_if_due(struct gd_launcher *l, uint64_t now)
 {
 	struct launch_watch *w = l->watch;
+	compare_if_due(l, now);
 	bool blind = !w->folders || w->told_limit || w->lost || w->remote;
 	bool due = (blind && now >= w->searched_at_ns + SEARCH_NS) ||
 		   (w->folders && !w->lost && folder_watch_is_stale(w->folders));

@@ -218,11 +218,12 @@ static void describe_refusal(struct node_job *job, const struct keeper_note *not
 {
 	static const char *const parts[] = {[ATTEMPT_KEEPER] = "cannot create the file of its keeper",
 		[ATTEMPT_ENVIRONMENT] = "cannot read its environment",
-		[ATTEMPT_SCRIPT] = "cannot write its script",
+		[ATTEMPT_COMMAND] = "cannot write its command to a file",
 		[ATTEMPT_LOG] = "cannot create its log",
 		[ATTEMPT_LOG_DIRECTORY] = "cannot create its log in a directory that other users can change",
-		[ATTEMPT_PROCESS] = "cannot start its process"};
-	const char *what = note->part <= ATTEMPT_PROCESS ? parts[note->part] : "cannot start it";
+		[ATTEMPT_PROCESS] = "cannot start its process",
+		[ATTEMPT_SCRIPT] = "other users may have written its stored script"};
+	const char *what = note->part <= ATTEMPT_SCRIPT ? parts[note->part] : "cannot start it";
 	snprintf(job->words, sizeof(job->words), "%s: %.60s", what, error_words(note->code));
 }
 

@@ -47,6 +47,15 @@ static void test_arguments_of_programs_that_execute_them_are_code(void **state)
 	assert_false(place_is_code((const char *const[]){"nice", "soxy", "x", "y", NULL}, 3));
 }
 
+static void test_arguments_of_container_images_are_code(void **state)
+{
+	(void)state;
+	assert_true(place_is_code((const char *const[]){"nice", "apptainer", "-q", "run", "a.sif", "x", NULL}, 5));
+	assert_true(place_is_code((const char *const[]){"singularity", "instance", "run", "a.sif", "x", NULL}, 4));
+	assert_true(place_is_code((const char *const[]){"./a.sif", "x", NULL}, 1));
+	assert_false(place_is_code((const char *const[]){"apptainer", "exec", "a.sif", "cp", "x", NULL}, 4));
+}
+
 static void test_absolute_paths_are_not_code_for_sox_and_for_sed_with_a_script(void **state)
 {
 	(void)state;
@@ -113,6 +122,7 @@ int main(void)
 		cmocka_unit_test(test_argument_begins_with_a_letter_a_digit_or_a_path),
 		cmocka_unit_test(test_argument_begins_with_no_sign),
 		cmocka_unit_test(test_arguments_of_programs_that_execute_them_are_code),
+		cmocka_unit_test(test_arguments_of_container_images_are_code),
 		cmocka_unit_test(test_absolute_paths_are_not_code_for_sox_and_for_sed_with_a_script),
 		cmocka_unit_test(test_ordinary_names_have_no_sign_of_any_language),
 		cmocka_unit_test(test_options_of_programs_introduce_languages),

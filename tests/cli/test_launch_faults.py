@@ -310,6 +310,6 @@ def test_folder_that_is_renamed_during_a_launch_is_not_used_at_its_old_path(laun
     (launch.directory / "go").touch()
     out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 1, (out, err)
-    assert ("the input folder was replaced" if folder == "in" else "one of its parent folders was renamed or replaced") in out, (out, err)
+    assert ("the input folder was renamed or replaced" if folder == "in" else "one of its parent folders was renamed or replaced") in out, (out, err)
     assert "b.wav" not in launch.notes("begin")
     assert sorted(p.name for p in (launch.directory / folder).iterdir()) == ["b.wav"]

@@ -356,6 +356,18 @@ def test_workers_get_files_while_a_large_folder_is_searched(launch):
     assert summary["files_done"] == 3
 
 
+def test_copy_that_replaces_a_watched_folder_is_searched(launch):
+    (launch.directory / "project/in").mkdir(parents=True)
+    launch.input = launch.directory / "project/in"
+    process = watch(launch, "--input-dir", launch.input, *PROGRAM)
+    ready(launch, process)
+    os.rename(launch.directory / "project", launch.directory / "moved")
+    shutil.copytree(launch.directory / "moved", launch.directory / "project")
+    launch.put("new.wav")
+    wait_for(launch, "new.wav")
+    stop(launch, process)
+
+
 def test_files_of_a_folder_that_is_renamed_for_a_moment_are_processed(launch):
     """The kernel reports no event if a folder above the watched one is renamed."""
     (launch.directory / "open").mkdir()

@@ -167,6 +167,20 @@ class Watch:
         assert self.process.returncode == 0, self.errors()
 
 
+def test_file_at_the_old_path_of_a_watched_folder_is_not_processed(machine, owner, other, place):
+    """The user renames the folder and uses it at its new place; another user takes the old path, below a sticky directory."""
+    shared = machine.directory(STICKY)
+    owner.sh("mkdir in; echo 1 > in/first", shared)
+    watch = Watch(owner, place, shared / "in")
+    watch.until_done("first")
+    owner.sh("mv in moved", shared)
+    other.sh("mkdir -m 711 in; echo forged > in/second", shared)
+    owner.sh("echo mine > moved/second", shared)
+    watch.until(lambda: "looking for it again" in watch.errors(), "the message")
+    watch.end()
+    assert not (place / "out/second").exists()
+
+
 @pytest.mark.parametrize("below", ["", "/deep"])
 def test_watched_folder_is_not_replaced_by_a_folder_that_not_everybody_can_read(machine, owner, other, place, below):
     """A third user's folder, which the victim may read: the other user can rename it, or the one above it, but not enter it."""

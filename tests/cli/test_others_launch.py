@@ -243,7 +243,7 @@ def test_input_folder_that_another_user_replaces_is_not_processed(victim, replac
     victim.sh("echo > go", victim.home)
     out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 1, (out, err)
-    words = "one of the folders above it is now a symbolic link of another user" if kind == "link" else "the input folder was replaced"
+    words = "one of the folders above it is now a symbolic link of another user" if kind == "link" else "the input folder was renamed or replaced"
     assert words in out + err and not (victim.home / "out/d/r").exists(), (out, err)
 
 
@@ -378,6 +378,18 @@ def test_command_gets_names_of_others_only_without_signs(machine, victim, other)
         assert "use --trust (trust_input) if you trust these users" in result.stdout + result.stderr
     victim.sh("rm -rf out", victim.home)
     assert victim.gpuq(*launch, "--trust", "--", "cp", "{file}", "{output}/r", cwd=victim.home).returncode == 0
+
+
+def test_command_gets_the_input_folder_of_others_only_without_signs(machine, victim, other):
+    """The folder that a link of another user leads to has a name that apptainer -B takes for a mount."""
+    shared = machine.directory(STICKY)
+    other.sh("mkdir -p x:/usr/bin; echo 1 > x:/usr/bin/a; ln -s x:/usr/bin data", shared)
+    launch = ("launch", "--input-dir", shared / "data", "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1")
+    victim.sh("rm -rf out", victim.home)
+    result = victim.gpuq(*launch, "--", "true", "-B", "{dir}", cwd=victim.home)
+    assert result.returncode == 1 and "other users can choose names in this path" in result.stdout + result.stderr, result
+    victim.sh("rm -rf out", victim.home)
+    assert victim.gpuq(*launch, "--trust", "--", "true", "-B", "{dir}", cwd=victim.home).returncode == 0
 
 
 def test_command_gets_any_name_as_a_variable_or_with_trust(machine, victim, other):

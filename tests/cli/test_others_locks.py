@@ -65,7 +65,7 @@ def test_queue_works_after_the_lock_is_replaced_as_the_message_says(owner, other
     Reader(other, queue / "jobs.jsonl.d/append.lock").await_lock()
     words = owner.gpuq("add", "--no-start", "true", cwd=queue).stderr
     before = (queue / "jobs.jsonl.d/append.lock").read_text()
-    owner.sh(words[words.index("cd '"):], queue)
+    owner.sh(words[words.index("cd /"):], queue)
     assert (queue / "jobs.jsonl.d/append.lock").read_text() == before
     assert owner.gpuq("add", "--no-start", "touch ran", cwd=queue).returncode == 0
     assert owner.gpuq("run", cwd=queue).returncode == 0

@@ -29,6 +29,21 @@ def test_log_is_readable_by_its_owner_alone(machine, owner, other):
     assert other.run("sh", "-c", "cat logs/*.log", cwd=shared).stdout == ""
 
 
+@pytest.mark.parametrize("attack", ["mkdir -m 700 project", "mkdir -p project/logs; echo forged > project/logs/{0}; chmod -R a+rX project",
+                                    "ln -s /etc project"], ids=["closed", "forged", "link"])
+def test_logs_of_a_renamed_queue_are_found_if_another_user_takes_its_old_path(machine, owner, other, attack):
+    shared = machine.directory(STICKY)
+    owner.sh("mkdir project", shared)
+    queue = ("--jobs-file", "jobs.jsonl")
+    assert owner.gpuq("add", *queue, "echo mine", cwd=shared / "project").returncode == 0
+    assert owner.gpuq("wait", *queue, "1", cwd=shared / "project").returncode == 0
+    log, = (shared / "project/logs").glob("*.log")
+    owner.sh("mv project renamed", shared)
+    other.sh(attack.format(log.name), shared)
+    result = owner.gpuq("logs", *queue, "1", cwd=shared / "renamed")
+    assert result.returncode == 0 and result.stdout == "mine\n", result
+
+
 def test_folder_for_logs_of_another_user_is_not_used(machine, owner, other):
     """It was created while everybody could write to the directory."""
     shared = machine.project(owner)

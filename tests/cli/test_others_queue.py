@@ -482,3 +482,46 @@ def test_list_of_queues_that_another_user_made_is_not_used(machine, owner, other
     result = owner.gpuq("queues", cwd=place, env=environment)
     assert result.returncode != 0 and "belongs to another user" in result.stderr and not result.stdout, result
     assert owner.gpuq("add", "--no-start", "true", cwd=place, env=environment).returncode == 0
+
+
+# ---- Parts of the queue's folder ----------------------------------------------------------
+
+
+@pytest.fixture(name="scripted")
+def make_scripted(machine, owner):
+    """A queue with a waiting job that has a stored script."""
+    shared = machine.project(owner)
+    plant(owner, shared / "run.sh", "#!/bin/sh\necho ran\n", mode=0o755)
+    assert owner.gpuq("add", "--no-start", "./run.sh", cwd=shared).returncode == 0
+    return shared
+
+
+@pytest.mark.parametrize("folder, words", [("scripts", "its stored script"), ("env", "its environment")])
+def test_stored_file_of_another_user_is_not_used(owner, other, scripted, folder, words):
+    """Another user was able to write to the folder in the past."""
+    stored, = (scripted / "jobs.jsonl.d" / folder).iterdir()
+    os.chown(stored, other.uid, other.gid)
+    stored.chmod(0o644)
+    result = owner.gpuq("run", cwd=scripted)
+    assert result.returncode == 1, result
+    assert f"other users may have written {words} '{stored}'; add the job again" in owner.gpuq("status", "--json", cwd=scripted).stdout
+
+
+def test_folder_of_scripts_that_others_can_write_is_refused(owner, other, scripted):
+    (scripted / "jobs.jsonl.d/scripts").chmod(0o777)
+    result = owner.gpuq("run", cwd=scripted)
+    assert result.returncode == 2 and "refusing to use directory 'scripts': it can be written by everybody" in result.stderr, result
+
+
+def test_lock_of_another_user_is_refused(owner, other, scripted):
+    os.chown(scripted / "jobs.jsonl.d/append.lock", other.uid, other.gid)
+    (scripted / "jobs.jsonl.d/append.lock").chmod(0o666)
+    result = owner.gpuq("add", "--no-start", "true", cwd=scripted)
+    assert result.returncode == 2 and "append.lock': it belongs to another user" in result.stderr, result
+
+
+def test_stored_environments_become_private_again(owner, other, scripted):
+    """They contain secrets, and the user has made the whole project readable."""
+    owner.sh("chmod -R a+rX .", scripted)
+    assert owner.gpuq("add", "--no-start", "true", cwd=scripted).returncode == 0
+    assert other.run("sh", "-c", "cat jobs.jsonl.d/env/* jobs.jsonl.d/scripts/*", cwd=scripted).stdout == ""

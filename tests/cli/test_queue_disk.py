@@ -215,7 +215,20 @@ def test_zeros_that_a_power_cut_left_of_a_new_journal_do_not_stop_it(lab):
     assert lab.ran() == ["1"]
 
 
+def test_last_line_without_a_newline_that_was_never_shown_does_not_run(lab):
+    """It was not written by this queue, or the process that wrote it was not told that the job was added."""
+    lab.add("echo 1 >> ran")
+    with lab.journal.open("ab") as file:
+        number = len(lab.journal.read_bytes().splitlines()) + 1
+        file.write(sealing.sealed({"event": "add", "id": 2, "time": "2026-11-15T21:42:19.599Z", "command": "echo hidden >> ran"}, first=number)[:-1])
+    assert "1 job: 1 pending" in lab.gpuq("status")
+    lab.add("echo 2 >> ran")
+    lab.gpuq("run")
+    assert sorted(lab.ran()) == ["1", "2"]
+
+
 def test_last_line_that_lacks_only_its_newline_is_kept(lab):
+    """The counters show that this queue wrote it."""
     lab.add("echo 1 >> ran")
     lab.journal.write_bytes(lab.journal.read_bytes()[:-1])
     lab.add("echo 2 >> ran")

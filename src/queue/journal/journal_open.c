@@ -17,6 +17,7 @@
 #include "base/shell_words.h"
 #include "base/text.h"
 #include "base/trust.h"
+#include "queue/journal/content_store.h"
 #include "queue/journal/tally.h"
 #include "queue/journal/trust.h"
 
@@ -276,6 +277,16 @@ static void protect_locks(const struct journal *j, int dir_fd, int lock_fd)
 		return; /* best effort: some file systems have no modes */
 }
 
+/* The same for environments and scripts, which can contain secrets. Keepers have sockets that root uses, too. */
+static void protect_part(const struct journal *j, int fd)
+{
+	struct stat st;
+	if (fd < 0 || j->accepted || fstat(fd, &st) < 0 || st.st_uid != geteuid() || !(st.st_mode & 077))
+		return;
+	if (fchmod(fd, st.st_mode & 0700) < 0)
+		return; /* best effort: some file systems have no modes */
+}
+
 /* Opens a file of the folder. An archive of another user can contain a hard link to a file of this user. */
 static int open_part(const struct journal *j, int dir_fd, const char *name, int *ret_fd, struct gd_error *err)
 {
@@ -287,20 +298,29 @@ static int open_part(const struct journal *j, int dir_fd, const char *name, int 
 		return error_set(err, -EPERM,
 			"refusing to write to '%s/%s': it has several names (hard links), and may be another file of yours; replace the folder with a copy of it",
 			j->dir_path, name);
+	if (!j->accepted && st.st_uid != geteuid() && st.st_uid != 0)
+		return error_set(err, -EPERM,
+			"refusing to use '%s/%s': it belongs to another user, who could write to the folder before; replace the folder with a copy of it",
+			j->dir_path, name);
 	*ret_fd = take_fd(&fd);
 	return 0;
 }
 
 int journal_open_folder(struct journal *j, struct gd_error *err)
 {
-	static const char *const parts[] = {"keepers", "env"};
+	static const char *const parts[] = {"keepers", STORE_ENVIRONMENTS, STORE_SCRIPTS};
 	cleanup_(closep) int dir_fd = -1;
 	int r = open_parent(j, err);
 	if (r == 0)
 		r = open_dir(j, j->parent_fd, folder_name(j), j->dir_path, &dir_fd, err);
 	for (size_t i = 0; r == 0 && i < sizeof(parts) / sizeof(parts[0]); i++) {
 		cleanup_(closep) int part_fd = -1;
+		/* The first script creates its folder. */
+		if (strcmp(parts[i], STORE_SCRIPTS) == 0 &&
+			faccessat(dir_fd, STORE_SCRIPTS, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
 		r = open_dir(j, dir_fd, parts[i], parts[i], &part_fd, err);
+		protect_part(j, part_fd);
 	}
 	if (r < 0)
 		return r;

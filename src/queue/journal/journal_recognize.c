@@ -125,8 +125,8 @@ int journal_compare_queue(int fd, const char *queue)
 int journal_refuse_folder(const struct journal *j, struct gd_error *err)
 {
 	return error_set(err, -EPERM,
-		"refusing to use '%s': directory '%s' belongs to another journal; move it away, or use --trust to use it "
-		"anyway",
+		"refusing to use '%s': directory '%s' belongs to another journal, so this one may have been put there by others; "
+		"restore yours, or move the directory away; with --trust, this journal is used and its jobs run",
 		j->path, j->dir_path);
 }
 

@@ -60,14 +60,14 @@ static int check_queue(const struct journal *j, off_t size, const struct journal
 
 /* ---- The end of the file ------------------------------------------------------------- */
 
-/* Finds the end of the last complete line. A last line that lacks only its newline is complete. */
-static int find_end(struct journal *j, off_t size, off_t *ret_end, bool *ret_lacks_newline)
+/* Finds the end of the last complete line. */
+static int find_end(struct journal *j, off_t size, off_t *ret_end)
 {
 	size_t room = 65536;
 	cleanup_(freep) char *buf = NULL;
 	for (;; room *= 4) {
 		off_t from = size > (off_t)room ? size - (off_t)room : 0;
-		size_t want = (size_t)(size - from), body;
+		size_t want = (size_t)(size - from);
 		free(buf);
 		buf = malloc(want + 1);
 		if (!buf)
@@ -81,26 +81,25 @@ static int find_end(struct journal *j, off_t size, off_t *ret_end, bool *ret_lac
 		if (!newline && from > 0)
 			continue;
 		*ret_end = newline ? from + (newline - buf) + 1 : 0;
-		size_t start = (size_t)(*ret_end - from);
-		uint64_t number;
-		*ret_lacks_newline = seal_check(buf + start, (size_t)n - start, &number, &body) == 0;
 		return 0;
 	}
 }
 
-/* Bytes that the counters cover were written as whole lines: they are damaged, not torn, and stay as evidence. */
+/*
+ * Bytes that the counters cover were written as whole lines: they are damaged, not torn, and stay as evidence. Other
+ * bytes after the last newline are removed, even if only the newline is missing: readers have never shown them.
+ */
 static int repair_end(struct journal *j, off_t size, off_t covered, struct gd_error *err)
 {
-	bool lacks_newline = false;
 	off_t end = size;
-	int r = size > 0 ? find_end(j, size, &end, &lacks_newline) : 0;
+	int r = size > 0 ? find_end(j, size, &end) : 0;
 	if (r == -EFBIG)
 		return error_set(err, r,
 			"cannot read journal '%s': the last line is incomplete: the file is damaged; move it away",
 			j->path);
 	if (r < 0)
 		return error_set(err, r, "cannot read journal '%s': %s", j->path, error_words(r));
-	if (end < size && (lacks_newline || covered > end)) {
+	if (end < size && covered > end) {
 		if (write(j->fd, "\n", 1) != 1)
 			return error_set(err, -errno, "cannot write journal '%s': %s", j->path, error_words(errno));
 		end = size + 1;

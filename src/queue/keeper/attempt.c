@@ -18,6 +18,9 @@
 #include "base/cpu_list.h"
 #include "base/date.h"
 #include "base/file.h"
+#include "base/hash.h"
+#include "base/trust.h"
+#include "queue/journal/content_store.h"
 #include "queue/journal/environment.h"
 #include "queue/journal/record.h"
 #include "queue/journal/seal.h"
@@ -125,7 +128,8 @@ static int load_environment(const struct attempt *a, const struct journal *j, st
 	char *block = NULL, *name = strdup(a->env);
 	size_t size = 0;
 	int r = !name     ? -ENOMEM
-		: *a->env ? environment_load(j->dir_fd, a->env, ENVIRONMENT_OF_ANYBODY, &block, &size)
+		: *a->env ? environment_load(j->dir_fd, a->env,
+				    j->accepted ? ENVIRONMENT_OF_ANYBODY : ENVIRONMENT_TRUSTED, &block, &size)
 			  : 0;
 	if (r < 0) {
 		free(name);
@@ -191,6 +195,32 @@ static int write_script(struct attempt *a)
 	return file_write_all(a->script_fd, a->command, size);
 }
 
+static int check_stored_script(const struct journal *j, const char *name)
+{
+	cleanup_(closep) int folder = openat(j->dir_fd, STORE_SCRIPTS, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	cleanup_(closep) int fd = folder < 0 ? -1 : openat(folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	/* A missing script is reported by the interpreter, in the log. */
+	return fd >= 0 && trust_objection(fd) ? -EPERM : 0;
+}
+
+/* Other users may have been able to write to the folder of stored scripts in the past. */
+static int check_stored_scripts(const struct attempt *a, const struct journal *j)
+{
+	static const char folder[] = "/" STORE_SCRIPTS "/";
+	int r = 0;
+	if (j->accepted)
+		return 0;
+	for (const char *p = strstr(a->command, folder); r == 0 && p; p = strstr(p, folder)) {
+		char name[HASH_TEXT];
+		p += sizeof(folder) - 1;
+		if (strspn(p, "0123456789abcdef") < sizeof(name) - 1)
+			continue;
+		snprintf(name, sizeof(name), "%s", p);
+		r = check_stored_script(j, name);
+	}
+	return r;
+}
+
 int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char *keeper, struct attempt_cache *cache)
 {
 	a->queue_fd = j->parent_fd;
@@ -225,6 +255,10 @@ int attempt_prepare(struct attempt *a, const struct journal *j, const char *keep
 		return r;
 	if (r == 0) {
 		a->missing = ATTEMPT_SCRIPT;
+		r = check_stored_scripts(a, j);
+	}
+	if (r == 0) {
+		a->missing = ATTEMPT_COMMAND;
 		r = write_script(a);
 	}
 	attempt_find_directory(a, cache);

@@ -33,10 +33,11 @@ enum attempt_stage {
 enum attempt_part {
 	ATTEMPT_KEEPER = 0, /* no part of the job: the keeper's own file */
 	ATTEMPT_ENVIRONMENT,
-	ATTEMPT_SCRIPT,
+	ATTEMPT_COMMAND,
 	ATTEMPT_LOG,
 	ATTEMPT_LOG_DIRECTORY, /* other users can change it */
 	ATTEMPT_PROCESS,
+	ATTEMPT_SCRIPT, /* other users may have written the stored script */
 };
 
 /* Written by the job's first process, in the memory of the keeper. */

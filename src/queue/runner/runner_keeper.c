@@ -82,6 +82,8 @@ static bool is_of_the_runner(int code)
  */
 static bool is_of_the_job(const struct runner *r, const struct job *job, enum attempt_part part, int code)
 {
+	if (part == ATTEMPT_SCRIPT)
+		return true;
 	if (part != ATTEMPT_ENVIRONMENT && part != ATTEMPT_LOG)
 		return false;
 	if (code == -ENOENT || code == -EBADMSG || code == -EACCES || code == -EPERM || code == -ENOTDIR ||
@@ -106,6 +108,14 @@ static void say_refusal(struct text *t, const struct runner *r, const struct job
 	const char *env = job->wish->env ? job->wish->env : d->env;
 	if (part == ATTEMPT_LOG)
 		say_log_refusal(t, job_order_log_dir(job, d), code);
+	else if (part == ATTEMPT_SCRIPT)
+		text_appendf(t,
+			"could not be started: other users may have written its stored script '%s/scripts/%s'; add the job again",
+			r->following.journal->dir_path, job->wish->script ? job->wish->script : "");
+	else if (code == -EPERM)
+		text_appendf(t,
+			"could not be started: other users may have written its environment '%s/env/%s'; add the job again",
+			r->following.journal->dir_path, env);
 	else if (code == -ENOENT)
 		text_appendf(t, "could not be started: its environment '%s/env/%s' no longer exists",
 			r->following.journal->dir_path, env);
