@@ -194,7 +194,12 @@ class Actor(BaseWorker):
             while not self.cancelled:
                 time.sleep(0.005)
         finally:
-            Path(path).write_text("cancelled" if self.cancelled else "not cancelled")
+            seen = "cancelled" if self.cancelled else "not cancelled"
+            try:
+                Path(path).write_text(seen)
+            except BaseException:  # the interruption, which can arrive after the file was truncated
+                Path(path).write_text(seen)
+                raise
 
     def stubborn(self, path: str) -> None:
         """Ignores all requests to stop."""
