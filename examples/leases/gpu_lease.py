@@ -5,6 +5,7 @@ Prefer `gpuq exec -- python …` if the whole program may wait: gpuq then sees h
 at its time limit. Take the lease before CUDA is initialized; later changes to CUDA_VISIBLE_DEVICES have no effect.
 """
 import contextlib
+import itertools
 import os
 import subprocess
 
@@ -18,7 +19,8 @@ def lease(*options):
     """Waits for a GPU, sets the variables that name it, and yields $GPUQ_GPU; releases the GPU at the end."""
     with subprocess.Popen(["gpuq", "exec", *options, "--", "sh", "-c", HOLD],
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        granted = dict(line.rstrip("\n").partition("=")[::2] for line in iter(holder.stdout.readline, "\n") if line)
+        lines = itertools.takewhile(lambda line: line != "\n", iter(holder.stdout.readline, ""))
+        granted = dict(line.rstrip("\n").partition("=")[::2] for line in lines)
         if "GPUQ_GPU" not in granted:
             raise RuntimeError(f"gpuq exec failed with {holder.wait()}")
         before = {name: os.environ.pop(name, None) for name in NAMES}

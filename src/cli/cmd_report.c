@@ -100,6 +100,16 @@ static int create_draft(int dir_fd, const char *name, char **ret)
 	return fd;
 }
 
+/* Error messages of a launch can quote its input, so the report is private if the output folder is. */
+static mode_t usual_mode(const struct report_command *c)
+{
+	struct stat folder;
+	mode_t mask = umask(0);
+	umask(mask);
+	bool is_private = c->launch && stat(c->launch, &folder) == 0 && !(folder.st_mode & 077);
+	return is_private ? 0600 : 0666 & ~mask;
+}
+
 /* `old` is the file to replace, or NULL. It stays intact until the new file is complete; the new file gets its mode. */
 static int replace_file(
 	struct report_command *c, int dir_fd, const char *name, const struct stat *old, const struct text *page)
@@ -108,10 +118,7 @@ static int replace_file(
 	cleanup_(closep) int fd = create_draft(dir_fd, name, &draft);
 	if (fd < 0)
 		return write_failed(c, fd);
-	/* A new file gets the usual mode. */
-	mode_t mask = umask(0);
-	umask(mask);
-	mode_t mode = old && old->st_uid == geteuid() ? old->st_mode & 0777 : 0666 & ~mask;
+	mode_t mode = old && old->st_uid == geteuid() ? old->st_mode & 0777 : usual_mode(c);
 	int r = file_write_all(fd, page->data, page->length);
 	if (r == 0 && (fchmod(fd, mode) < 0 || renameat(dir_fd, draft, dir_fd, name) < 0))
 		r = -errno;

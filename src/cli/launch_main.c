@@ -119,11 +119,11 @@ static int list_workers(void)
 	return EXIT_DONE;
 }
 
-static int write_json(const struct gd_launch_summary *summary, const char *path, int fd)
+static int write_json(const struct gd_launch_summary *summary, const struct summary_file *file, const char *results)
 {
 	cleanup_(text_finish) struct text t = {0};
 	launch_summary_format(&t, summary);
-	return summary_file_write(path, fd, &t);
+	return summary_file_write(file, results, &t);
 }
 
 /* Explains why no files were found. */
@@ -183,7 +183,7 @@ static void start_views(struct gd_launcher *l, const struct launch_arguments *a,
 
 static int run(struct gd_launcher *l, const struct launch_arguments *a, struct pool_view *view)
 {
-	cleanup_(closep) int json = -1;
+	cleanup_(summary_file_close) struct summary_file json = SUMMARY_FILE_NONE;
 	if (summary_file_open(a->pool.json, &json) < 0)
 		return EXIT_USAGE;
 	size_t count;
@@ -213,7 +213,7 @@ static int run(struct gd_launcher *l, const struct launch_arguments *a, struct p
 	if (err.message[0] && !slurm.exit_code)
 		launch_words_say(r == -ECANCELED ? "interrupted; run the same command again to continue" : err.message);
 	int code = slurm.exit_code ? slurm.exit_code : gd_launch_exit_code(r, &summary);
-	if (json >= 0 && write_json(&summary, a->pool.json, json) < 0 && code == EXIT_DONE)
+	if (json.fd >= 0 && write_json(&summary, &json, a->options.output_dir) < 0 && code == EXIT_DONE)
 		code = EXIT_WORK_FAILED;
 	return code;
 }

@@ -47,11 +47,11 @@ static void on_warning(void *context, const char *words)
 	say("warning: %s", words);
 }
 
-static int write_json(const struct map_summary *summary, const char *path, int fd)
+static int write_json(const struct map_summary *summary, const struct summary_file *file, const char *results)
 {
 	cleanup_(text_finish) struct text t = {0};
 	map_summary_format(&t, summary);
-	return summary_file_write(path, fd, &t);
+	return summary_file_write(file, results, &t);
 }
 
 /* ---- The run ----------------------------------------------------------------- */
@@ -92,7 +92,7 @@ static void print_end(FILE *out, int r, const struct map_summary *s, const struc
 
 static int run(struct map *m, const struct map_arguments *a, struct map_view *view)
 {
-	cleanup_(closep) int json = -1;
+	cleanup_(summary_file_close) struct summary_file json = SUMMARY_FILE_NONE;
 	struct gd_error err = {0};
 	struct map_summary summary;
 	if (summary_file_open(a->pool.json, &json) < 0)
@@ -103,7 +103,8 @@ static int run(struct map *m, const struct map_arguments *a, struct map_view *vi
 	print_end(view->pool.out, r, &summary, &err);
 	int code = exit_code(r, &summary);
 	fflush(view->pool.out);
-	if (json >= 0 && code != EXIT_USAGE && write_json(&summary, a->pool.json, json) < 0 && code == EXIT_DONE)
+	if (json.fd >= 0 && code != EXIT_USAGE && write_json(&summary, &json, a->options.output) < 0 &&
+		code == EXIT_DONE)
 		code = EXIT_WORK_FAILED;
 	return code;
 }

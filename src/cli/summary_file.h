@@ -10,14 +10,26 @@
 /* path may be NULL. */
 bool summary_file_is_standard(const char *path);
 
+/* Start from SUMMARY_FILE_NONE. */
+struct summary_file {
+	const char *path; /* NULL: none */
+	int fd;
+	bool created; /* with the mode 0600 */
+};
+
+#define SUMMARY_FILE_NONE ((struct summary_file){.fd = -1})
+
 /*
  * Called before the run starts, because a file that cannot be written is a usage error, and after all other checks,
- * because the file is created. Old contents stay until summary_file_write(). Prints the reason if it fails. path NULL:
- * *ret is -1.
+ * because the file is created. Old contents stay until summary_file_write(). Prints the reason if it fails.
  */
-int summary_file_open(const char *path, int *ret);
-/* Replaces the contents of a regular file; otherwise appends, on standard output after earlier output. Prints the
- * reason if it fails. */
-int summary_file_write(const char *path, int fd, const struct text *json);
+int summary_file_open(const char *path, struct summary_file *ret);
+/*
+ * Replaces the contents of a regular file; otherwise appends, on standard output after earlier output. Prints the
+ * reason if it fails. results: the output folder or file, or NULL. A new summary stays private if the results are:
+ * error messages can quote the input.
+ */
+int summary_file_write(const struct summary_file *s, const char *results, const struct text *json);
+void summary_file_close(struct summary_file *s);
 
 #endif

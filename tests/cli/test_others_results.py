@@ -308,3 +308,33 @@ def test_file_of_another_user_does_not_make_files_of_a_folder_fail(owner, other,
     owner.sh("mkdir day; echo 1 > day/f1.txt; echo 2 > day/f2.txt", shared)
     launch(owner, place, shared, command=command)
     assert texts(place) == {"out/day": "theirs", "out/day+f1": "1", "out/day+f2": "2"}
+
+
+# ---- Summaries and reports, which quote error messages ----------------------------------------
+
+
+def mode_of(path):
+    return path.stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_summary_and_report_of_private_results_are_private(owner, place, shared, private):
+    folder = shared if private else place / "in"
+    owner.sh(f"mkdir -p '{folder}'; echo secret > '{folder}/a'", place)
+    launch(owner, place, folder, "--json", "summary.json", command=("sh", "-c", 'cat "$GPUQ_FILE" >&2; exit 1'), code=1)
+    assert "secret" in (place / "summary.json").read_text()
+    assert owner.gpuq("report", "--launch", "out", cwd=place).returncode == 0
+    assert [mode_of(place / name) for name in ("summary.json", "report.html")] == [0o600 if private else 0o644] * 2
+    owner.sh("chmod 640 summary.json", place)
+    launch(owner, place, folder, "--json", "summary.json", command=("false",), code=1)
+    assert mode_of(place / "summary.json") == 0o640, "a file of the user keeps its permissions"
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_summary_of_a_map_with_private_results_is_private(owner, place, shared, private):
+    folder = shared if private else place
+    owner.sh("echo 1 > items.jsonl", folder)
+    result = owner.gpuq("map", "--input", folder / "items.jsonl", "--output", "out.jsonl", "--json", "summary.json", "--gpus", "sim:1",
+                        "--", "sh", "-c", """read setup; echo '{"type":"ready"}'; read item; echo '{"id":0,"ok":false,"error":"secret"}'; cat""", cwd=place)
+    assert result.returncode == 1 and "secret" in (place / "summary.json").read_text(), result
+    assert mode_of(place / "summary.json") == mode_of(place / "out.jsonl") == (0o600 if private else 0o644), result
