@@ -15,7 +15,7 @@
 #define MAX_HOLE_BYTES ((off_t)64 << 20)
 
 static const char holes[] =
-	"another user can have written or chosen it, and it has more than 64 MiB of holes, which take long to read";
+	"another user may have written or chosen it, and it has more than 64 MiB of holes, which take long to read";
 
 /* chooser: the other user who chose the target; restricted: that user may not be allowed to read it. */
 static const char *find_objection(uid_t chooser, bool restricted, const struct stat *target)

@@ -104,7 +104,7 @@ def test_sparse_files_of_another_user_are_skipped(owner, sparse):
     result = owner.run(*words(owner, sparse, command=("touch", "{output}/r")), cwd=owner.home)
     assert result.returncode == 0 and results(owner) == ["a", "mine", "small"], result
     for name in ("theirs", "again", "log", "ours", "closed"):
-        assert f"'{name}' is skipped: another user can have written or chosen it, and {HOLES}; use --trust to include it\n" in result.stderr, result
+        assert f"'{name}' is skipped: another user may have written or chosen it, and {HOLES}; use --trust to include it\n" in result.stderr, result
     assert summary(owner)["inputs_skipped"] == 5
     result = owner.gpuq("launch", "--input-dir", sparse, "--output-dir", "out2", "--pattern", "a", "--recursive", "--gpus", "sim:1", "--", "true", cwd=owner.home)
     assert result.returncode == 0 and "skipped" not in result.stderr, result
@@ -123,7 +123,7 @@ def test_sparse_file_under_a_lease_is_skipped(owner, other, sparse):
              "fcntl.fcntl(f, fcntl.F_SETLEASE, fcntl.F_WRLCK)\nprint('leased', flush=True)\nsignal.pause()\n")
     assert other.attack(lease, sparse / "theirs") == "leased"
     result = owner.run(*words(owner, sparse, command=("touch", "{output}/r")), cwd=owner.home)
-    assert result.returncode == 0 and "theirs" not in results(owner) and "'theirs' is skipped: another user can have written or chosen it" in result.stderr, result
+    assert result.returncode == 0 and "theirs" not in results(owner) and "'theirs' is skipped: another user may have written or chosen it" in result.stderr, result
 
 
 def test_file_that_becomes_sparse_while_it_waits_is_not_processed(machine, owner, other):
@@ -151,7 +151,7 @@ def test_sparse_file_in_a_watched_folder_is_skipped(machine, owner, other):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=LIMIT)
     assert process.returncode == 0 and results(owner) == ["first", "second"], (out, err)
-    assert f"'big' is skipped: another user can have written or chosen it, and {HOLES}; use --trust to include it\n" in err, err
+    assert f"'big' is skipped: another user may have written or chosen it, and {HOLES}; use --trust to include it\n" in err, err
 
 
 ORDER = ("sh", "-c", "echo {name} >> order; touch {output}/r")
