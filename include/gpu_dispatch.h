@@ -656,7 +656,7 @@ struct gd_options {
 	int64_t kill_wait_ms; /**< how long to wait for a killed process before its slot is given up; default 5000 */
 
 	/** For GD_OUTPUT_FILES; created if missing, its parent is not. -EPERM if other users can
-	 *  write or replace it, or access a log in it, unless GPUQ_TRUST=1 is set. */
+	 *  write to or replace it, or access a log in it, unless GPUQ_TRUST=1 is set. */
 	const char *output_dir;
 	enum gd_output output;
 	/**
@@ -742,9 +742,10 @@ GD_API void gd_draft_abandon(struct gd_draft *draft);
 
 /**
  * Cancels one task. A waiting task never begins, and the next poll makes its callback. In
- * a running task, gd_worker_cancelled() becomes true, and its worker is killed after the
- * grace period; its callback is made when it has ended. Returns 0, or -ENOENT if the task
- * does not exist or has ended. A task that ends in the meantime keeps its own result.
+ * a running task, gd_worker_cancelled() becomes true; if the task does not end within the
+ * grace period, its worker is killed. The callback is made when the task has ended.
+ * Returns 0, or -ENOENT if the task does not exist or has ended. A task that ends in the
+ * meantime keeps its own result.
  */
 GD_API int gd_pool_cancel(struct gd_pool *p, uint64_t id);
 

@@ -122,7 +122,8 @@ struct gd_file {
 	double seconds; /**< duration of the audio */
 };
 
-/** Fills *ret (of `size` bytes); its strings are valid as long as the task's bytes. -EBADMSG: not a file. */
+/** Fills *ret (of `size` bytes); its strings are valid as long as the task's bytes. -EBADMSG: the task does not
+ * describe a file. */
 GD_API int gd_file_read(const struct gd_bytes *task, struct gd_file *ret, size_t size);
 /**
  * Writes the task that gd_file_read() reads, for a pool of your own with a worker for
