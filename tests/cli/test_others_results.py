@@ -335,6 +335,6 @@ def test_summary_of_a_map_with_private_results_is_private(owner, place, shared, 
     folder = shared if private else place
     owner.sh("echo 1 > items.jsonl", folder)
     result = owner.gpuq("map", "--input", folder / "items.jsonl", "--output", "out.jsonl", "--json", "summary.json", "--gpus", "sim:1",
-                        "--", "sh", "-c", """read setup; echo '{"type":"ready"}'; read item; echo '{"id":0,"ok":false,"error":"secret"}'; cat""", cwd=place)
+                        "--worker-command", """read setup; echo '{"type":"ready"}'; read item; echo '{"id":0,"ok":false,"error":"secret"}'; cat""", cwd=place)
     assert result.returncode == 1 and "secret" in (place / "summary.json").read_text(), result
     assert mode_of(place / "summary.json") == mode_of(place / "out.jsonl") == (0o600 if private else 0o644), result
