@@ -146,6 +146,17 @@ def test_script_that_another_user_named_like_a_command_is_not_used(machine, owne
     owner.sh("rm -r scripts.jsonl*", owner.home)
 
 
+@pytest.mark.parametrize("words", [("add", "--no-start", "--param-file", "{}", "--", "echo", "{{x}}"), ("run", "--commands-file", "{}"),
+                                   ("add", "--no-start", "--config", "{}", "true")], ids=["param-file", "commands-file", "config"])
+def test_pipe_of_another_user_is_not_read(machine, owner, other, words):
+    shared, queue = machine.directory(GROUP), {"GPUQ_JOBS_FILE": str(owner.home / "pipes.jsonl")}
+    other.sh("mkfifo -m 644 pipe", shared)
+    result = owner.gpuq(*(word.format(shared / "pipe") for word in words), cwd=owner.home, env=queue)
+    assert result.returncode == 2 and "pipe': it is a pipe of another user" in result.stderr, result
+    assert owner.run("bash", "-c", "gpuq add --no-start --param-file <(printf 'x\\n1\\n') -- echo {x}", cwd=owner.home, env=queue).returncode == 0
+    owner.sh("rm -rf pipes.jsonl*", owner.home)
+
+
 def test_script_that_another_user_could_have_put_there_adds_no_job(machine, owner):
     """It would fail: the name is not a program in PATH."""
     shared, queue = machine.directory(GROUP), {"GPUQ_JOBS_FILE": str(owner.home / "no-script.jsonl")}

@@ -57,7 +57,7 @@ static int commands_new(const char *name, struct commands **ret)
 static int open_file(const char *path, enum trust_choice choice, int *ret_fd, struct gd_error *err)
 {
 	int r = trust_open(path, choice, "name it with --commands-file", ret_fd, err);
-	if (r == -EPERM && choice != TRUST_NAMED)
+	if (r == -EPERM)
 		return r;
 	if (r == -EINVAL && choice != TRUST_NAMED)
 		return error_set(err, r,

@@ -288,7 +288,7 @@ int config_load(const char *path, enum trust_choice choice, struct config *ret, 
 {
 	cleanup_(closep) int fd = -1;
 	int r = trust_open(path, choice, OTHERWISE, &fd, err);
-	if (r == -EPERM && choice != TRUST_NAMED)
+	if (r == -EPERM)
 		return r;
 	if (r == -EINVAL && choice != TRUST_NAMED)
 		return error_set(err, r,

@@ -24,6 +24,8 @@ static int read_file(const char *path, struct text *t, struct gd_error *err)
 	char chunk[65536];
 	cleanup_(closep) int fd = -1;
 	int r = trust_open(path, TRUST_NAMED, "", &fd, err);
+	if (r == -EPERM)
+		return r;
 	while (r == 0) {
 		ssize_t n = read(fd, chunk, sizeof(chunk));
 		if (n < 0 && errno == EINTR)

@@ -4,12 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/named_file.h"
 #include "base/text.h"
 #include "base/trust.h"
 
@@ -42,11 +44,21 @@ int trust_check(int fd, const char *path, const char *otherwise, struct gd_error
 	return objection ? refuse(path, "it ", objection, otherwise, err) : 0;
 }
 
-static int open_named(const char *path, int *ret_fd)
+static int open_named(const char *path, int *ret_fd, struct gd_error *err)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	char found[32];
+	struct stat st;
+	cleanup_(closep) int place = open(path, O_PATH | O_CLOEXEC);
+	if (place < 0 || fstat(place, &st) < 0)
+		return errno == EPERM ? -EACCES : -errno;
+	if (named_file_is_pipe_of_others(place, &st))
+		return error_set(err, -EPERM,
+			"cannot read '%s': it is a pipe of another user, who could make this command wait forever; copy its contents into a file",
+			path);
+	snprintf(found, sizeof(found), "/proc/self/fd/%d", place);
+	int fd = open(found, O_RDONLY | O_CLOEXEC | O_NOCTTY);
 	if (fd < 0)
-		return -errno;
+		return errno == EPERM ? -EACCES : -errno;
 	*ret_fd = fd;
 	return 0;
 }
@@ -99,6 +111,6 @@ static int open_found(const char *path, const char *otherwise, int *ret_fd, stru
 int trust_open(const char *path, enum trust_choice choice, const char *otherwise, int *ret_fd, struct gd_error *err)
 {
 	if (choice == TRUST_NAMED)
-		return open_named(path, ret_fd);
+		return open_named(path, ret_fd, err);
 	return choice == TRUST_ACCEPTED ? open_accepted(path, ret_fd) : open_found(path, otherwise, ret_fd, err);
 }

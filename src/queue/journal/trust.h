@@ -13,7 +13,7 @@
 
 /* How an input file was chosen. */
 enum trust_choice {
-	TRUST_NAMED,    /* on the command line: any file, or a pipe, which is waited for */
+	TRUST_NAMED,    /* on the command line: any file, or a pipe of this user, which is waited for */
 	TRUST_FOUND,    /* not named: a regular file that only the user and root could have written and put there */
 	TRUST_ACCEPTED, /* not named, but with --trust: a regular file of any user */
 };
