@@ -119,7 +119,7 @@ static double measure_worker(enum launch_kind kind, const char *const *argv, uin
 	const struct launch_worker worker = {.kind = kind, .argv = argv};
 	struct gd_error error = {0};
 	char **worker_argv;
-	if (launch_worker_argv(&worker, &worker_argv, &error) < 0)
+	if (launch_worker_argv(&worker, true, &worker_argv, &error) < 0)
 		errx(1, "%s", error.message);
 	double us = measure(NULL, (const char *const *)worker_argv, files);
 	free(worker_argv);

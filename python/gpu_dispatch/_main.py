@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         path: str | None
 
 
-__all__ = ["describe_main", "end_preparation", "explain", "has_main", "loading", "prepare", "refuse_to_nest"]
+__all__ = ["describe_main", "end_preparation", "explain", "has_main", "loading", "prepare", "refuse_to_nest", "safe_path_flags"]
 
 _go_on: Callable[[], NoReturn] | None = None
 """Set while __main__ is prepared."""
@@ -220,3 +220,12 @@ def _run(code: types.CodeType, path: str | None, spec: Any) -> None:
         exec(code, main.__dict__)
     except (_Prepared, SystemExit):
         pass  # both end the script where its work begins or ends
+
+
+def safe_path_flags() -> list[str]:
+    """Options that keep the current directory out of sys.path.
+
+    Another user may have planted modules in the current directory, and since Python 3.13, "-c" imports a module before
+    the code can remove that directory.
+    """
+    return ["-P"] if sys.version_info >= (3, 11) else []

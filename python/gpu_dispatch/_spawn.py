@@ -52,7 +52,7 @@ def worker_argv(max_batch: int = 1) -> list[str]:
     path = [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)]
     code = f"import sys; sys.path[:] = {path!r}; from gpu_dispatch._worker import main; main({max_batch})"
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return [sys.executable, *flags, "-c", code]
+    return [sys.executable, *flags, *_main.safe_path_flags(), "-c", code]
 
 
 def batch_size(worker_cls: type[BaseWorker], max_batch: int | None) -> int:

@@ -157,9 +157,9 @@ static bool is_sox(const char *word)
 static bool executes_arguments(const char *program)
 {
 	static const char *const names[] = {"ssh", "autossh", "mosh", "scp", "rsync", "rsh", "pssh", "parallel-ssh",
-		"pdsh", "dsh", "clush", "su", "sg", "bsub", "qsub", "pueue", "make", "gmake", "bmake", "just", "rake",
-		"watch", "parallel", "sem", "niceload", "tmux", "screen", "eval", "perl", "pwsh", "exiftool", "sed",
-		"awk", "gawk", "mawk", "nawk", "m4", "ruby", "sox", "soxi", "play", "rec"};
+		"pdsh", "dsh", "clush", "su", "bsub", "qsub", "pueue", "make", "gmake", "bmake", "rake", "watch",
+		"parallel", "sem", "niceload", "tmux", "screen", "eval", "perl", "pwsh", "exiftool", "sed", "awk",
+		"gawk", "mawk", "nawk", "m4", "ruby", "sox", "soxi", "play", "rec"};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (is_program(program, names[i]))
 			return true;
@@ -177,9 +177,12 @@ static bool starts_image(const char *const *argv, size_t program, size_t i)
 		return true;
 	if (!is_program(argv[program], "apptainer") && !is_program(argv[program], "singularity"))
 		return false;
-	for (size_t k = program + 1; k < i; k++)
+	for (size_t k = program + 1; k < i; k++) {
 		if (strcmp(argv[k], "run") == 0 || strcmp(argv[k], "instance") == 0)
 			return true;
+		if (strcmp(argv[k], "exec") == 0 || strcmp(argv[k], "shell") == 0)
+			return false;
+	}
 	return false;
 }
 

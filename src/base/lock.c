@@ -38,6 +38,23 @@ static int find_blocker(int fd, struct flock *f)
 	return fcntl(fd, F_GETLK, f) < 0 ? -errno : 0;
 }
 
+/*
+ * Whether the lock is of no process of ours. A read lock never is. Neither is a lock of another user on a file that
+ * only this user can open: that user opened it when it was not protected.
+ */
+static bool is_intruder(int fd, const struct flock *f)
+{
+	char path[32];
+	struct stat st, process;
+	if (f->l_type == F_RDLCK)
+		return true;
+	if (f->l_type != F_WRLCK || f->l_pid <= 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() ||
+		st.st_mode & (S_IRWXG | S_IRWXO))
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d", (int)f->l_pid);
+	return stat(path, &process) == 0 && process.st_uid != 0 && process.st_uid != st.st_uid;
+}
+
 /* Retries are requests to the server of a network file system, where many processes may wait for the same lock. */
 static uint64_t next_pause(uint64_t pause_ns, uint64_t waited_ns)
 {
@@ -59,11 +76,12 @@ static int wait_for_lock(int fd, bool wait_for_writer)
 		r = find_blocker(fd, &f);
 		if (r < 0)
 			return r;
-		if (f.l_type == F_WRLCK && !wait_for_writer)
+		bool intruder = is_intruder(fd, &f);
+		if (f.l_type == F_WRLCK && !intruder && !wait_for_writer)
 			return -EAGAIN;
-		if (f.l_type == F_RDLCK && !deadline_ns)
+		if (intruder && !deadline_ns)
 			deadline_ns = clock_now_ns() + LOCK_READER_MS * NS_PER_MS;
-		if (f.l_type == F_RDLCK && clock_now_ns() >= deadline_ns)
+		if (intruder && clock_now_ns() >= deadline_ns)
 			return LOCK_BLOCKED;
 		/* If interrupted, retry earlier. */
 		(void)nanosleep(&(struct timespec){.tv_nsec = (long)pause_ns}, NULL);
@@ -99,7 +117,7 @@ int lock_holder(int fd, pid_t *ret)
 	int r = find_blocker(fd, &f);
 	if (r < 0)
 		return r;
-	if (f.l_type != F_WRLCK)
+	if (f.l_type != F_WRLCK || is_intruder(fd, &f))
 		*ret = 0;
 	else
 		*ret = f.l_pid > 0 ? f.l_pid : -1;
@@ -125,7 +143,7 @@ void lock_describe_reader(int fd, char ret[LOCK_WORDS_ROOM])
 	struct stat st;
 	struct flock f;
 	snprintf(ret, LOCK_WORDS_ROOM, "a process");
-	if (find_blocker(fd, &f) < 0 || f.l_type != F_RDLCK || f.l_pid <= 0)
+	if (find_blocker(fd, &f) < 0 || !is_intruder(fd, &f) || f.l_pid <= 0)
 		return;
 	int pid = (int)f.l_pid;
 	snprintf(ret, LOCK_WORDS_ROOM, "process %d", pid);

@@ -7,7 +7,8 @@
  * that it locks only once.
  *
  * We never take read locks, but any user who can read the file can take one, and then no process can take a write lock.
- * So a read lock never shows that a process of ours is alive, and we do not wait for it indefinitely.
+ * So a read lock never shows that a process of ours is alive, and we do not wait for it indefinitely. The same applies
+ * to a write lock of another user on a file that only this user can open.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
@@ -15,7 +16,7 @@
 #include <errno.h>
 #include <sys/types.h>
 
-/* A read lock of another process has prevented the lock for LOCK_READER_MS. */
+/* Such a lock of another process has prevented the lock for LOCK_READER_MS. */
 #define LOCK_BLOCKED   (-EUSERS)
 #define LOCK_READER_MS 2000
 
@@ -39,7 +40,7 @@ int lock_holder(int fd, pid_t *ret);
 /* The same for a file by name. A missing file is not locked. */
 int lock_holder_at(int dirfd, const char *name, pid_t *ret);
 
-/* For messages: "process 123 of user 'bob'", the process with a read lock, or "a process" if it is unknown. */
+/* For messages: "process 123 of user 'bob'", the process with such a lock, or "a process" if it is unknown. */
 #define LOCK_WORDS_ROOM 128
 void lock_describe_reader(int fd, char ret[LOCK_WORDS_ROOM]);
 

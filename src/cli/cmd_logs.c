@@ -299,7 +299,7 @@ static int open_file(struct logs *l, struct log *log, const char *path, const st
 		return open_foreign_log(l, log, path, f);
 	int fd = open_no_foreign_link(path);
 	/* Another user may have taken the old path. */
-	int moved_fd = fd < 0 || is_foreign(fd) ? open_moved_log(l, log, path, f) : -ENOENT;
+	int moved_fd = fd < 0 || (!l->queue.trust && is_foreign(fd)) ? open_moved_log(l, log, path, f) : -ENOENT;
 	if (moved_fd >= 0) {
 		if (fd >= 0)
 			close(fd);

@@ -47,6 +47,20 @@ static bool has_ignored(const struct links *l, const char *path)
 	return count == 3 /* with "." and ".." */ && !contains(path, l->journal_path) && !contains(path, l->log_dir);
 }
 
+/*
+ * Whether it is a cache that programs create next to the code. Python uses a compiled file for each source of the same
+ * size and time, so a shared cache would mix up the code of different trees.
+ */
+static bool is_cache(const char *name)
+{
+	static const char *const names[] = {
+		"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints"};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return false;
+}
+
 /* Lists the entries of the top that are not in the worktree, each as "./NAME". */
 static int list_missing(const struct links *l, struct text *ret, struct gd_error *err)
 {
@@ -61,7 +75,7 @@ static int list_missing(const struct links *l, struct text *ret, struct gd_error
 			fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 			!(S_ISREG(st.st_mode) || S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode)) ||
 			(size_t)snprintf(path, sizeof(path), "%s/%s", l->top, e->d_name) >= sizeof(path) ||
-			is_of_queue(l, path))
+			is_of_queue(l, path) || is_cache(e->d_name))
 			continue;
 		text_appendf(ret, "./%s", e->d_name);
 		text_append_char(ret, '\0');

@@ -113,7 +113,7 @@ static int write_brief(
 {
 	cleanup_(freep) char **argv = NULL;
 	const struct gd_launch_options *o = plan->options;
-	int r = launch_worker_argv(plan->worker, &argv, err);
+	int r = launch_worker_argv(plan->worker, false, &argv, err);
 	if (r < 0)
 		return r;
 	const struct remote_brief brief = {.argv = argv,

@@ -377,7 +377,7 @@ static int check_copy(const struct queue_choice *q, struct journal *j, struct gd
 		if (unfinished + hooks && !journal_home_is_here(j))
 			return refuse_copy(j, unfinished, hooks, err);
 	}
-	if (!journal_home_is_here(j) && (r = journal_home_clean(j, err)) < 0)
+	if (!journal_home_is_here(j) && (r = journal_home_clean(j, q->trust, err)) < 0)
 		return r;
 	/* Another user who made the copy knows its secret and could pose as a pilot. A new one is created when needed.
 	 */

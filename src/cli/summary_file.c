@@ -50,7 +50,7 @@ static int set_mode(int fd)
 {
 	mode_t mask = umask(0);
 	umask(mask);
-	return fchmod(fd, 0666 & ~mask) < 0 ? -errno : 0;
+	return fchmod(fd, 0644 & ~mask) < 0 ? -errno : 0;
 }
 
 int summary_file_write(const struct summary_file *s, const char *results, const struct text *json)

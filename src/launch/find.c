@@ -351,7 +351,24 @@ static void note_way(struct finder *f, const char *folder)
 {
 	cleanup_(closep) int fd = -1;
 	f->way.replaceable = trust_open_directory(folder, true, &fd, NULL) < 0;
-	f->found->folder_is_chosen = f->way.replaceable;
+}
+
+/* See find_chosen_part(). path: without links. */
+static const char *find_chosen(const char *folder, const char *path)
+{
+	struct trust_way way = TRUST_WAY_INIT;
+	cleanup_(closep) int end = -1;
+	if (trust_open_any(AT_FDCWD, folder, &end, &way) == 0 && way.chooser)
+		return path;
+	for (const char *slash = path; slash; slash = strchr(slash + 1, '/')) {
+		char above[PATH_MAX];
+		int length = slash == path ? 1 : (int)(slash - path);
+		snprintf(above, sizeof(above), "%.*s", length, path);
+		cleanup_(closep) int fd = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0 || trust_objection_above(fd))
+			return slash + 1;
+	}
+	return NULL;
 }
 
 static int find(struct finder *f, const char *folder, struct gd_error *err)
@@ -370,6 +387,8 @@ static int find(struct finder *f, const char *folder, struct gd_error *err)
 	f->root = root;
 	f->root_length = strlen(path);
 	f->found->files.folder = arena_copy(&f->found->arena, path, strlen(path));
+	if (f->found->files.folder && f->way.replaceable)
+		f->found->chosen_part = find_chosen(folder, f->found->files.folder);
 	int fd = f->found->files.folder ? fcntl(root, F_DUPFD_CLOEXEC, 3) : -1;
 	r = fd >= 0 ? walk(f, fd, "", false, NULL) : f->found->files.folder ? -errno : -ENOMEM;
 	if (r == 0)

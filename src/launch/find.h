@@ -31,9 +31,11 @@ int find_files(const char *folder, const struct gd_find_options *options, const 
  */
 bool find_is_open_to_others(const struct gd_files *files);
 
-/* Whether another user can have chosen the path of the folder: by a link in it, or by renaming one of its components.
+/*
+ * The part of the folder's path that another user may have chosen: all of it if a link of another user leads there,
+ * otherwise the components behind the first directory in which others can rename entries. NULL: none.
  */
-bool find_folder_is_chosen(const struct gd_files *files);
+const char *find_chosen_part(const struct gd_files *files);
 
 /*
  * The other user whom file i of a search belongs to, or whose link leads to it; 0: this user or root.

@@ -75,7 +75,7 @@ const char *find_objection_to_holes(int fd, const char *name, const struct stat 
 	cleanup_(closep) int file =
 		name ? file_open_regular(fd, name, O_NOFOLLOW) : file_open_regular(AT_FDCWD, opened, 0);
 	/* The owner can prevent others from opening it for a while, with a lease or by its mode. */
-	if (file < 0 && file != -ENOENT)
+	if (file == -EAGAIN || file == -EACCES || file == -EPERM)
 		return holes;
 	bool many = file >= 0 && file_count_holes(file, 0, st->st_size, MAX_HOLE_BYTES) > MAX_HOLE_BYTES;
 	return many ? holes : NULL;

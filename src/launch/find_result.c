@@ -26,9 +26,9 @@ bool find_is_open_to_others(const struct gd_files *files)
 	return ((const struct find_result *)files)->open_to_others;
 }
 
-bool find_folder_is_chosen(const struct gd_files *files)
+const char *find_chosen_part(const struct gd_files *files)
 {
-	return ((const struct find_result *)files)->folder_is_chosen;
+	return ((const struct find_result *)files)->chosen_part;
 }
 
 uid_t find_owner(const struct gd_files *files, size_t i)

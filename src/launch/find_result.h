@@ -22,7 +22,7 @@ struct find_result {
 	const char **warnings;
 	size_t warnings_capacity;
 	bool open_to_others;
-	bool folder_is_chosen;
+	const char *chosen_part; /* see find_chosen_part() */
 };
 
 /* All return 0 or -ENOMEM. */

@@ -28,7 +28,7 @@ static int say_reader(const char *path, int fd, struct gd_error *err)
 {
 	char reader[LOCK_WORDS_ROOM];
 	lock_describe_reader(fd, reader);
-	return error_set(err, -EBUSY, "cannot lock '%s': %s has a read lock on it; end that process or remove the file",
+	return error_set(err, -EBUSY, "cannot lock '%s': %s has a lock on it; end that process or remove the file",
 		path, reader);
 }
 

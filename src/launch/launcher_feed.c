@@ -107,11 +107,10 @@ static int reserve(struct gd_launcher *l, size_t size, int gpu, struct gd_draft 
 /* Whether a name that another user may have chosen would be inserted into the command. */
 static bool has_odd_name(const struct gd_launcher *l, size_t i)
 {
-	const char *path = l->todo[i]->path, *folder = l->files->folder;
+	const char *path = l->todo[i]->path, *folder = find_chosen_part(l->files);
 	if (l->worker.kind != LAUNCH_TEMPLATE || l->options.trust_input || !launcher_is_open_to_others(l))
 		return false;
-	bool is_chosen = l->input_replaceable || find_folder_is_chosen(l->files);
-	return (!place_is_ordinary(path, strlen(path)) || (is_chosen && !place_is_ordinary(folder, strlen(folder)))) &&
+	return (!place_is_ordinary(path, strlen(path)) || (folder && !place_is_ordinary(folder, strlen(folder)))) &&
 	       template_has_names(l->worker.argv);
 }
 

@@ -231,7 +231,7 @@ static int start_workers(struct gd_launcher *l, struct gd_error *err)
 	const struct gd_launch_options *o = &l->options;
 	cleanup_(text_finish) struct text logs = {0};
 	cleanup_(freep) char **argv = NULL;
-	int r = l->worker.kind ? launch_worker_argv(&l->worker, &argv, err) : 0;
+	int r = l->worker.kind ? launch_worker_argv(&l->worker, true, &argv, err) : 0;
 	if (r == 0)
 		r = make_logs(l, &logs, err);
 	if (r < 0)

@@ -82,5 +82,6 @@ struct map_batch *map_batch_part(const struct map_batch *b, size_t first, size_t
 	}
 	part->deaths = b->deaths;
 	part->alone = b->alone;
+	part->batch_before = b->batch_before;
 	return part;
 }

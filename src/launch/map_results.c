@@ -137,18 +137,17 @@ static void fail_message(struct map *m, struct map_batch *b, const struct gd_eve
 		fail_item(m, b, 0, e->gpu, reason, strlen(reason));
 }
 
-static void lower_batch(struct map *m, const struct map_batch *b)
+static void lower_batch(struct map *m, struct map_batch *b)
 {
 	size_t half = b->count / 2;
 	m->streak = 0;
 	/* An item that fails alone was the reason, not the number of items. */
-	if (b->count == 1) {
-		m->batch = m->options.batch;
-		m->patience = MAP_FIRST_PATIENCE;
+	if (b->count == 1 && b->batch_before > m->batch)
+		m->batch = b->batch_before;
+	if (b->count == 1 || half >= m->batch)
 		return;
-	}
-	if (half >= m->batch)
-		return;
+	if (!b->batch_before)
+		b->batch_before = m->batch;
 	m->batch = half;
 	/* Each failed attempt costs all messages in flight. */
 	m->patience = m->patience < MOST_PATIENCE ? 2 * m->patience : MOST_PATIENCE;

@@ -183,7 +183,7 @@ static int open_pool(struct map *m, struct gd_error *err)
 	const struct map_options *o = &m->options;
 	cleanup_(text_finish) struct text logs = {0};
 	cleanup_(freep) char **argv = NULL;
-	int r = launch_worker_argv(&m->worker, &argv, err);
+	int r = launch_worker_argv(&m->worker, true, &argv, err);
 	if (r == 0)
 		r = map_record_make_logs(&m->record, o->trust, &logs, err);
 	if (r < 0)

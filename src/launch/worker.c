@@ -131,7 +131,7 @@ static void put_all(struct line *l, const struct launch_worker *worker, const ch
 		put(l, *word);
 }
 
-int launch_worker_argv(const struct launch_worker *worker, char ***ret, struct gd_error *err)
+int launch_worker_argv(const struct launch_worker *worker, bool is_local, char ***ret, struct gd_error *err)
 {
 	char helper[PATH_MAX] = "";
 	int r = worker->kind == LAUNCH_ARGV
@@ -139,7 +139,7 @@ int launch_worker_argv(const struct launch_worker *worker, char ***ret, struct g
 			: helper_find(WORKER_HELPER, WORKER_HELPER_PATH, helper, sizeof(helper), err);
 	if (r < 0)
 		return r;
-	bool own = worker->kind == LAUNCH_PLUGIN && trust_check_path(worker->plugin, NULL) == 0;
+	bool own = is_local && worker->kind == LAUNCH_PLUGIN && trust_check_path(worker->plugin, NULL) == 0;
 	const char *plugin_word = own ? WORKER_OWN : WORKER_PLUGIN;
 	struct line measured = {.plugin_word = plugin_word};
 	put_all(&measured, worker, helper);

@@ -39,8 +39,12 @@ struct launch_worker {
  */
 int launch_worker_check(const struct launch_worker *worker, struct gd_error *err);
 
-/* The command line of the worker, for gd_options.worker_argv. One allocation, release with free(). */
-int launch_worker_argv(const struct launch_worker *worker, char ***ret, struct gd_error *err);
+/*
+ * The command line of the worker, for gd_options.worker_argv. One allocation, release with free(). is_local: workers
+ * run on this machine, so they can check whether a plug-in still belongs to this user; paths of other machines may
+ * contain links.
+ */
+int launch_worker_argv(const struct launch_worker *worker, bool is_local, char ***ret, struct gd_error *err);
 
 /*
  * The arguments of a command line given as one string: its words if it has no special characters of the shell,

@@ -53,7 +53,7 @@ static void test_arguments_of_container_images_are_code(void **state)
 	assert_true(place_is_code((const char *const[]){"nice", "apptainer", "-q", "run", "a.sif", "x", NULL}, 5));
 	assert_true(place_is_code((const char *const[]){"singularity", "instance", "run", "a.sif", "x", NULL}, 4));
 	assert_true(place_is_code((const char *const[]){"./a.sif", "x", NULL}, 1));
-	assert_false(place_is_code((const char *const[]){"apptainer", "exec", "a.sif", "cp", "x", NULL}, 4));
+	assert_false(place_is_code((const char *const[]){"apptainer", "exec", "a.sif", "uv", "run", "x", NULL}, 5));
 }
 
 static void test_absolute_paths_are_not_code_for_sox_and_for_sed_with_a_script(void **state)

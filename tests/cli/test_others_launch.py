@@ -390,6 +390,9 @@ def test_command_gets_the_input_folder_of_others_only_without_signs(machine, vic
     assert result.returncode == 1 and "other users can choose names in this path" in result.stdout + result.stderr, result
     victim.sh("rm -rf out", victim.home)
     assert victim.gpuq(*launch, "--trust", "--", "true", "-B", "{dir}", cwd=victim.home).returncode == 0
+    victim.sh("rm -rf out; mkdir -p a@b/in; chmod 777 a@b a@b/in; echo 1 > a@b/in/x", victim.home)
+    result = victim.gpuq("launch", "--input-dir", "a@b/in", *launch[3:], "--", "true", "{dir}", cwd=victim.home)
+    assert result.returncode == 0, "others could not choose this name"
 
 
 def test_command_gets_any_name_as_a_variable_or_with_trust(machine, victim, other):

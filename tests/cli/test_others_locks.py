@@ -30,7 +30,7 @@ class Reader:
     def __init__(self, user, path):
         assert user.attack(READ_LOCK, path) == "opened"
         self.process = user.started[-1]
-        self.words = f"process {self.process.pid} of user '{user.name}' has a read lock on "
+        self.words = f"process {self.process.pid} of user '{user.name}' has a lock on "
 
     def await_lock(self):
         assert self.process.stdout.readline() == "locked\n"

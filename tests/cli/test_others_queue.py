@@ -510,14 +510,42 @@ def test_stored_file_of_another_user_is_not_used(owner, other, scripted, folder,
 def test_folder_of_scripts_that_others_can_write_is_refused(owner, other, scripted):
     (scripted / "jobs.jsonl.d/scripts").chmod(0o777)
     result = owner.gpuq("run", cwd=scripted)
-    assert result.returncode == 2 and "refusing to use directory 'scripts': it can be written by everybody" in result.stderr, result
+    assert result.returncode == 2 and "jobs.jsonl.d/scripts': it can be written by everybody" in result.stderr, result
 
 
-def test_lock_of_another_user_is_refused(owner, other, scripted):
-    os.chown(scripted / "jobs.jsonl.d/append.lock", other.uid, other.gid)
-    (scripted / "jobs.jsonl.d/append.lock").chmod(0o666)
+@pytest.mark.parametrize("name", ["append.lock", "runner.lock", "runner.log", "hooks.log", "keepers/k1"])
+def test_file_of_another_user_in_the_folder_is_refused(owner, other, scripted, name):
+    """A lock would stop the queue, and a log would disclose what it contains."""
+    path = scripted / "jobs.jsonl.d" / name
+    path.touch()
+    os.chown(path, other.uid, other.gid)
+    path.chmod(0o666)
     result = owner.gpuq("add", "--no-start", "true", cwd=scripted)
-    assert result.returncode == 2 and "append.lock': it belongs to another user" in result.stderr, result
+    assert result.returncode == 2 and f"{name}': it belongs to another user" in result.stderr, result
+
+
+WRITE_LOCK = """
+import fcntl, signal, sys
+file = open(sys.argv[1], "r+")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("locked", flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("name", ["append.lock", "runner.lock"])
+def test_write_lock_of_another_user_who_opened_the_file_before_stops_no_command(owner, other, scripted, name):
+    path = scripted / "jobs.jsonl.d" / name
+    if not path.exists():
+        plant(owner, path, "", 0o600)
+    (scripted / "jobs.jsonl.d").chmod(0o755)
+    path.chmod(0o666)
+    assert other.attack(WRITE_LOCK, path) == "locked"
+    path.chmod(0o600)
+    (scripted / "jobs.jsonl.d").chmod(0o700)
+    result = owner.gpuq("run", cwd=scripted)
+    assert result.returncode == 1 and f"of user '{other.name}' has a lock on" in result.stderr and name in result.stderr, result
+    assert "no runner is active" in owner.gpuq("status", cwd=scripted).stdout
 
 
 def test_stored_environments_become_private_again(owner, other, scripted):

@@ -285,3 +285,16 @@ def test_a_tree_that_is_gone_is_not_mentioned(lab, tree):
     git(tree, "worktree", "remove", "--force", str(path))
     result = lab.result("prune")
     assert result.returncode == 0 and result.stderr == ""
+
+
+def test_caches_of_python_are_not_shared_between_trees(lab, tree):
+    """Python would use the compiled code of another version if size and time of the source are the same."""
+    (tree / ".gitignore").write_text("__pycache__/\ndata/\nsecret\n*.bin\n/no-config\n/state\n/claims\n")
+    for version in (1, 2):
+        (tree / "settings.py").write_text(f"VERSION = {version}\n")
+        os.utime(tree / "settings.py", (1, 1))
+        (tree / "__pycache__").mkdir(exist_ok=True)
+        (tree / "__pycache__/settings.cpython-311.pyc").write_text(str(version))
+        lab.add("--freeze", "--hold", "true")
+        assert (tree / "__pycache__").is_dir() and not (frozen(lab, version) / "__pycache__").exists()
+        assert (frozen(lab, version) / "data").is_symlink()

@@ -78,7 +78,7 @@ void file_rig_open(struct file_rig *rig)
 		fail_msg("check: %s", err.message);
 	free(rig->argv);
 	rig->argv = NULL;
-	if (launch_worker_argv(&rig->worker, &rig->argv, &err) < 0)
+	if (launch_worker_argv(&rig->worker, true, &rig->argv, &err) < 0)
 		fail_msg("argv: %s", err.message);
 	rig->options.worker_argv = (const char *const *)rig->argv;
 	rig->options.settings = rig->worker.settings;

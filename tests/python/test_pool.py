@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpu_dispatch import BaseWorker, GPUNotFound, NoWorkers, Pool, TaskTimedOut
+from gpu_dispatch import BaseWorker, GPUNotFound, NoWorkers, Pool, TaskTimedOut, _spawn
 from poolworkers import Actor, Batcher, BrokenSetup, ExitingSetup
 from waiting import DEADLINE_SECONDS, eventually
 
@@ -219,3 +219,15 @@ def test_wrong_classes_and_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUQ_GPUS", "sim:2")
     with pytest.raises(GPUNotFound):
         Pool(Actor, [5])
+
+
+def test_workers_import_nothing_from_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user may have planted modules there; "-c" of Python 3.13 imports linecache before the code."""
+    for name in ("linecache.py", "json.py"):
+        (tmp_path / name).write_text("open('planted', 'w').close()\n")
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    monkeypatch.chdir(tmp_path)
+    with Pool(Actor, "sim:1") as pool:
+        assert pool.submit(("echo", 1)).result(DEADLINE_SECONDS) == 1
+    assert not (tmp_path / "planted").exists()
+    assert sys.version_info < (3, 11) or "-P" in _spawn.worker_argv()

@@ -431,7 +431,7 @@ class Stopped:
         self.boss.send_signal(signal.SIGCONT)
 
     def await_words(self):
-        words = f"process {self.reader.pid} of user '{pwd.getpwuid(os.geteuid()).pw_name}' has a read lock on append.lock"
+        words = f"process {self.reader.pid} of user '{pwd.getpwuid(os.geteuid()).pw_name}' has a lock on append.lock"
         self.queue.until(lambda: words in read(self.queue.directory / "coordinator.out"), "words about the lock")
         assert self.boss.poll() is None
 

@@ -96,7 +96,7 @@ int main(int argc, char **argv)
 	int r = launch_worker_check(&worker, &err);
 	char **worker_argv = NULL;
 	if (r == 0)
-		r = launch_worker_argv(&worker, &worker_argv, &err);
+		r = launch_worker_argv(&worker, true, &worker_argv, &err);
 	options.worker_argv = (const char *const *)worker_argv;
 	if (r < 0 || gd_pool_open(&options, &callbacks, &pool, &err) < 0) {
 		printf("%s\n", err.message);

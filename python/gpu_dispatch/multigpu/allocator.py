@@ -9,7 +9,7 @@ import multiprocessing
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from multiprocessing.queues import Queue
@@ -29,6 +29,15 @@ class Workload(TypedDict):
     smallest_size: int
     largest_file: Path | None
     smallest_file: Path | None
+
+
+def local_queue() -> Any:
+    """A queue for this process and its forks.
+
+    With other start methods, Python starts a helper process for it, which imports modules from the current directory,
+    where another user may have planted some.
+    """
+    return multiprocessing.get_context("fork").Queue()
 
 
 class ResourceAllocator:
@@ -73,7 +82,7 @@ class ResourceAllocator:
         """A queue with all files, largest first, then one ``None`` per worker as end marker."""
         if num_workers < 1:
             raise ValueError(f"num_workers must be 1 or more, not {num_workers}")
-        queue: Queue[Path | None] = multiprocessing.Queue()
+        queue: Queue[Path | None] = local_queue()
         queue.cancel_join_thread()  # a program that gives up early must not wait for readers
         for file in _largest_first(files):
             queue.put(file)

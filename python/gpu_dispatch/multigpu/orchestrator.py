@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import signal
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpu_dispatch._text import printable
-from gpu_dispatch.multigpu.allocator import ResourceAllocator, Workload
+from gpu_dispatch.multigpu.allocator import ResourceAllocator, Workload, local_queue
 from gpu_dispatch.multigpu.balancer import LoadBalancer
 from gpu_dispatch.multigpu.detector import GPUDetector
 from gpu_dispatch.multigpu.result import Result
@@ -75,7 +74,7 @@ class LauncherOrchestrator:
             print(printable(f"no file in '{input_dir}' matches '{pattern}'"), file=sys.stderr)
             return EXIT_DONE
         tasks = self.resource_allocator.create_task_queue(files, len(numbers))
-        results: Queue[Result | None] = multiprocessing.Queue()
+        results: Queue[Result | None] = local_queue()
         results.cancel_join_thread()
         self.load_balancer = LoadBalancer(numbers)
         try:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
+from gpu_dispatch._main import safe_path_flags
 from gpu_dispatch._programs import find_gpuq
 from gpu_dispatch.multigpu._launch import Launch
 from gpu_dispatch.multigpu._record import SETTING_VARIABLE
@@ -24,7 +25,7 @@ __all__ = ["ProcessSpawner", "ProcessStatus", "WorkerProcess"]
 logger = logging.getLogger(__name__)
 
 # "-m" and "-c" both put the current directory first in sys.path, where another user may have
-# planted a gpu_dispatch; with -c we can remove it before the first import. The other entries come
+# planted a gpu_dispatch; safe_path_flags() prevents that, or before Python 3.11, this code. The other entries come
 # from PYTHONPATH and not from this text: gpuq launch compares commands to know which files are done.
 _WHISPER_CODE = (
     "import sys; sys.path[:] = [entry for entry in sys.path if entry]; "
@@ -196,7 +197,9 @@ class ProcessSpawner:
         if not command and not worker:
             if importlib.util.find_spec("faster_whisper"):
                 # A command with quotes is run by a shell: exec replaces that shell.
-                command = "exec " + shlex.join([sys.executable, "-c", _WHISPER_CODE])
+                command = "exec " + shlex.join(
+                    [sys.executable, *safe_path_flags(), "-c", _WHISPER_CODE]
+                )
                 detects = True
             else:
                 plugins = _plugins(gpuq)

@@ -107,6 +107,11 @@ int content_store_save(int dir_fd, const char *folder, const void *data, size_t 
 	int r = utimensat(folder_fd, name, NULL, AT_SYMLINK_NOFOLLOW) < 0 ? -ENOENT : 0;
 	if (r == 0)
 		r = compare_content(folder_fd, name, data, size);
+	/* A file that others can write to is not used when a job starts. */
+	struct stat st;
+	if (r == 0 && fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid == geteuid() &&
+		st.st_mode & 022 && fchmodat(folder_fd, name, 0600, 0) < 0)
+		r = -errno;
 	if (r == -ENOENT)
 		r = write_new(dir_fd, folder_fd, name, data, size);
 	if (r < 0)

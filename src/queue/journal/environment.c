@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "base/trust.h"
 #include "queue/journal/content_store.h"
 
 /* The kernel accepts much less. */
@@ -53,8 +52,7 @@ int environment_load(int dir_fd, const char *name, uid_t owner, char **ret, size
 		return fd;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	if (owner == ENVIRONMENT_TRUSTED ? trust_objection(fd) != NULL
-					 : owner != ENVIRONMENT_OF_ANYBODY && st.st_uid != owner)
+	if (owner != ENVIRONMENT_OF_ANYBODY && st.st_uid != owner)
 		return -EPERM;
 	if (st.st_size > MAX_BYTES)
 		return -EFBIG;

@@ -19,7 +19,6 @@
 int environment_save(int dir_fd, char *const *environment, char ret_name[HASH_TEXT], struct gd_error *err);
 
 #define ENVIRONMENT_OF_ANYBODY ((uid_t)-1)
-#define ENVIRONMENT_TRUSTED    ((uid_t)-2) /* see trust_objection() */
 
 /*
  * The entries, each NUL-terminated, in one allocation. dir_fd may be a folder of another user: no link in it is

@@ -27,11 +27,13 @@
 static int blocked_words(const struct journal *j, struct gd_error *err)
 {
 	char reader[LOCK_WORDS_ROOM];
+	if (!err)
+		return LOCK_BLOCKED;
 	cleanup_(text_finish) struct text folder = {0};
 	lock_describe_reader(j->lock_fd, reader);
 	shell_quote(&folder, j->dir_path, strlen(j->dir_path));
 	return error_set(err, LOCK_BLOCKED,
-		"cannot lock journal '%s': %s has a read lock on append.lock in its folder; end that process or, if "
+		"cannot lock journal '%s': %s has a lock on append.lock in its folder; end that process or, if "
 		"neither a runner nor a job of the queue is running, replace the file: cd %s && cp append.lock "
 		"new.lock && mv new.lock append.lock",
 		j->path, reader, text_string(&folder));

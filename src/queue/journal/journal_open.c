@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "queue/journal/journal_private.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -287,6 +288,49 @@ static void protect_part(const struct journal *j, int fd)
 		return; /* best effort: some file systems have no modes */
 }
 
+/* The first script creates its folder. Root may have done so, with --trust: then only jobs with scripts fail. */
+static int check_scripts(const struct journal *j, int dir_fd, struct gd_error *err)
+{
+	if (j->accepted)
+		return 0;
+	cleanup_(closep) int fd = openat(dir_fd, STORE_SCRIPTS, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 && (errno == ENOENT || errno == EACCES))
+		return 0;
+	char path[PATH_MAX];
+	snprintf(path, sizeof(path), "%s/" STORE_SCRIPTS, j->dir_path);
+	if (fd < 0)
+		return error_set(err, -errno, "cannot open directory '%s': %s", path, error_words(errno));
+	int r = check_folder(j, fd, path, err);
+	if (r == 0)
+		protect_part(j, fd);
+	return r;
+}
+
+/*
+ * Refuses entries of other users: locks that they hold, logs that they read. They were able to write to the folder in
+ * the past. Environments and scripts are checked when a job starts.
+ */
+static int check_owners(const struct journal *j, int dir_fd, const char *part, struct gd_error *err)
+{
+	int fd = openat(dir_fd, part, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	cleanup_(closedirp) DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	if (!d) {
+		closep(&fd);
+		return error_set(
+			err, -errno, "cannot open directory '%s/%s': %s", j->dir_path, part, error_words(errno));
+	}
+	for (const struct dirent *e; (e = readdir(d));) {
+		struct stat st;
+		if (strcmp(e->d_name, "..") == 0 || fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+			st.st_uid == 0 || trust_is_user(st.st_uid))
+			continue;
+		return error_set(err, -EPERM,
+			"refusing to use '%s/%s/%s': it belongs to another user, who was able to write to the folder before; replace it with a copy of it, or remove it if it is a log",
+			j->dir_path, part, e->d_name);
+	}
+	return 0;
+}
+
 /* Opens a file of the folder. An archive of another user can contain a hard link to a file of this user. */
 static int open_part(const struct journal *j, int dir_fd, const char *name, int *ret_fd, struct gd_error *err)
 {
@@ -296,11 +340,7 @@ static int open_part(const struct journal *j, int dir_fd, const char *name, int 
 		return error_set(err, -errno, "cannot open '%s/%s': %s", j->dir_path, name, error_words(errno));
 	if (st.st_nlink > 1)
 		return error_set(err, -EPERM,
-			"refusing to write to '%s/%s': it has several names (hard links), and may be another file of yours; replace the folder with a copy of it",
-			j->dir_path, name);
-	if (!j->accepted && st.st_uid != geteuid() && st.st_uid != 0)
-		return error_set(err, -EPERM,
-			"refusing to use '%s/%s': it belongs to another user, who could write to the folder before; replace the folder with a copy of it",
+			"refusing to write to '%s/%s': it has several names (hard links), and may be another file of yours; replace the file with a copy of it",
 			j->dir_path, name);
 	*ret_fd = take_fd(&fd);
 	return 0;
@@ -308,20 +348,22 @@ static int open_part(const struct journal *j, int dir_fd, const char *name, int 
 
 int journal_open_folder(struct journal *j, struct gd_error *err)
 {
-	static const char *const parts[] = {"keepers", STORE_ENVIRONMENTS, STORE_SCRIPTS};
+	static const char *const parts[] = {"keepers", STORE_ENVIRONMENTS};
 	cleanup_(closep) int dir_fd = -1;
 	int r = open_parent(j, err);
 	if (r == 0)
 		r = open_dir(j, j->parent_fd, folder_name(j), j->dir_path, &dir_fd, err);
 	for (size_t i = 0; r == 0 && i < sizeof(parts) / sizeof(parts[0]); i++) {
 		cleanup_(closep) int part_fd = -1;
-		/* The first script creates its folder. */
-		if (strcmp(parts[i], STORE_SCRIPTS) == 0 &&
-			faccessat(dir_fd, STORE_SCRIPTS, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-			continue;
 		r = open_dir(j, dir_fd, parts[i], parts[i], &part_fd, err);
 		protect_part(j, part_fd);
 	}
+	if (r == 0)
+		r = check_scripts(j, dir_fd, err);
+	if (r == 0 && !j->accepted)
+		r = check_owners(j, dir_fd, ".", err);
+	if (r == 0 && !j->accepted)
+		r = check_owners(j, dir_fd, "keepers", err);
 	if (r < 0)
 		return r;
 	cleanup_(closep) int lock_fd = -1, counts_fd = -1;

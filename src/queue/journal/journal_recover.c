@@ -60,14 +60,14 @@ static int check_queue(const struct journal *j, off_t size, const struct journal
 
 /* ---- The end of the file ------------------------------------------------------------- */
 
-/* Finds the end of the last complete line. */
-static int find_end(struct journal *j, off_t size, off_t *ret_end)
+/* Finds the end of the last complete line, and the number of the line after it if it lacks only its newline, or 0. */
+static int find_end(struct journal *j, off_t size, off_t *ret_end, uint64_t *ret_number)
 {
 	size_t room = 65536;
 	cleanup_(freep) char *buf = NULL;
 	for (;; room *= 4) {
 		off_t from = size > (off_t)room ? size - (off_t)room : 0;
-		size_t want = (size_t)(size - from);
+		size_t want = (size_t)(size - from), body;
 		free(buf);
 		buf = malloc(want + 1);
 		if (!buf)
@@ -81,25 +81,30 @@ static int find_end(struct journal *j, off_t size, off_t *ret_end)
 		if (!newline && from > 0)
 			continue;
 		*ret_end = newline ? from + (newline - buf) + 1 : 0;
+		size_t start = (size_t)(*ret_end - from);
+		if (seal_check(buf + start, (size_t)n - start, ret_number, &body) < 0)
+			*ret_number = 0;
 		return 0;
 	}
 }
 
 /*
- * Bytes that the counters cover were written as whole lines: they are damaged, not torn, and stay as evidence. Other
+ * Bytes that the counters cover were written as whole lines: they are damaged, not torn, and stay as evidence. The
+ * same applies to a line with a number that the counters cover, in a file that replaced the journal. Other
  * bytes after the last newline are removed, even if only the newline is missing: readers have never shown them.
  */
-static int repair_end(struct journal *j, off_t size, off_t covered, struct gd_error *err)
+static int repair_end(struct journal *j, off_t size, const struct journal_counters *c, struct gd_error *err)
 {
-	off_t end = size;
-	int r = size > 0 ? find_end(j, size, &end) : 0;
+	off_t end = size, covered = c && is_file_of(j, c) ? (off_t)c->size : 0;
+	uint64_t number = 0;
+	int r = size > 0 ? find_end(j, size, &end, &number) : 0;
 	if (r == -EFBIG)
 		return error_set(err, r,
 			"cannot read journal '%s': the last line is incomplete: the file is damaged; move it away",
 			j->path);
 	if (r < 0)
 		return error_set(err, r, "cannot read journal '%s': %s", j->path, error_words(r));
-	if (end < size && covered > end) {
+	if (end < size && (covered > end || (c && number > 0 && number < c->next_n))) {
 		if (write(j->fd, "\n", 1) != 1)
 			return error_set(err, -errno, "cannot write journal '%s': %s", j->path, error_words(errno));
 		end = size + 1;
@@ -322,7 +327,7 @@ int journal_recover(struct journal *j, off_t size, const struct journal_counters
 	if (r == 0 && j->original)
 		return convert_original(j, c, err);
 	if (r == 0)
-		r = repair_end(j, size, c && is_file_of(j, c) ? (off_t)c->size : 0, err);
+		r = repair_end(j, size, c, err);
 	if (r == 0)
 		r = recover_from_lines(&v, size, err);
 	free(v.counts);

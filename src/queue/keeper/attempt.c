@@ -128,8 +128,8 @@ static int load_environment(const struct attempt *a, const struct journal *j, st
 	char *block = NULL, *name = strdup(a->env);
 	size_t size = 0;
 	int r = !name     ? -ENOMEM
-		: *a->env ? environment_load(j->dir_fd, a->env,
-				    j->accepted ? ENVIRONMENT_OF_ANYBODY : ENVIRONMENT_TRUSTED, &block, &size)
+		: *a->env ? environment_load(
+				    j->dir_fd, a->env, j->accepted ? ENVIRONMENT_OF_ANYBODY : geteuid(), &block, &size)
 			  : 0;
 	if (r < 0) {
 		free(name);

@@ -18,7 +18,7 @@ static int blocked(const struct journal *j, int fd, struct gd_error *err)
 	char reader[LOCK_WORDS_ROOM];
 	lock_describe_reader(fd, reader);
 	return error_set(err, LOCK_BLOCKED,
-		"cannot start a runner: %s has a read lock on '%s/runner.lock'; end that process or, if no runner is "
+		"cannot start a runner: %s has a lock on '%s/runner.lock'; end that process or, if no runner is "
 		"active, remove the file",
 		reader, j->dir_path);
 }
