@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["describe_main", "end_preparation", "explain", "has_main", "loading", "prepare", "refuse_to_nest", "safe_path_flags"]
 
+try:
+    _directory = os.getcwd()
+except OSError:  # it was removed
+    _directory = ""
+"""A relative path of __main__ refers to it, even if the program has changed its directory since then."""
+
 _go_on: Callable[[], NoReturn] | None = None
 """Set while __main__ is prepared."""
 
@@ -105,6 +111,8 @@ def _name_and_path() -> tuple[str | None, str | None]:
         # or archive (__main__): it is meant to be executed as the program only.
         return (None, None) if name == "__main__" or name.endswith(".__main__") else (name, None)
     path = getattr(main, "__file__", None)
+    if path is not None:
+        path = os.path.join(_directory, path)
     if path is None or not os.path.exists(path):
         return None, None
     if os.path.splitext(os.path.basename(path))[0] == "ipython":

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -212,4 +213,11 @@ void file_close_except(int first, int *keep, size_t count)
 		first = keep[i] + 1;
 	}
 	file_close_range(first, INT_MAX);
+}
+
+void file_remove_default_list(int fd)
+{
+	char path[32];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	(void)removexattr(path, "system.posix_acl_default");
 }

@@ -63,4 +63,10 @@ void file_close_range(int first, int last);
 /* Closes all descriptors from `first` on, except those of `keep`, which it sorts. Negative ones are ignored. */
 void file_close_except(int first, int *keep, size_t count);
 
+/*
+ * Removes the access list that new files in this directory would inherit, and which could let others write to them.
+ * Best effort: most file systems and directories have none. O_PATH is enough.
+ */
+void file_remove_default_list(int fd);
+
 #endif

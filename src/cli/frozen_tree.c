@@ -291,6 +291,8 @@ static int make_folder(const struct freezing *f, struct text *ret, struct gd_err
 	const char *objection = r == 0 && check ? trust_objection(fd) : NULL;
 	if (objection)
 		r = error_set(&why, -EPERM, "'%s' %s", text_string(ret), objection);
+	if (r == 0 && check)
+		file_remove_default_list(fd);
 	return r < 0 ? error_set(err, r, "%s; use another queue, or change the permissions", why.message) : 0;
 }
 

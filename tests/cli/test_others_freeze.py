@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Git repositories that other users can change: their configuration names programs, which git runs."""
 import shutil
+import subprocess
 
 import pytest
 
@@ -124,3 +125,16 @@ def test_repository_of_another_user_is_named(machine, owner, other):
     for place in (shared, shared / "src"):
         refused(freeze(owner, place), f"--freeze: the git repository in '{shared}' belongs to user '{other.name}', who could run commands as you; "
                                       "clone it to a directory of your own, or use --trust")
+
+
+def test_frozen_tree_inherits_no_access_list(machine, owner, other):
+    """Otherwise a group of the list could write to the tree when the user lets others read the project."""
+    project, queue = machine.project(owner), machine.project(owner)
+    repository(owner, project)
+    if not shutil.which("setfacl") or subprocess.run(["setfacl", "-d", "-m", f"u:{other.name}:rwx", queue], check=False).returncode:
+        pytest.skip("needs setfacl, and a file system with access lists")
+    result = owner.gpuq("add", "--freeze", "--hold", "--no-start", "--jobs-file", queue / "jobs.jsonl", "true", cwd=project)
+    assert result.returncode == 0, result
+    owner.sh(f"chmod -R a+rX '{queue}'", owner.home)
+    tree, = (queue / "jobs.jsonl.d/trees").iterdir()
+    assert other.sh(f"test -r {tree}/file; for f in $(find {tree}); do test ! -w $f || echo $f; done", "/") == ""

@@ -18,8 +18,8 @@ bool journal_home_is_here(const struct journal *j);
 /*
  * Before a copy is used: an archive of another user can contain links and hard links, behind which files of this user
  * would be overwritten, and files that others can read. Removes links and files with several names, and takes the
- * permissions of others away. Unless trusted, renames the folder of frozen trees. Refuses a journal with several names, which may be that
- * of another queue, whose runner does not know this folder.
+ * permissions of others away. Unless trusted, renames the folder of frozen trees. Refuses a journal with several names,
+ * which may be that of another queue, whose runner does not know this folder.
  */
 int journal_home_clean(struct journal *j, bool trusted, struct gd_error *err);
 

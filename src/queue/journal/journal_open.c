@@ -245,11 +245,14 @@ static int check_folder(const struct journal *j, int fd, const char *shown, stru
 static int open_dir(
 	const struct journal *j, int at, const char *path, const char *shown, int *ret_fd, struct gd_error *err)
 {
-	if (mkdirat(at, path, 0700) < 0 && errno != EEXIST)
+	bool created = mkdirat(at, path, 0700) == 0;
+	if (!created && errno != EEXIST)
 		return error_set(err, -errno, "cannot create directory '%s': %s", shown, error_words(errno));
 	cleanup_(closep) int fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
 		return error_set(err, -errno, "cannot open directory '%s': %s", shown, error_words(errno));
+	if (created)
+		file_remove_default_list(fd);
 	int r = check_folder(j, fd, shown, err);
 	if (r == 0)
 		*ret_fd = take_fd(&fd);
@@ -312,12 +315,13 @@ static int check_scripts(const struct journal *j, int dir_fd, struct gd_error *e
  */
 static int check_owners(const struct journal *j, int dir_fd, const char *part, struct gd_error *err)
 {
+	bool is_top = strcmp(part, ".") == 0;
 	int fd = openat(dir_fd, part, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	cleanup_(closedirp) DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	if (!d) {
+		int code = -errno;
 		closep(&fd);
-		return error_set(
-			err, -errno, "cannot open directory '%s/%s': %s", j->dir_path, part, error_words(errno));
+		return error_set(err, code, "cannot open directory '%s/%s': %s", j->dir_path, part, error_words(code));
 	}
 	for (const struct dirent *e; (e = readdir(d));) {
 		struct stat st;
@@ -325,8 +329,8 @@ static int check_owners(const struct journal *j, int dir_fd, const char *part, s
 			st.st_uid == 0 || trust_is_user(st.st_uid))
 			continue;
 		return error_set(err, -EPERM,
-			"refusing to use '%s/%s/%s': it belongs to another user, who was able to write to the folder before; replace it with a copy of it, or remove it if it is a log",
-			j->dir_path, part, e->d_name);
+			"refusing to use '%s%s%s/%s': it belongs to another user, who was able to change everything in this folder; look at the jobs with 'gpuq status', move '%s' and its folder away, and add the jobs again",
+			j->dir_path, is_top ? "" : "/", is_top ? "" : part, e->d_name, j->name);
 	}
 	return 0;
 }
