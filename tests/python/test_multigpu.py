@@ -347,7 +347,7 @@ def test_faster_whisper_does_not_import_from_the_current_directory(
     # "-c" of Python 3.13 imports linecache before the code. A queue of multiprocessing starts a process, unless the start method is "fork".
     for name in ("gpu_dispatch/__init__.py", "multiprocessing/__init__.py", "faster_whisper.py", "json.py", "linecache.py"):
         (planted / name).write_text(code)
-    default = multiprocessing.context._default_context  # type: ignore[attr-defined]
+    default = multiprocessing.context._default_context
     monkeypatch.setattr(default, "_actual_context", multiprocessing.get_context("spawn"))
     monkeypatch.chdir(planted)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
