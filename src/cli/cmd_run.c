@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "base/trust.h"
 #include "base/units.h"
 #include "cli/arguments.h"
 #include "cli/background.h"
@@ -302,6 +304,17 @@ static int find_queue(struct run *run)
 	return r;
 }
 
+/* A file that the user named is used, even if others can write to it, but the user may not know that they can. */
+static void note_writers(const struct run *run, const char *path)
+{
+	struct stat st;
+	cleanup_(closep) int fd = run->queue.trust || trust_is_off() ? -1 : open(path, O_PATH | O_CLOEXEC);
+	const char *objection = fd < 0 ? NULL : trust_objection(fd);
+	if (objection && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && trust_is_user(st.st_uid))
+		say("commands file '%s' %s: other users can add commands, which run as you; run chmod go-w on it to prevent this",
+			path, objection);
+}
+
 static int run(struct run *run)
 {
 	cleanup_(journal_closep) struct journal *j = NULL;
@@ -322,6 +335,8 @@ static int run(struct run *run)
 	if (path)
 		r = commands_read(path, queue_choice_trust(&run->queue, run->given[CONFIG_COMMANDS_FILE]),
 			&run->commands, &run->err);
+	if (r == 0 && path)
+		note_writers(run, path);
 	if (r == 0)
 		r = log_dir_check(&run->queue, run->log_dir, &run->err);
 	if (r == 0 && !run->linger_ms)

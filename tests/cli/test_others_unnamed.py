@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Files of other users that a command finds without their names being given."""
+import grp
 import os
 import stat
 
@@ -155,6 +156,17 @@ def test_pipe_of_another_user_is_not_read(machine, owner, other, words):
     assert result.returncode == 2 and "pipe': it is a pipe of another user" in result.stderr, result
     assert owner.run("bash", "-c", "gpuq add --no-start --param-file <(printf 'x\\n1\\n') -- echo {x}", cwd=owner.home, env=queue).returncode == 0
     owner.sh("rm -rf pipes.jsonl*", owner.home)
+
+
+def test_named_commands_file_that_a_group_can_write_is_mentioned(machine, owner):
+    shared, queue = machine.project(owner), {"GPUQ_JOBS_FILE": str(owner.home / "named.jsonl")}
+    plant(owner, shared / "commands.txt", "true\n", 0o664)
+    os.chown(shared / "commands.txt", owner.uid, grp.getgrnam(machine.group).gr_gid)
+    words = "commands file 'commands.txt' can be written by its group: other users can add commands, which run as you"
+    assert words in owner.gpuq("run", "--commands-file", "commands.txt", cwd=shared, env=queue).stderr
+    (shared / "commands.txt").chmod(0o644)
+    assert "commands file" not in owner.gpuq("run", "--commands-file", "commands.txt", cwd=shared, env=queue).stderr
+    owner.sh("rm -rf named.jsonl*", owner.home)
 
 
 def test_script_that_another_user_could_have_put_there_adds_no_job(machine, owner):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpu_dispatch.multigpu import LauncherOrchestrator, Result, _links, _trust
+from gpu_dispatch.multigpu import LauncherOrchestrator, ResourceAllocator, Result, _links, _trust
 from gpu_dispatch.multigpu._inputs import prepare_inputs
 from multigpu_lab import Lab
 
@@ -221,3 +221,15 @@ def test_empty_folder_in_place_of_the_links_is_not_removed(
         folder.rename(temporary / "moved")
         folder.mkdir()
     assert folder.is_dir()
+
+
+def test_many_links_to_the_same_folder_are_searched_once(tmp_path: Path) -> None:
+    """Another user can make a few links with billions of paths."""
+    for number in range(300):
+        (tmp_path / f"l{number}").symlink_to(".")
+    (tmp_path / "speaker").mkdir()
+    (tmp_path / "speaker/a.wav").touch()
+    (tmp_path / "other").symlink_to("speaker")
+    found = ResourceAllocator().discover_files(tmp_path, "*/*/*/*.wav")
+    assert len(found) <= 10 and {path.name for path in found} == {"a.wav"}
+    assert ResourceAllocator().discover_files(tmp_path, "other/*.wav") == [tmp_path / "other/a.wav"]

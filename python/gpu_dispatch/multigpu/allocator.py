@@ -119,6 +119,7 @@ def _matching(folder: Path, pattern: str) -> set[Path]:
         )
     found: set[Path] = set()
     to_visit = [(folder, 0)]
+    linked: set[tuple[int, int, int]] = set()
     while to_visit:
         place, at = to_visit.pop()
         last = at == len(parts) - 1
@@ -129,11 +130,26 @@ def _matching(folder: Path, pattern: str) -> set[Path]:
             elif fnmatch.fnmatchcase(path.name, parts[at]):
                 if last:
                     found.add(place / path.name)
-                elif os.path.isdir(path):
+                elif os.path.isdir(path) and _is_new(path, at, linked):
                     to_visit.append((place / path.name, at + 1))
         if parts[at] == "**" and not last:
             to_visit.append((place, at + 1))
     return found
+
+
+def _is_new(path: os.DirEntry[str], at: int, linked: set[tuple[int, int, int]]) -> bool:
+    """Whether a folder must be searched: a few links can make billions of paths to the same folder."""
+    if not path.is_symlink():
+        return True
+    try:
+        st = path.stat()
+    except OSError:
+        return False
+    key = (st.st_dev, st.st_ino, at)
+    if key in linked:
+        return False
+    linked.add(key)
+    return True
 
 
 def _children(folder: Path) -> list[os.DirEntry[str]]:
