@@ -274,6 +274,16 @@ static int freeze(struct add *a, const struct journal *j, struct frozen_tree *tr
 	return 0;
 }
 
+/* Another command that failed may have removed the folder of a new queue; the lock creates it again. */
+static int save_environment(struct journal *j, char ret_name[HASH_TEXT], struct gd_error *err)
+{
+	int r = environment_save(j->dir_fd, environ, ret_name, err);
+	if (r != -ENOENT || journal_lock(j, NULL) < 0)
+		return r;
+	journal_unlock(j);
+	return environment_save(j->dir_fd, environ, ret_name, err);
+}
+
 /* Adds the jobs, prints their ids and starts a runner. lines: NULL for the command line. */
 static int submit(struct add *a, struct commands *lines, struct job_spec *spec)
 {
@@ -285,7 +295,7 @@ static int submit(struct add *a, struct commands *lines, struct job_spec *spec)
 	if (r == 0 && (r = freeze(a, j, &tree, spec)) < 0)
 		journal_remove_empty(j);
 	if (r == 0)
-		r = environment_save(j->dir_fd, environ, env, &a->err);
+		r = save_environment(j, env, &a->err);
 	if (r == 0)
 		r = add_keep_script(a, j, script, spec);
 	if (r < 0)

@@ -131,6 +131,44 @@ static int check_size(struct freezing *f, struct gd_error *err)
 	return r;
 }
 
+/* Whether nobody else can read the file: its permissions, or those of a directory above it in the tree, exclude them.
+ */
+static bool is_private(int top_fd, const char *path)
+{
+	struct stat st;
+	char above[PATH_MAX];
+	if (fstatat(top_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+		return false;
+	bool private = !(st.st_mode & (S_IRGRP | S_IROTH));
+	for (const char *slash = strchr(path, '/'); slash && !private; slash = strchr(slash + 1, '/')) {
+		snprintf(above, sizeof(above), "%.*s", (int)(slash - path), path);
+		private = fstatat(top_fd, above, &st, AT_SYMLINK_NOFOLLOW) == 0 && !(st.st_mode & (S_IXGRP | S_IXOTH));
+	}
+	return private;
+}
+
+/* Git stores files so that everybody who can read the repository can read them, and they stay there. */
+static int check_private(struct freezing *f, struct gd_error *err)
+{
+	cleanup_(text_finish) struct text files = {0}, objects = {0};
+	cleanup_(closep) int top_fd = open(text_string(&f->top), O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int r = git_run(text_string(&f->top), NULL, GIT("rev-parse", "--path-format=absolute", "--git-path", "objects"),
+		&objects, err);
+	if (r < 0 || f->source->trust)
+		return r;
+	git_cut_newline(&objects);
+	cleanup_(closep) int objects_fd = open(text_string(&objects), O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (top_fd < 0 || objects_fd < 0 || !trust_is_open_to_others(objects_fd))
+		return 0;
+	r = git_files(f, GIT("ls-files", "-o", "-m", "--exclude-standard", "-z"), &files, err);
+	for (const char *p = text_string(&files); r == 0 && p < text_string(&files) + files.length; p += strlen(p) + 1)
+		if (is_private(top_fd, p))
+			return error_set(err, -EPERM,
+				"'%s/%s' is private, but --freeze would store it in the repository, which others can read; add it to .gitignore, run chmod go-rwx on '%s', or use --trust if you accept that",
+				text_string(&f->top), p, text_string(&objects));
+	return r;
+}
+
 /* Refuses submodules, and repositories inside the tree, which git add treats as submodules. index: as listed. */
 static int check_submodules(const struct text *index, struct gd_error *err)
 {
@@ -335,6 +373,8 @@ static int make(struct freezing *f, struct frozen_tree *t, struct gd_error *err)
 		r = copy_index(f, text_string(&path), err);
 	if (r == 0)
 		r = check_size(f, err);
+	if (r == 0)
+		r = check_private(f, err);
 	if (r == 0)
 		r = make_commit(f, &commit, err);
 	if (r == 0)

@@ -138,3 +138,20 @@ def test_frozen_tree_inherits_no_access_list(machine, owner, other):
     owner.sh(f"chmod -R a+rX '{queue}'", owner.home)
     tree, = (queue / "jobs.jsonl.d/trees").iterdir()
     assert other.sh(f"test -r {tree}/file; for f in $(find {tree}); do test ! -w $f || echo $f; done", "/") == ""
+
+
+@pytest.mark.parametrize("secret", ["key", "closed/key", "tracked"])
+def test_private_file_is_not_stored_where_others_can_read_it(machine, owner, other, secret):
+    """Objects of git have the mode 0444, and stay in the repository."""
+    project = machine.project(owner)
+    repository(owner, project)
+    owner.sh(f"echo old > tracked; git add tracked; {COMMIT}; mkdir -m 700 closed; echo secret > {secret}; test {secret} = closed/key || chmod 600 {secret}", project)
+    result = freeze(owner, project)
+    assert result.returncode == 2 and f"/{secret}' is private, but --freeze would store it in the repository" in result.stderr, result
+    stored = owner.sh(f"printf 'secret\\n' | git hash-object --stdin --no-filters", project).strip()
+    assert not (project / ".git/objects" / stored[:2] / stored[2:]).exists()
+    owner.sh("chmod 700 .git/objects", project)
+    assert freeze(owner, project).returncode == 0
+    owner.sh(f"chmod 755 .git/objects; echo other > {secret}; echo {secret} >> .gitignore", project)
+    assert (freeze(owner, project).returncode == 0) == (secret != "tracked")
+    assert freeze(owner, project, "--trust").returncode == 0

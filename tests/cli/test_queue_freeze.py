@@ -298,3 +298,21 @@ def test_caches_of_python_are_not_shared_between_trees(lab, tree):
         lab.add("--freeze", "--hold", "true")
         assert (tree / "__pycache__").is_dir() and not (frozen(lab, version) / "__pycache__").exists()
         assert (frozen(lab, version) / "data").is_symlink()
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_command_that_fails_does_not_remove_the_queue_of_another(lab, exists):
+    """It creates the queue, and removes it if no job was added; another command may be adding the first job."""
+    accepted = 0
+    for number in range(30):
+        journal = lab.directory / f"q{number}.jsonl"
+        if exists:
+            journal.touch()
+        failing = lab.start("add", "--freeze", "--jobs-file", journal, "true")
+        adding = lab.start("add", "--hold", "--no-start", "--jobs-file", journal, "true")
+        assert failing.wait(240) == 2
+        if adding.wait(240) == 0:
+            accepted += 1
+            lab.gpuq("cancel", "--jobs-file", journal, "1")
+        assert journal.exists() or not exists, "the user created it"
+    assert accepted > 15

@@ -16,6 +16,7 @@
 #include "base/trust.h"
 #include "queue/input/line_tally.h"
 #include "queue/journal/follow.h"
+#include "queue/journal/journal_home.h"
 
 /* Lines are buffered up to about this size before they are written. */
 #define BATCH_BYTES ((size_t)4 << 20)
@@ -23,7 +24,16 @@
 int submit_begin(struct submit *s, struct journal *j, struct id_list *ids, struct gd_error *err)
 {
 	*s = (struct submit){.journal = j, .ids = ids, .now_ms = date_now_ms()};
-	return journal_lock(j, err);
+	int r = journal_lock(j, err);
+	if (r < 0 || j->next_id > 1)
+		return r;
+	/* Before the first job, a command that failed may have removed the folder, and it was created again. */
+	r = journal_home_set(j);
+	if (r < 0) {
+		journal_unlock(j);
+		return error_set(err, r, "cannot write to '%s': %s", j->dir_path, error_words(r));
+	}
+	return 0;
 }
 
 int submit_describe_cwd(struct job_spec *spec, int fd)

@@ -70,6 +70,7 @@ struct journal {
 	bool recognized; /* the file begins as a journal does */
 	bool original;   /* a journal of the original gpu_dispatch, which must be converted */
 	bool fresh;      /* the file was missing and has been created */
+	bool made;       /* the same, for the first file that this process has opened */
 	dev_t dev;       /* of fd */
 	ino_t ino;
 	uint64_t birth; /* file_birth_ns() */
@@ -173,8 +174,8 @@ int journal_sync_at(int parent_fd, const char *name);
 #define JOURNAL_MAX_LINE_BYTES ((size_t)64 << 20)
 
 /*
- * Removes a journal to which no job was ever added, with its folder, so that a command that created it and then failed
- * leaves nothing behind. Best effort.
+ * Removes a journal that this process has created and to which no job was ever added, with its folder, so that a
+ * command that fails leaves nothing behind, except if another process is about to add a job. Best effort.
  */
 void journal_remove_empty(struct journal *j);
 

@@ -179,6 +179,7 @@ int journal_open_file(struct journal *j, struct gd_error *err)
 	if (r < 0)
 		return r;
 	j->fresh = created;
+	j->made = j->made || created;
 	j->original = false;
 	r = journal_recognize(fd, st.st_size);
 	if (r == -EPROTONOSUPPORT)

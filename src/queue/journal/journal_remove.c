@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,21 +9,29 @@
 #include "base/lock.h"
 #include "queue/journal/journal.h"
 
+/* False if one of them is not empty: another process has stored an environment or a script for its first job. */
+static bool remove_folders(int dir_fd)
+{
+	static const char *const folders[] = {"env", "scripts", "trees", "keepers"};
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++)
+		if (unlinkat(dir_fd, folders[i], AT_REMOVEDIR) < 0 && errno != ENOENT)
+			return false;
+	return true;
+}
+
 void journal_remove_empty(struct journal *j)
 {
-	static const char *const names[] = {
-		"counts", "runner.lock", "runner.log", "env", "scripts", "trees", "keepers", "home", "append.lock"};
-	if (journal_lock(j, NULL) < 0)
+	static const char *const files[] = {"counts", "runner.lock", "runner.log", "home", "append.lock"};
+	if (!j->made || journal_lock(j, NULL) < 0)
 		return;
 	cleanup_(freep) char *folder = NULL;
 	pid_t runner = 0;
 	/* A runner may wait for the first job. It holds its lock, so removing the file would end it. */
 	bool has_runner = lock_holder_at(j->dir_fd, "runner.lock", &runner) < 0 || runner != 0;
 	/* A process that waits for the lock sees that the lock file was removed, and creates both again. */
-	if (j->next_id == 1 && !has_runner && asprintf(&folder, "%s.d", j->name) >= 0) {
-		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-			if (unlinkat(j->dir_fd, names[i], 0) < 0)
-				(void)unlinkat(j->dir_fd, names[i], AT_REMOVEDIR);
+	if (j->next_id == 1 && !has_runner && asprintf(&folder, "%s.d", j->name) >= 0 && remove_folders(j->dir_fd)) {
+		for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+			(void)unlinkat(j->dir_fd, files[i], 0);
 		if (unlinkat(j->parent_fd, folder, AT_REMOVEDIR) == 0)
 			(void)unlinkat(j->parent_fd, j->name, 0);
 		j->dirty = false;
