@@ -439,7 +439,7 @@ class Stopped:
         self.reader.kill()
         self.reader.wait()
         self.queue.until(lambda: "the error is gone; continuing" in read(self.queue.directory / "coordinator.out"), "the end of the error")
-        assert read(self.queue.directory / "coordinator.out").count("has a read lock") == 1
+        assert read(self.queue.directory / "coordinator.out").count("has a lock on append.lock") == 1
 
 
 def test_lines_of_a_coordinator_wait_for_a_read_lock(queue):
