@@ -9,7 +9,8 @@
 #include "base/json_plain.h"
 #include "base/utf8.h"
 
-#define MAX_DEPTH 64
+#define MAX_DEPTH   64
+#define OUTER_DEPTH 16 /* of json_inner_value() */
 
 static int skip_value(struct json_cursor *c, int depth, struct json_value *ret);
 
@@ -230,6 +231,12 @@ int json_next_member(struct json_cursor *c, struct json_value *ret_key, struct j
 		return r;
 	r = skip_value(c, 1, ret_value);
 	return r < 0 ? r : 1;
+}
+
+int json_inner_value(struct json_cursor *c, struct json_value *ret_value)
+{
+	skip_space(c);
+	return skip_value(c, 1 + OUTER_DEPTH, ret_value);
 }
 
 int json_member_value(struct json_cursor *c, struct json_value *ret_value)

@@ -131,20 +131,42 @@ static int check_size(struct freezing *f, struct gd_error *err)
 	return r;
 }
 
-/* Whether nobody else can read the file: its permissions, or those of a directory above it in the tree, exclude them.
+/* Whether everybody can enter the directory and all directories above it. */
+static bool everybody_can_enter(int dir_fd)
+{
+	struct stat st, above = {0};
+	cleanup_(closep) int fd = openat(dir_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return false;
+	while (st.st_mode & S_IXOTH) {
+		int next = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (next < 0 || fstat(next, &above) < 0) {
+			closep(&next);
+			return false;
+		}
+		close(fd);
+		fd = next;
+		if (st.st_dev == above.st_dev && st.st_ino == above.st_ino)
+			return true; /* the root */
+		st = above;
+	}
+	return false;
+}
+
+/* Whether the permissions of the file, or those of a directory above it in the tree, give none of these users access.
  */
-static bool is_private(int top_fd, const char *path)
+static bool is_closed(int top_fd, const char *path, mode_t readers, mode_t visitors)
 {
 	struct stat st;
 	char above[PATH_MAX];
 	if (fstatat(top_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
 		return false;
-	bool private = !(st.st_mode & (S_IRGRP | S_IROTH));
-	for (const char *slash = strchr(path, '/'); slash && !private; slash = strchr(slash + 1, '/')) {
+	bool closed = !(st.st_mode & readers);
+	for (const char *slash = strchr(path, '/'); slash && !closed; slash = strchr(slash + 1, '/')) {
 		snprintf(above, sizeof(above), "%.*s", (int)(slash - path), path);
-		private = fstatat(top_fd, above, &st, AT_SYMLINK_NOFOLLOW) == 0 && !(st.st_mode & (S_IXGRP | S_IXOTH));
+		closed = fstatat(top_fd, above, &st, AT_SYMLINK_NOFOLLOW) == 0 && !(st.st_mode & visitors);
 	}
-	return private;
+	return closed;
 }
 
 /* Git stores files so that everybody who can read the repository can read them, and they stay there. */
@@ -160,9 +182,12 @@ static int check_private(struct freezing *f, struct gd_error *err)
 	cleanup_(closep) int objects_fd = open(text_string(&objects), O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (top_fd < 0 || objects_fd < 0 || !trust_is_open_to_others(objects_fd))
 		return 0;
+	/* If only a group can read the repository, files that a group can read are not private. */
+	bool is_public = everybody_can_enter(objects_fd), is_hidden = is_public && !everybody_can_enter(top_fd);
+	mode_t readers = is_public ? S_IROTH : S_IRGRP | S_IROTH, visitors = is_public ? S_IXOTH : S_IXGRP | S_IXOTH;
 	r = git_files(f, GIT("ls-files", "-o", "-m", "--exclude-standard", "-z"), &files, err);
 	for (const char *p = text_string(&files); r == 0 && p < text_string(&files) + files.length; p += strlen(p) + 1)
-		if (is_private(top_fd, p))
+		if (is_hidden || is_closed(top_fd, p, readers, visitors))
 			return error_set(err, -EPERM,
 				"'%s/%s' is private, but --freeze would store it in the repository, which others can read; add it to .gitignore, run chmod go-rwx on '%s', or use --trust if you accept that",
 				text_string(&f->top), p, text_string(&objects));

@@ -123,7 +123,7 @@ static int write_json(const struct gd_launch_summary *summary, const struct summ
 {
 	cleanup_(text_finish) struct text t = {0};
 	launch_summary_format(&t, summary);
-	return summary_file_write(file, results, &t);
+	return summary_file_write(file, results, false, &t);
 }
 
 /* Explains why no files were found. */

@@ -47,11 +47,12 @@ static void on_warning(void *context, const char *words)
 	say("warning: %s", words);
 }
 
-static int write_json(const struct map_summary *summary, const struct summary_file *file, const char *results)
+static int write_json(
+	const struct map *m, const struct map_summary *summary, const struct summary_file *file, const char *results)
 {
 	cleanup_(text_finish) struct text t = {0};
 	map_summary_format(&t, summary);
-	return summary_file_write(file, results, &t);
+	return summary_file_write(file, results, map_is_private(m), &t);
 }
 
 /* ---- The run ----------------------------------------------------------------- */
@@ -103,7 +104,7 @@ static int run(struct map *m, const struct map_arguments *a, struct map_view *vi
 	print_end(view->pool.out, r, &summary, &err);
 	int code = exit_code(r, &summary);
 	fflush(view->pool.out);
-	if (json.fd >= 0 && code != EXIT_USAGE && write_json(&summary, &json, a->options.output) < 0 &&
+	if (json.fd >= 0 && code != EXIT_USAGE && write_json(m, &summary, &json, a->options.output) < 0 &&
 		code == EXIT_DONE)
 		code = EXIT_WORK_FAILED;
 	return code;

@@ -53,7 +53,7 @@ static int set_mode(int fd)
 	return fchmod(fd, 0644 & ~mask) < 0 ? -errno : 0;
 }
 
-int summary_file_write(const struct summary_file *s, const char *results, const struct text *json)
+int summary_file_write(const struct summary_file *s, const char *results, bool private, const struct text *json)
 {
 	struct stat st;
 	bool standard = summary_file_is_standard(s->path);
@@ -64,7 +64,7 @@ int summary_file_write(const struct summary_file *s, const char *results, const 
 		r = -errno;
 	if (r == 0)
 		r = file_write_all(s->fd, json->data, json->length);
-	if (r == 0 && s->created && !is_private(results))
+	if (r == 0 && s->created && !private && !is_private(results))
 		r = set_mode(s->fd);
 	if (r < 0)
 		say("cannot write the summary to %s%s%s: %s", standard ? "" : "'",

@@ -26,10 +26,10 @@ struct summary_file {
 int summary_file_open(const char *path, struct summary_file *ret);
 /*
  * Replaces the contents of a regular file; otherwise appends, on standard output after earlier output. Prints the
- * reason if it fails. results: the output folder or file, or NULL. A new summary stays private if the results are:
- * error messages can quote the input.
+ * reason if it fails. results: the output folder or file, or NULL. A new summary stays private if the results are,
+ * or with `private`: error messages can quote the input.
  */
-int summary_file_write(const struct summary_file *s, const char *results, const struct text *json);
+int summary_file_write(const struct summary_file *s, const char *results, bool private, const struct text *json);
 void summary_file_close(struct summary_file *s);
 
 #endif

@@ -211,9 +211,12 @@ static const char *objection(const struct map_input *in, const struct map_line *
 		return utf8_is_valid(line->text, line->size) ? NULL : "the line is not UTF-8";
 	struct json_cursor c = {.p = line->text, .end = line->text + line->size, .first = true};
 	struct json_value value;
-	return json_member_value(&c, &value) < 0 || json_end(&c) < 0
-		       ? "the line is not a JSON value; use --lines for lines of text"
-		       : NULL;
+	if (json_inner_value(&c, &value) == 0 && json_end(&c) == 0)
+		return NULL;
+	c = (struct json_cursor){.p = line->text, .end = line->text + line->size, .first = true};
+	return json_member_value(&c, &value) == 0 && json_end(&c) == 0
+		       ? "the line is nested more than 48 levels deep"
+		       : "the line is not a JSON value; use --lines for lines of text";
 }
 
 /* The item of a line; false if it has none. */

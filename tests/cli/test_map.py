@@ -430,3 +430,13 @@ def test_file_that_grows_while_it_is_read_ends_at_its_original_size(map, end):
 def test_file_without_a_size_is_read_to_its_end(map):
     map.run("--lines", "--input", "/proc/self/limits")
     assert len(map.results()) > 10
+
+
+def test_item_that_is_nested_too_deep_to_be_returned_fails_alone(map):
+    """A worker that returns it inside of an object would write an answer that cannot be read, and would be replaced."""
+    deep = {depth: "[" * depth + "]" * depth for depth in (45, 55, 70)}
+    map.input.write_text("".join(f"{text}\n" for text in deep.values()) + "1\n")
+    (map.directory / "worker.py").write_text(OUT_OF_MEMORY_ONCE.replace('"results": message["items"]', '"results": [{"item": item} for item in message["items"]]'))
+    summary, _ = map.summary("--batch", 4, "--gpus", "sim:1", code=1)
+    assert summary["worker_restarts"] == 0 and sorted(map.errors()) == [2, 3]
+    assert map.errors()[2].endswith(": the line is nested more than 48 levels deep")

@@ -140,6 +140,23 @@ def test_frozen_tree_inherits_no_access_list(machine, owner, other):
     assert other.sh(f"test -r {tree}/file; for f in $(find {tree}); do test ! -w $f || echo $f; done", "/") == ""
 
 
+@pytest.mark.parametrize("mode", [0o640, 0o600])
+def test_file_of_a_group_is_not_stored_where_everybody_can_read_it(machine, owner, mode):
+    project = machine.project(owner)
+    repository(owner, project)
+    owner.sh(f"echo secret > key; chmod {mode:o} key", project)
+    result = freeze(owner, project)
+    assert result.returncode == 2 and "/key' is private" in result.stderr, result
+
+
+def test_worktree_in_a_private_directory_is_not_stored_in_a_public_repository(machine, owner):
+    project, private = machine.project(owner), machine.project(owner)
+    repository(owner, project)
+    owner.sh(f"git add -A; {COMMIT}; git worktree add -q '{private}/tree'; chmod 700 '{private}'; echo secret > '{private}/tree/key'", project)
+    result = freeze(owner, private / "tree")
+    assert result.returncode == 2 and "/key' is private" in result.stderr, result
+
+
 @pytest.mark.parametrize("secret", ["key", "closed/key", "tracked"])
 def test_private_file_is_not_stored_where_others_can_read_it(machine, owner, other, secret):
     """Objects of git have the mode 0444, and stay in the repository."""
