@@ -64,8 +64,20 @@ bool place_is_simple(const char *text, size_t size)
 	return place_is_plain(text, size);
 }
 
+/* Whether a script that does not quote its argument would get an option or another path: "a -o /home/ana/x". */
+static bool has_second_word(const char *text, size_t size)
+{
+	for (size_t i = 0; i + 1 < size; i++)
+		if (text[i] == ' ' &&
+			(text[i + 1] == '/' || (text[i + 1] == '-' && i + 2 < size && text[i + 2] != ' ')))
+			return true;
+	return false;
+}
+
 bool place_is_ordinary(const char *text, size_t size)
 {
+	if (has_second_word(text, size))
+		return false;
 	for (size_t i = 0; i < size;) {
 		size_t length = strcspn(text + i, " ()");
 		length = length < size - i ? length : size - i;

@@ -27,8 +27,9 @@ bool place_is_plain(const char *text, size_t size);
 bool place_is_simple(const char *text, size_t size);
 
 /*
- * Only letters of any script, digits, blanks and _./+-(). If other users choose the names of files, only such names are
- * inserted into commands: nobody knows the languages of all programs. "a:/usr/bin" is a mount for apptainer -B.
+ * Only letters of any script, digits, blanks and _./+-(), and no blank before '/' or an option. If other users choose
+ * the names of files, only such names are inserted into commands: nobody knows the languages of all programs.
+ * "a:/usr/bin" is a mount for apptainer -B.
  */
 bool place_is_ordinary(const char *text, size_t size);
 

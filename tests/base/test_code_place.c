@@ -94,6 +94,9 @@ static void test_ordinary_names_have_no_sign_of_any_language(void **state)
 		assert_false(place_is_ordinary(first, 2));
 	}
 	assert_false(place_is_ordinary("a\xe2\x80\xae", 4));
+	assert_true(place_is_ordinary("a - b -", 7));
+	assert_false(place_is_ordinary("a -b", 4));
+	assert_false(place_is_ordinary("a /b", 4));
 }
 
 static void test_options_of_programs_introduce_languages(void **state)
