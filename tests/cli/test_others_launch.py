@@ -299,7 +299,7 @@ def test_links_with_ever_new_names_do_not_flood_a_watched_launch(machine, victim
 
 
 HOSTILE = ["x;touch stolen;", "x');import os;os.system('touch stolen')#", 'x");import os;os.system("touch stolen")#', "x|;e touch stolen;#",
-           "a[$(touch stolen)]", "`touch stolen`", "$(shell touch stolen)", "a -x"]
+           "a[$(touch stolen)]", "`touch stolen`", "$(shell touch stolen)", "a b"]
 EXECUTORS = [
     ("sh", "-c", "cat {file} > {output}/r"),
     ("sh", "-c", "cat '{file}' > \"{output}/r\""),
@@ -360,7 +360,7 @@ def test_names_that_another_user_chose_are_input_files_of_sed_and_sox(machine, v
 
 
 # Signs that have a meaning for some program: mounts for apptainer, patterns for sox and curl, numbers for ffmpeg.
-SIGNS = ["a:/usr/bin", "a,b", "a=b", "a@b", "%d", "[ab]", "{a,b}", "a*", "a?", "~", "a\\b", "a#b", "a'b", "a\tb"]
+SIGNS = ["a:/usr/bin", "a -x", "a,b", "a=b", "a@b", "%d", "[ab]", "{a,b}", "a*", "a?", "~", "a\\b", "a#b", "a'b", "a\tb"]
 
 
 def test_command_gets_names_of_others_only_without_signs(machine, victim, other):
