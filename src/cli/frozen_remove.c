@@ -75,7 +75,7 @@ static int check_directories(int fd, const char *path, int depth, struct gd_erro
 	}
 	if (objection)
 		return error_set(err, -EPERM,
-			"'%s' %s, so other users could choose what is removed; run chmod -R go-w on it, look at it and replace it with a copy if it belongs to others",
+			"'%s' %s, so other users could choose what is removed; run chmod -R go-w on it; if it belongs to others, look at it and replace it with a copy",
 			path, objection);
 	int r = 0;
 	for (const struct dirent *e; r == 0 && (e = readdir(d));)
