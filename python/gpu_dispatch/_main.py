@@ -30,9 +30,10 @@ __all__ = ["describe_main", "end_preparation", "explain", "has_main", "loading",
 
 try:
     _directory = os.getcwd()
-except OSError:  # it was removed
+except OSError:  # the directory was removed
     _directory = ""
-"""A relative path of __main__ refers to it, even if the program has changed its directory since then."""
+"""The current directory when this module was imported. A relative path of __main__ refers to this directory, even if
+the program has changed to another one since then."""
 
 _go_on: Callable[[], NoReturn] | None = None
 """Set while __main__ is prepared."""

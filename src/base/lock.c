@@ -39,8 +39,7 @@ static int find_blocker(int fd, struct flock *f)
 }
 
 /*
- * Whether the lock is of no process of ours. A read lock never is. Neither is a lock of another user on a file that
- * only this user can open: that user opened it when it was not protected.
+ * Whether the lock is foreign (see lock.h). Another user with a write lock opened the file before it was protected.
  */
 static bool is_intruder(int fd, const struct flock *f)
 {

@@ -8,7 +8,8 @@
  *
  * We never take read locks, but any user who can read the file can take one, and then no process can take a write lock.
  * So a read lock never shows that a process of ours is alive, and we do not wait for it indefinitely. The same applies
- * to a write lock of another user on a file that only this user can open.
+ * to a write lock of another user (except root) on a file that belongs to us and that only we may open. Both are called
+ * foreign locks.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
@@ -16,7 +17,7 @@
 #include <errno.h>
 #include <sys/types.h>
 
-/* Such a lock of another process has prevented the lock for LOCK_READER_MS. */
+/* A foreign lock has prevented ours for LOCK_READER_MS. */
 #define LOCK_BLOCKED   (-EUSERS)
 #define LOCK_READER_MS 2000
 
@@ -25,22 +26,22 @@
  * locks).
  */
 int lock_take(int fd);
-/* The same, but returns -EAGAIN at once if another process has the write lock. */
+/* The same, but returns -EAGAIN at once if another process has the write lock and that lock is not foreign. */
 int lock_take_free(int fd);
 /* Returns -EAGAIN if another process has the lock, or a read lock. */
 int lock_try(int fd);
 int lock_release(int fd);
 
 /*
- * Sets *ret to the PID of the process that has the write lock, 0 if there is none, -1 if the process has no PID here
- * (another host or PID namespace). Never reports the calling process itself.
+ * Sets *ret to the PID of the process that has the write lock, 0 if there is none or the lock is foreign, -1 if the
+ * process has no PID here (another host or PID namespace). Never reports the calling process itself.
  */
 int lock_holder(int fd, pid_t *ret);
 
 /* The same for a file by name. A missing file is not locked. */
 int lock_holder_at(int dirfd, const char *name, pid_t *ret);
 
-/* For messages: "process 123 of user 'bob'", the process with such a lock, or "a process" if it is unknown. */
+/* For messages: "process 123 of user 'bob'", the process with a foreign lock, or "a process" if it is unknown. */
 #define LOCK_WORDS_ROOM 128
 void lock_describe_reader(int fd, char ret[LOCK_WORDS_ROOM]);
 

@@ -274,7 +274,7 @@ static int freeze(struct add *a, const struct journal *j, struct frozen_tree *tr
 	return 0;
 }
 
-/* Another command that failed may have removed the folder of a new queue; the lock creates it again. */
+/* Another command that failed may have removed the folder of a new queue; journal_lock() creates it again. */
 static int save_environment(struct journal *j, char ret_name[HASH_TEXT], struct gd_error *err)
 {
 	int r = environment_save(j->dir_fd, environ, ret_name, err);

@@ -48,8 +48,8 @@ static bool has_ignored(const struct links *l, const char *path)
 }
 
 /*
- * Whether it is a cache that programs create next to the code. Python uses a compiled file for each source of the same
- * size and time, so a shared cache would mix up the code of different trees.
+ * Whether the entry is a cache that programs create next to the code. Python uses a compiled file if the source has the
+ * recorded size and time, so with a shared cache, a job could run the code of another tree.
  */
 static bool is_cache(const char *name)
 {

@@ -3,7 +3,7 @@
  * A copy of the current git tree, including uncommitted and untracked files, as a worktree in the folder of a queue.
  *
  * Ignored files are not part of the tree; ignored entries at the top (data, virtual environments) are linked to the
- * originals. The queue's own files and logs are left out.
+ * originals. Caches, and the queue's own files and logs, are left out.
  */
 #ifndef CLI_FROZEN_TREE_H
 #define CLI_FROZEN_TREE_H

@@ -33,7 +33,7 @@ bool find_is_open_to_others(const struct gd_files *files);
 
 /*
  * The part of the folder's path that another user may have chosen: all of it if a link of another user leads there,
- * otherwise the components behind the first directory in which others can rename entries. NULL: none.
+ * otherwise the components after the first directory in which others can rename entries. NULL: none.
  */
 const char *find_chosen_part(const struct gd_files *files);
 

@@ -26,7 +26,7 @@ struct map_batch {
 	int deaths;       /* workers that ended because of it */
 	bool alone;       /* no other message is sent with it */
 	bool sealed;
-	size_t batch_before; /* the size of messages before this one, or one that it is a part of, lowered it; or 0 */
+	size_t batch_before; /* map.batch before this message, or the one it is a part of, lowered it; 0: not lowered */
 };
 
 struct map_batch *map_batch_create(void);

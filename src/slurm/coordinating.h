@@ -81,7 +81,7 @@ struct coordinator {
 	bool leaving;  /* SIGTERM */
 	bool released; /* pilots are told to leave, because nothing is left to do */
 	bool superseded;
-	bool blocked_told; /* a message has reported that a read lock prevents writing */
+	bool blocked_told; /* a message has reported that a foreign lock prevents writing */
 	struct coordinator_publication publication;
 	struct runner_result result;
 	struct gd_error error;

@@ -29,7 +29,7 @@ void coordinating_die(struct coordinator *c, int code)
 
 /* ---- The loop --------------------------------------------------------------------------- */
 
-/* Appends c->to_append; keeps the lines while a read lock of another process prevents that. */
+/* Appends c->to_append; keeps the lines while a foreign lock prevents that. */
 static int append_fails(struct coordinator *c)
 {
 	if (c->to_append.length == 0)

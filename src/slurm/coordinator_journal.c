@@ -18,7 +18,7 @@
 #include "queue/runner/runner_lock.h"
 #include "queue/runner/runner_rules.h"
 
-/* Delay before the next attempt to take the lock, if a read lock of another process prevents it. */
+/* Delay before the next attempt to take the lock, if a foreign lock prevents it. */
 #define BLOCKED_PAUSE_NS NS_PER_S
 
 /* A line that the core requested, with the memory that it points to. */
@@ -45,7 +45,7 @@ struct coordinator_journal {
 	struct pending_line *pending;
 	size_t num_pending, pending_capacity;
 	struct text starts;        /* of the pending lines */
-	struct gd_error blocked;   /* why a read lock prevents the lock; code 0: it does not */
+	struct gd_error blocked;   /* why a foreign lock prevents the lock; code 0: it does not */
 	uint64_t blocked_pause_ns; /* do not retry before this time */
 };
 
@@ -104,8 +104,8 @@ int coordinator_journal_read(struct coordinator_journal *c, struct gd_error *err
 }
 
 /*
- * Waiting for a process that has a read lock takes LOCK_READER_MS, and pilots need answers: after that, fails at once
- * for a while.
+ * Waiting for a process that has a foreign lock takes LOCK_READER_MS, and pilots need answers: after that, fails at
+ * once for a while.
  */
 static int take_lock(struct coordinator_journal *c, struct gd_error *err)
 {
@@ -303,7 +303,7 @@ static void judge_line(
 	line->lines_end = lines->length;
 }
 
-/* If a read lock prevents the start, the scheduler decides again later. */
+/* If a foreign lock prevents the start, the scheduler decides again later. */
 static int result_without_lock(const struct pending_line *line, int e)
 {
 	return e == LOCK_BLOCKED && line->write.kind == WRITE_START ? -ECANCELED : e;

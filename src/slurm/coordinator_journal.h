@@ -66,11 +66,11 @@ unsigned coordinator_journal_losses(const struct job *job);
 int coordinator_journal_read(struct coordinator_journal *c, struct gd_error *err);
 
 /*
- * After a read lock of another process (base/lock.h) has prevented the append lock, functions that need the append lock
- * fail at once with LOCK_BLOCKED for a while. Returns the time until which they do; 0: they may be called.
+ * After a foreign lock (base/lock.h) has prevented the append lock, functions that need the append lock fail at once
+ * with LOCK_BLOCKED for a while. Returns the time until which they do; 0: they may be called.
  */
 uint64_t coordinator_journal_blocked_ns(const struct coordinator_journal *c);
-/* Names that process; NULL: the last attempt to take the lock did not fail for this reason. */
+/* Names the process that has the foreign lock; NULL: the last attempt to take the lock did not fail for this reason. */
 const char *coordinator_journal_blocked_words(const struct coordinator_journal *c);
 
 /* Details of a `start` line that the core does not know. */
@@ -88,7 +88,7 @@ int coordinator_journal_add(
 /*
  * The result of the write with this number. 0: the line is in the journal, perhaps written by an earlier coordinator,
  * and is not synced yet. Otherwise the line is not there: -ESTALE: another coordinator owns the queue; -ECANCELED: the
- * job is no longer pending, the queue is paused, or a read lock prevents the start; or the write error.
+ * job is no longer pending, the queue is paused, or a foreign lock prevents the start; or the write error.
  */
 typedef void coordinator_appended_fn(void *context, uint64_t number, int result);
 /* Appends all lines that were added, under one lock, and calls fn for each. False if there were none. */

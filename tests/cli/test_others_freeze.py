@@ -128,7 +128,7 @@ def test_repository_of_another_user_is_named(machine, owner, other):
 
 
 def test_frozen_tree_inherits_no_access_list(machine, owner, other):
-    """Otherwise a group of the list could write to the tree when the user lets others read the project."""
+    """Otherwise users in the list could write to the tree when the user lets others read the project."""
     project, queue = machine.project(owner), machine.project(owner)
     repository(owner, project)
     if not shutil.which("setfacl") or subprocess.run(["setfacl", "-d", "-m", f"u:{other.name}:rwx", queue], check=False).returncode:

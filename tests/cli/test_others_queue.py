@@ -534,7 +534,7 @@ signal.pause()
 
 
 @pytest.mark.parametrize("name", ["append.lock", "runner.lock"])
-def test_write_lock_of_another_user_who_opened_the_file_before_stops_no_command(owner, other, scripted, name):
+def test_write_lock_of_another_user_who_opened_the_file_before_is_reported(owner, other, scripted, name):
     path = scripted / "jobs.jsonl.d" / name
     if not path.exists():
         plant(owner, path, "", 0o600)

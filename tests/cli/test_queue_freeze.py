@@ -301,7 +301,7 @@ def test_caches_of_python_are_not_shared_between_trees(lab, tree):
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_command_that_fails_does_not_remove_the_queue_of_another(lab, exists):
+def test_command_that_fails_does_not_remove_the_queue_of_another_command(lab, exists):
     """It creates the queue, and removes it if no job was added; another command may be adding the first job."""
     accepted = 0
     for number in range(30):

@@ -24,9 +24,10 @@ __all__ = ["ProcessSpawner", "ProcessStatus", "WorkerProcess"]
 
 logger = logging.getLogger(__name__)
 
-# "-m" and "-c" both put the current directory first in sys.path, where another user may have
-# planted a gpu_dispatch; safe_path_flags() prevents that, or before Python 3.11, this code. The other entries come
-# from PYTHONPATH and not from this text: gpuq launch compares commands to know which files are done.
+# "-m" and "-c" both put the current directory first in sys.path, and another user may have planted a
+# gpu_dispatch in that directory. safe_path_flags() keeps the directory out of sys.path; before Python 3.11,
+# this code removes it. The other entries come from PYTHONPATH and not from this text: gpuq launch compares
+# commands to know which files are done.
 _WHISPER_CODE = (
     "import sys; sys.path[:] = [entry for entry in sys.path if entry]; "
     "from gpu_dispatch.multigpu.whisper_worker import main; main()"

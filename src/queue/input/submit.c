@@ -27,7 +27,8 @@ int submit_begin(struct submit *s, struct journal *j, struct id_list *ids, struc
 	int r = journal_lock(j, err);
 	if (r < 0 || j->next_id > 1)
 		return r;
-	/* Before the first job, a command that failed may have removed the folder, and it was created again. */
+	/* Before the first job is added, a command that failed may have removed the folder. Then journal_lock() has
+	 * created a new one, which has no file `home` yet. */
 	r = journal_home_set(j);
 	if (r < 0) {
 		journal_unlock(j);

@@ -107,7 +107,7 @@ int content_store_save(int dir_fd, const char *folder, const void *data, size_t 
 	int r = utimensat(folder_fd, name, NULL, AT_SYMLINK_NOFOLLOW) < 0 ? -ENOENT : 0;
 	if (r == 0)
 		r = compare_content(folder_fd, name, data, size);
-	/* A file that others can write to is not used when a job starts. */
+	/* A script that others can write to would be refused when a job starts. */
 	struct stat st;
 	if (r == 0 && fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid == geteuid() &&
 		st.st_mode & 022 && fchmodat(folder_fd, name, 0600, 0) < 0)

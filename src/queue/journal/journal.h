@@ -70,7 +70,7 @@ struct journal {
 	bool recognized; /* the file begins as a journal does */
 	bool original;   /* a journal of the original gpu_dispatch, which must be converted */
 	bool fresh;      /* the file was missing and has been created */
-	bool made;       /* the same, for the first file that this process has opened */
+	bool made;       /* like fresh, but remains true when the journal is opened again */
 	dev_t dev;       /* of fd */
 	ino_t ino;
 	uint64_t birth; /* file_birth_ns() */
@@ -175,7 +175,7 @@ int journal_sync_at(int parent_fd, const char *name);
 
 /*
  * Removes a journal that this process has created and to which no job was ever added, with its folder, so that a
- * command that fails leaves nothing behind, except if another process is about to add a job. Best effort.
+ * command that fails leaves nothing behind. If another process is about to add a job, the journal stays. Best effort.
  */
 void journal_remove_empty(struct journal *j);
 

@@ -292,7 +292,8 @@ static void protect_part(const struct journal *j, int fd)
 		return; /* best effort: some file systems have no modes */
 }
 
-/* The first script creates its folder. Root may have done so, with --trust: then only jobs with scripts fail. */
+/* The folder is missing until a script is stored. If root has created it, with --trust, this user cannot open it, and
+ * only jobs with scripts fail. */
 static int check_scripts(const struct journal *j, int dir_fd, struct gd_error *err)
 {
 	if (j->accepted)
@@ -311,8 +312,9 @@ static int check_scripts(const struct journal *j, int dir_fd, struct gd_error *e
 }
 
 /*
- * Refuses entries of other users: locks that they hold, logs that they read. They were able to write to the folder in
- * the past. Environments and scripts are checked when a job starts.
+ * Refuses entries that belong to other users, who were able to write to the folder in the past: the owner of a lock
+ * file could block the queue, and the owner of a log could read it. Environments and scripts are checked when a job
+ * starts.
  */
 static int check_owners(const struct journal *j, int dir_fd, const char *part, struct gd_error *err)
 {

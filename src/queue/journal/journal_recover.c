@@ -60,7 +60,8 @@ static int check_queue(const struct journal *j, off_t size, const struct journal
 
 /* ---- The end of the file ------------------------------------------------------------- */
 
-/* Finds the end of the last complete line, and the number of the line after it if it lacks only its newline, or 0. */
+/* Finds the end of the last complete line. *ret_number is the number of the line after that end if only the newline of
+ * this line is missing, otherwise 0. */
 static int find_end(struct journal *j, off_t size, off_t *ret_end, uint64_t *ret_number)
 {
 	size_t room = 65536;

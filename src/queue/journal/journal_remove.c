@@ -9,7 +9,7 @@
 #include "base/lock.h"
 #include "queue/journal/journal.h"
 
-/* False if one of them is not empty: another process has stored an environment or a script for its first job. */
+/* Returns false if a folder is not empty: another process has stored an environment or a script for its first job. */
 static bool remove_folders(int dir_fd)
 {
 	static const char *const folders[] = {"env", "scripts", "trees", "keepers"};

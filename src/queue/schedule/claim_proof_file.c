@@ -139,8 +139,8 @@ int claim_proofs_load(struct claim_proofs *p, uint64_t now_ns, const char *host,
 }
 
 /*
- * Merges even without the lock, because damaged lines are ignored. If only a read lock prevents the lock, the file is
- * also written: a user whose claims it limits may hold that lock, and two runners at once can only damage lines.
+ * Merges even without the lock, because damaged lines are ignored. If only a foreign lock prevents the lock, the file
+ * is also written: a user whose claims it limits may hold that lock, and two runners at once can only damage lines.
  */
 static int sync_file(struct claim_proofs *p, uint64_t now_ns, int fd)
 {
