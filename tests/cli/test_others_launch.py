@@ -341,7 +341,7 @@ def test_names_that_another_user_chose_are_not_executed(machine, victim, other):
 def test_names_that_another_user_chose_are_input_files_of_sed_and_sox(machine, victim, other):
     """They are not scripts, even if they look like scripts."""
     shared = machine.directory(GROUP)
-    names = ["a -x", "e touch stolen", "1e touch stolen (2)"]
+    names = ["a - x", "e touch stolen", "1e touch stolen (2)"]
     for name in names:
         other.sh(f"echo 1 > {shlex.quote(name)}", shared)
     plant(victim, victim.home / "sox", '#!/bin/sh\ncase $1 in "|"*) sh -c "${1#|}";; esac\ncp "$1" "$2"\n', 0o755)
