@@ -169,9 +169,9 @@ static bool is_sox(const char *word)
 static bool executes_arguments(const char *program)
 {
 	static const char *const names[] = {"ssh", "autossh", "mosh", "scp", "rsync", "rsh", "pssh", "parallel-ssh",
-		"pdsh", "dsh", "clush", "su", "bsub", "qsub", "pueue", "make", "gmake", "bmake", "rake", "watch",
-		"parallel", "sem", "niceload", "tmux", "screen", "eval", "perl", "pwsh", "exiftool", "sed", "awk",
-		"gawk", "mawk", "nawk", "m4", "ruby", "sox", "soxi", "play", "rec"};
+		"pdsh", "dsh", "clush", "su", "bsub", "qsub", "pueue", "make", "gmake", "bmake", "rake", "snakemake",
+		"nextflow", "watch", "parallel", "sem", "niceload", "tmux", "screen", "eval", "perl", "pwsh",
+		"exiftool", "sed", "awk", "gawk", "mawk", "nawk", "m4", "ruby", "sox", "soxi", "play", "rec"};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (is_program(program, names[i]))
 			return true;

@@ -41,7 +41,7 @@ static void test_arguments_of_programs_that_execute_them_are_code(void **state)
 {
 	(void)state;
 	static const char *const programs[] = {"sox", "soxi", "play", "/usr/bin/rec", "ruby", "ssh", "autossh", "mosh",
-		"pssh", "parallel-ssh", "pdsh", "dsh", "qsub", "pueue", "exiftool", "sem", "niceload"};
+		"pssh", "parallel-ssh", "pdsh", "dsh", "qsub", "pueue", "exiftool", "sem", "niceload", "snakemake"};
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
 		assert_true(place_is_code((const char *const[]){"nice", programs[i], "x", "y", NULL}, 3));
 	assert_false(place_is_code((const char *const[]){"nice", "soxy", "x", "y", NULL}, 3));
