@@ -95,7 +95,7 @@ void sim_init(struct sim_world *w, uint64_t seed)
 	for (int i = 0; i < SIM_NODES; i++) {
 		struct sim_node *n = &w->nodes[i];
 		n->up = n->slurmd = true;
-		/* The clocks' rates are off by up to 2 %, which is less than the margin of a lease. */
+		/* The clocks' rates are off by up to 2%, which is less than the margin of a lease. */
 		n->rate = 1 + ((int)sim_random(w, 2001) - 1000) * 1e-5;
 		n->boot_at = n->slurmd_at = w->now - sim_seconds(w, 100, 900);
 		n->wall_ms = (int64_t)sim_random(w, 600000) - 300000;

@@ -43,7 +43,7 @@ static void begin_job(struct sim_world *w, int pilot, struct attempt_id id)
 			w->journal[i].kind != WRITE_START)
 			sim_fail(w, "job %llu attempt %u begins although it has an end", (unsigned long long)id.job,
 				id.attempt);
-	/* Some end at once, many outlast two leases. */
+	/* Some end soon, many outlast two leases. */
 	uint64_t lasts = sim_chance(w, 4) ? sim_seconds(w, 1, 8) : sim_seconds(w, 20, 200);
 	*a = (struct sim_attempt){.begun = true,
 		.alive = true,

@@ -186,7 +186,8 @@ struct gd_find_options {
 	uint64_t recursive; /**< nonzero: also subfolders and links to folders, each once */
 	/** Nonzero: also everything that links of other users lead to. By default, such a link is skipped if it leads
 	 *  to a folder, to a file of this user, or to a file that not everybody can read. Files of other users and
-	 *  files behind their links are skipped if they have more than 64 MiB of holes. */
+	 *  files behind their links are skipped if they have more than 64 MiB of holes, and if others can choose names,
+	 *  also when the paths of their files, without the first 256 bytes of each, take more than 64 MiB. */
 	uint64_t trust_input;
 };
 
@@ -228,7 +229,7 @@ GD_API void gd_files_workload(const struct gd_found *const *files, size_t count,
 enum gd_balance {
 	/** Longest first: by seconds, or estimated from the size. A launch processes files of other users after those
 	 *  of this user and root if others can change the content of the input folder (also with BY_SIZE). Shares: each
-	 * file goes to the GPU with the smallest share. */
+	 *  file goes to the GPU with the smallest share. */
 	GD_BALANCE_LONGEST_FIRST = 0,
 	GD_BALANCE_BY_SIZE,     /**< largest first; shares: assigned in turn */
 	GD_BALANCE_ROUND_ROBIN, /**< as found; shares: assigned in turn. A launch processes each file on its GPU. */

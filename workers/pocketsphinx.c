@@ -62,10 +62,10 @@ static int check_wishes(const char *language, const char *model, char *words, si
 	/* "base" is the default of gpuq launch. */
 	if (strcmp(model, MODEL) != 0 && strcmp(model, "base") != 0)
 		snprintf(words, room,
-			"the recognizer that is installed, pocketsphinx, has no model of the size '%.40s'; install whisper.cpp "
+			"pocketsphinx, the installed recognizer, has no model of the size '%.40s'; install whisper.cpp "
 			"(library and whisper.h) and build gpu_dispatch again; it looks for ggml-%.40s.bin in "
 			"$WHISPER_MODEL_DIR, ~/.cache/whisper, ~/.cache/whisper.cpp, /usr/local/share/whisper.cpp/models and "
-			"/usr/share/whisper.cpp/models; or leave the setting model_size out",
+			"/usr/share/whisper.cpp/models; or omit the setting model_size",
 			model, model);
 	else if (!english)
 		snprintf(words, room,

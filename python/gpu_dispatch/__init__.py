@@ -8,6 +8,8 @@ Dispatcher runs a stream of items and passes the results to callbacks; a Pool re
 """
 from __future__ import annotations
 
+import os
+
 TYPE_CHECKING = False  # as in typing, whose import takes longer than all of this module
 if TYPE_CHECKING:
     from typing import Any
@@ -28,6 +30,15 @@ if TYPE_CHECKING:
     from gpu_dispatch.worker import BaseWorker
 
     __version__: str
+
+try:
+    _directory = os.getcwd()
+except OSError:  # the directory was removed
+    _directory = ""
+"""The current directory when the package was imported, see _main.py and _spawn.py."""
+
+_place = os.path.join(_directory, os.path.dirname(__path__[0]))
+"""The directory that contains the package."""
 
 # Modules are imported when they are first used, so that `import gpu_dispatch` is fast.
 _ORIGINS = {

@@ -15,6 +15,8 @@ import os
 import sys
 import types
 
+from gpu_dispatch import _directory
+
 TYPE_CHECKING = False  # as in typing, which takes long to import
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,13 +29,6 @@ if TYPE_CHECKING:
 
 
 __all__ = ["describe_main", "end_preparation", "explain", "has_main", "loading", "prepare", "refuse_to_nest", "safe_path_flags"]
-
-try:
-    _directory = os.getcwd()
-except OSError:  # the directory was removed
-    _directory = ""
-"""The current directory when this module was imported. A relative path of __main__ refers to this directory, even if
-the program has changed to another one since then."""
 
 _go_on: Callable[[], NoReturn] | None = None
 """Set while __main__ is prepared."""
@@ -113,7 +108,7 @@ def _name_and_path() -> tuple[str | None, str | None]:
         return (None, None) if name == "__main__" or name.endswith(".__main__") else (name, None)
     path = getattr(main, "__file__", None)
     if path is not None:
-        path = os.path.join(_directory, path)
+        path = os.path.join(_directory, path)  # the program may have changed to another directory since then
     if path is None or not os.path.exists(path):
         return None, None
     if os.path.splitext(os.path.basename(path))[0] == "ipython":
@@ -175,7 +170,7 @@ def _is_importing() -> bool:
 
 
 def end_preparation() -> None:
-    """End the preparation. The program has been loaded, to its end or up to the point where it would start workers; it
+    """Ends the preparation. The program has been loaded, to its end or up to the point where it would start workers; it
     does not continue from there."""
     global _go_on
     _go_on = None

@@ -9,6 +9,8 @@ import shutil
 import sys
 import sysconfig
 
+from gpu_dispatch import _place
+
 __all__ = ["find_gpuq"]
 
 
@@ -31,13 +33,12 @@ def find_gpuq() -> str:
 
 def _of_this_package() -> str | None:
     """The path recorded by pip: correct for virtual environments, --user and --target."""
-    try:
-        files = importlib.metadata.files("gpu_dispatch") or []
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    for file in files:
-        if file.name == "gpuq":
-            return os.path.realpath(str(file.locate()))
+    # Another user may have put such a record into the current directory, which is in sys.path as "" in an interactive program.
+    path = [_place, *(entry for entry in sys.path if isinstance(entry, str) and os.path.isabs(entry))]
+    for distribution in importlib.metadata.distributions(name="gpu_dispatch", path=path):
+        for file in distribution.files or []:
+            if file.name == "gpuq":
+                return os.path.realpath(str(file.locate()))
     return None
 
 

@@ -19,6 +19,9 @@ __all__ = ["LaunchSetup", "serve", "serve_items"]
 
 _ERROR_LENGTH = 16384  # gpuq takes lines of up to 1 MiB
 
+# Modules in Rust raise a PanicException, which is not an Exception, so everything except these is caught.
+_NOT_ERRORS = (KeyboardInterrupt, GeneratorExit)
+
 
 @dataclasses.dataclass(frozen=True)
 class LaunchSetup:
@@ -57,8 +60,9 @@ def serve(
     is called as ``object(file, output_dir)``. If the object has a method ``close``, it is called at
     the end.
 
-    An exception, including SystemExit, fails only that file: ``gpuq launch`` shows the line
-    that names it, and the log of the worker has the traceback. An exception during the setup ends the worker.
+    An exception, including SystemExit and the panic of a module in Rust, fails only that file:
+    ``gpuq launch`` shows the line that names it, and the log of the worker has the traceback. An
+    exception during the setup ends the worker.
 
     Everything that the code, a C library or a child process prints goes to the log of the worker,
     not into the protocol; standard input is empty. This applies from the call of ``serve()`` on, so
@@ -121,7 +125,9 @@ def _converse(
         return
     try:
         process, close = _prepare(function, setup, _read_setup(message))
-    except (Exception, SystemExit) as error:
+    except _NOT_ERRORS:
+        raise
+    except BaseException as error:
         channel.send({"type": "error", "error": _report(error)})
         sys.exit(1)
     channel.send({"type": "ready"})
@@ -236,7 +242,9 @@ def _answer(
         seconds = process(file, pathlib.Path(_text(message, "output_dir")))
         if seconds is not None:
             answer["duration"] = _check_seconds(seconds)
-    except (Exception, SystemExit) as error:
+    except _NOT_ERRORS:
+        raise
+    except BaseException as error:
         answer = {"id": message["id"], "ok": False, "error": _report(error)}
     return answer
 
@@ -256,7 +264,9 @@ def _answer_items(process: Callable[..., Any], message: Mapping[str, Any]) -> di
             answer["errors"] = errors
         answer["results"] = results
         json.dumps(results, default=_plain, allow_nan=False)
-    except (Exception, SystemExit) as error:
+    except _NOT_ERRORS:
+        raise
+    except BaseException as error:
         answer = {"id": message["id"], "ok": False, "error": _report(error)}
     return answer
 
@@ -270,7 +280,7 @@ def _plain(value: Any) -> Any:
 
 def _check_seconds(value: Any) -> float:
     try:
-        seconds = float(value)  # also numpy numbers
+        seconds = float(value)  # accepts numpy numbers, too
     except (TypeError, ValueError):
         raise TypeError(
             f"the function returned {type(value).__name__}; it must return None or seconds of audio"

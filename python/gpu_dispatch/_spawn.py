@@ -6,7 +6,7 @@ import math
 import os
 import sys
 
-from gpu_dispatch import _engine, _log, _main
+from gpu_dispatch import _directory, _engine, _log, _main, _place
 from gpu_dispatch.worker import BaseWorker
 
 TYPE_CHECKING = False  # as in typing, which takes long to import
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
     from _pickle import dumps as pickle_dumps  # the same function
 
-__all__ = ["batch_size", "check_worker_class", "item_dumps", "milliseconds", "worker_argv", "worker_settings"]
+__all__ = ["batch_size", "check_worker_class", "found_in", "item_dumps", "milliseconds", "worker_argv", "worker_settings"]
 
 DEFAULT_BATCH = 32
 MAX_BATCH = 1024
@@ -41,6 +41,58 @@ def check_worker_class(worker_cls: object) -> None:
         raise TypeError(f"worker_cls must be a class derived from BaseWorker, not {worker_cls!r}")
 
 
+def _import_path() -> list[str]:
+    """The module path of a worker.
+
+    In sys.path of an interactive program, "" is the current directory. The program may have changed to a directory in
+    which another user has planted modules, so the worker gets the directory in which this package was imported instead.
+    """
+    path = [found_in(entry) for entry in sys.path if isinstance(entry, str)]
+    if "" in sys.path:
+        path += [directory for directory in _module_directories() if directory not in path]
+    return [entry for entry in path if entry]
+
+
+def found_in(entry: str) -> str:
+    """The directory that an entry of sys.path stands for. A relative entry keeps the meaning of its first use."""
+    if not entry or os.path.isabs(entry):
+        return entry or _directory
+    directory = getattr(sys.path_importer_cache.get(entry), "path", None)
+    return directory if isinstance(directory, str) else entry
+
+
+def _module_directories() -> list[str]:
+    """The directories from which the program has imported modules, also after it has changed to another directory.
+
+    Only those that were searched as part of sys.path: modules that were loaded by other means do not count.
+    """
+    found: dict[str, None] = {}
+    for name, module in list(sys.modules.items()):
+        values = getattr(module, "__dict__", {}) if "." not in name else {}
+        places = [*(values.get("__path__") or ())] or [values.get("__file__")]
+        found |= {os.path.dirname(place): None for place in places if isinstance(place, str)}
+    return [directory for directory in found if directory in sys.path_importer_cache]
+
+
+def _environment_words() -> list[str]:
+    """The first words of a worker's command if PYTHONPATH has relative or empty entries.
+
+    Python searches these in the directory in which it is started, before the code of worker_argv() sets the path: it would
+    execute the sitecustomize.py of another user to whose directory the program has changed. So workers get the
+    directories that the program itself searches for these entries. An entry is left out if the program searches none for it.
+    """
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if entries == [""] or all(map(os.path.isabs, entries)):
+        return []
+    kept = []
+    for entry in entries:
+        place = os.path.normpath(os.path.join(_directory, entry))
+        is_searched = place in sys.path and os.path.isabs(place) and os.pathsep not in place
+        if is_searched or os.path.isabs(entry):
+            kept.append(place)
+    return ["/usr/bin/env", "PYTHONPATH=" + os.pathsep.join(kept)]
+
+
 def worker_argv(max_batch: int = 1) -> list[str]:
     """The command of a worker: this Python, with the same options and module path."""
     import subprocess
@@ -48,17 +100,20 @@ def worker_argv(max_batch: int = 1) -> list[str]:
     _main.refuse_to_nest()
     if not sys.executable:
         raise RuntimeError("workers cannot be started: sys.executable is not known")
-    # Replace "" with the current directory, which may change.
-    path = [entry or os.getcwd() for entry in sys.path if isinstance(entry, str)]
-    code = f"import sys; sys.path[:] = {path!r}; from gpu_dispatch._worker import main; main({max_batch})"
+    # Take the package from where this program has it: its other versions may precede it in the path.
+    path = [_place, *_import_path()]
+    code = (
+        f"import sys; sys.path[:] = {path!r}; import gpu_dispatch; del sys.path[0]; "
+        f"from gpu_dispatch._worker import main; main({max_batch})"
+    )
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return [sys.executable, *flags, *_main.safe_path_flags(), "-c", code]
+    return [*_environment_words(), sys.executable, *flags, *_main.safe_path_flags(), "-c", code]
 
 
 def batch_size(worker_cls: type[BaseWorker], max_batch: int | None) -> int:
     """The number of items that process_batch() gets at once; 1: the class has only process().
 
-    Raises TypeError if a size is given for a class without process_batch(), and ValueError.
+    Raises TypeError if a size is given for a class without process_batch(), ValueError if it is out of range.
     """
     if not hasattr(worker_cls, "process_batch"):
         if max_batch is not None:

@@ -48,7 +48,7 @@ def _device_index() -> int:
 def _process_as_batch(self: Any, data: Any) -> Any:
     """Processes one item as a batch of one."""
     (result,) = self.process_batch([data])
-    if isinstance(result, Exception):
+    if isinstance(result, BaseException):
         raise result
     return result
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/shell_words.h"
 #include "base/utf8.h"
 
 /* ---- Plain text ----------------------------------------------------------- */
@@ -37,17 +38,11 @@ static bool is_sign(uint32_t c)
 	return utf8_is_deceptive(c);
 }
 
-static bool is_plain_ascii(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-	       (c && strchr("_.,:=@%+/-", c));
-}
-
 bool place_is_plain(const char *text, size_t size)
 {
 	for (size_t i = 0; i < size;) {
 		size_t length = utf8_sequence(text + i, size - i);
-		if (length == 0 || (length == 1 && !is_plain_ascii(text[i])))
+		if (length == 0 || (length == 1 && !shell_is_plain(text + i, 1)))
 			return false;
 		if (length > 1 && is_sign(utf8_decode(text + i, length)))
 			return false;
@@ -131,8 +126,8 @@ static bool is_short_code_option(const char *word, bool attached)
 /* "--wrap", or with `attached` "--wrap=CODE". */
 static bool is_long_code_option(const char *word, bool attached)
 {
-	static const char *const names[] = {
-		"command", "eval", "exec", "execute", "expression", "filter", "run", "split-string", "wrap"};
+	static const char *const names[] = {"command", "eval", "exec", "execute", "expression", "filter", "on-finish",
+		"on-idle", "run", "split-string", "worker-command", "wrap"};
 	if (strncmp(word, "--", 2) != 0)
 		return false;
 	size_t length = strcspn(word + 2, "=");
@@ -171,11 +166,11 @@ static bool executes_arguments(const char *program)
 	static const char *const names[] = {"ssh", "autossh", "mosh", "scp", "rsync", "rsh", "pssh", "parallel-ssh",
 		"pdsh", "dsh", "clush", "su", "bsub", "qsub", "pueue", "make", "gmake", "bmake", "rake", "snakemake",
 		"nextflow", "watch", "parallel", "sem", "niceload", "tmux", "screen", "eval", "perl", "pwsh",
-		"exiftool", "sed", "awk", "gawk", "mawk", "nawk", "m4", "ruby", "sox", "soxi", "play", "rec"};
+		"exiftool", "sed", "awk", "gawk", "mawk", "nawk", "m4", "ruby"};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (is_program(program, names[i]))
 			return true;
-	return false;
+	return is_sox(program);
 }
 
 /*
@@ -196,6 +191,20 @@ static bool starts_image(const char *const *argv, size_t program, size_t i)
 			return false;
 	}
 	return false;
+}
+
+/*
+ * Whether argv[i] is the whole command of a job: "gpuq add 'a | b'" takes it for a script, but quotes the words of a
+ * longer command. Any option before it may have a value.
+ */
+static bool is_job(const char *const *argv, size_t program, size_t i)
+{
+	if (!is_program(argv[program], "gpuq") || strcmp(argv[program + 1], "add") != 0 || argv[i + 1])
+		return false;
+	size_t k = program + 2;
+	while (k < i && argv[k][0] == '-' && strcmp(argv[k], "--") != 0)
+		k += strchr(argv[k], '=') ? 1 : 2;
+	return k >= i || (k + 1 == i && strcmp(argv[k], "--") == 0);
 }
 
 /* "-n", "-i.bak": an option of sed whose value is not the next argument. */
@@ -240,7 +249,8 @@ bool place_is_code(const char *const *argv, size_t i)
 		if (is_code_option(argv[k - 1], false))
 			return true;
 	for (size_t k = 0; k < i; k++)
-		if ((executes_arguments(argv[k]) && !takes_paths(argv, k, i)) || starts_image(argv, k, i))
+		if ((executes_arguments(argv[k]) && !takes_paths(argv, k, i)) || starts_image(argv, k, i) ||
+			is_job(argv, k, i))
 			return true;
 	return false;
 }
@@ -341,10 +351,6 @@ const char *place_pattern_signs(const char *const *argv, size_t i)
 	static const struct {
 		const char *program, *signs;
 	} programs[] = {
-		{"sox", globs},
-		{"soxi", globs},
-		{"play", globs},
-		{"rec", globs},
 		{"unzip", globs},
 		{"zip", globs},
 		{"zipinfo", globs},
@@ -371,9 +377,12 @@ const char *place_pattern_signs(const char *const *argv, size_t i)
 		{"mogrify", all},
 		{"montage", all},
 	};
-	for (size_t k = 0; k < i; k++)
+	for (size_t k = 0; k < i; k++) {
+		if (is_sox(argv[k]))
+			return globs;
 		for (size_t p = 0; p < sizeof(programs) / sizeof(programs[0]); p++)
 			if (is_program(argv[k], programs[p].program))
 				return programs[p].signs;
+	}
 	return "";
 }

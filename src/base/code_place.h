@@ -28,8 +28,8 @@ bool place_is_simple(const char *text, size_t size);
 
 /*
  * Only letters of any script, digits, blanks and _./+-(), and no blank before '/' or an option. If other users choose
- * the names of files, only such names are inserted into commands: nobody knows the languages of all programs.
- * "a:/usr/bin" is a mount for apptainer -B.
+ * the names of files, only such names are inserted into commands: each program gives its own meaning to other
+ * characters. For example, "a:/usr/bin" is a mount for apptainer -B.
  */
 bool place_is_ordinary(const char *text, size_t size);
 

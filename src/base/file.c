@@ -9,10 +9,14 @@
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+
+#define LEASE_MS       2000 /* wait for the holder of a lease */
+#define LEASE_PAUSE_MS 10
 
 static int check_regular(int fd)
 {
@@ -40,6 +44,19 @@ int file_open_regular(int dirfd, const char *path, int flags)
 		return -errno;
 	r = check_regular(fd);
 	return r < 0 ? r : take_fd(&fd);
+}
+
+int file_open_leased(const char *path)
+{
+	const struct timespec pause = {.tv_nsec = LEASE_PAUSE_MS * 1000000};
+	for (int ms = 0;; ms += LEASE_PAUSE_MS) {
+		int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+		if (fd >= 0)
+			return fd;
+		if (errno != EAGAIN || ms >= LEASE_MS)
+			return -errno;
+		(void)nanosleep(&pause, NULL);
+	}
 }
 
 int file_write_all(int fd, const void *data, size_t size)
@@ -139,6 +156,21 @@ uint64_t file_birth_ns(int fd)
 	return (uint64_t)st.stx_btime.tv_sec * NS_PER_S + st.stx_btime.tv_nsec;
 }
 
+int file_path(int fd, char ret[PATH_MAX])
+{
+	char name[32];
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(name, ret, PATH_MAX);
+	int code = n < 0 ? -errno : n >= PATH_MAX ? -ENAMETOOLONG : 0;
+	if (code == 0 && ret[0] != '/') /* a pipe, or outside of this process's root directory */
+		code = -ENOENT;
+	if (code == 0)
+		ret[n] = '\0';
+	else
+		ret[0] = '\0';
+	return code;
+}
+
 int file_above_stdio(int fd)
 {
 	if (fd < 0)
@@ -220,4 +252,15 @@ void file_remove_default_list(int fd)
 	char path[32];
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	(void)removexattr(path, "system.posix_acl_default");
+}
+
+void file_write_gitignore(int dir_fd, mode_t mode)
+{
+	static const char text[] = "# Created by gpuq.\n*\n";
+	int fd = openat(dir_fd, ".gitignore", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+	if (fd < 0)
+		return;
+	if (file_write_all(fd, text, sizeof(text) - 1) < 0)
+		(void)unlinkat(dir_fd, ".gitignore", 0);
+	close(fd);
 }

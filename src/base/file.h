@@ -3,6 +3,7 @@
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -14,6 +15,13 @@
  * a link). Returns the descriptor, O_CLOEXEC, or a negative errno value.
  */
 int file_open_regular(int dirfd, const char *path, int flags);
+
+/*
+ * Opens a file for reading, with O_NONBLOCK. If another process has a lease on the file (F_SETLEASE), the kernel asks
+ * that process to release the lease: a file server does so at once. -EAGAIN: it has not done so after two seconds;
+ * open() without O_NONBLOCK would wait for 45 seconds.
+ */
+int file_open_leased(const char *path);
 
 /* Writes all bytes; repeats interrupted and short writes. Returns 0 or a negative errno value. */
 int file_write_all(int fd, const void *data, size_t size);
@@ -52,6 +60,12 @@ int64_t file_mtime_ms(const struct stat *st);
 uint64_t file_birth_ns(int fd);
 
 /*
+ * The current path of an open file, also with O_PATH, without links. Returns 0, or a negative errno value and "".
+ * A removed file gets a path that does not exist.
+ */
+int file_path(int fd, char ret[PATH_MAX]);
+
+/*
  * Returns a descriptor that is not 0, 1 or 2. If `fd` is one of them, duplicates and closes it: a program with closed
  * standard descriptors would otherwise print into it, and a child would redirect it. If `fd` is negative, returns
  * -errno.
@@ -68,5 +82,8 @@ void file_close_except(int first, int *keep, size_t count);
  * Best effort: most file systems and directories have none. O_PATH is enough.
  */
 void file_remove_default_list(int fd);
+
+/* Creates a .gitignore in a new directory, so that `git add .` adds nothing in it. Best effort. */
+void file_write_gitignore(int dir_fd, mode_t mode);
 
 #endif

@@ -88,7 +88,7 @@ static inline bool json_skip_key(struct json_cursor *c, const char *key, size_t 
 }
 
 int json_member_value(struct json_cursor *c, struct json_value *ret_value);
-/* The same for a value that will be a part of others, up to 16 levels deep, and that must be readable there, too. */
+/* The same for a value that will be nested in other values: 16 of the permitted levels are left for these. */
 int json_inner_value(struct json_cursor *c, struct json_value *ret_value);
 
 /* Returns 0 if only white space follows the walked value. */

@@ -3,47 +3,42 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/trust.h"
+#include "base/trust_private.h"
 
 #define FLAGS (O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
 
-/* A new file can be written by this user only. */
-static int open_regular(const char *path, int *ret_fd, struct gd_error *err)
+static int create(int dir_fd, const char *name)
+{
+	return openat(dir_fd, name, FLAGS | O_CREAT | O_EXCL, 0600);
+}
+
+static int open_regular(const char *path, int *ret_fd, enum named_file_origin *ret_origin, struct gd_error *err)
 {
 	cleanup_(freep) char *name = NULL;
 	cleanup_(closep) int dir_fd = -1;
 	int r = trust_open_parent_stable(path, &dir_fd, &name, err);
 	if (r < 0)
 		return r;
-	/* First without O_CREAT: with it, the kernel may refuse files of other users without a clear error. */
+	*ret_origin = trust_check_place(dir_fd, NULL) < 0 ? NAMED_FILE_MOVABLE : NAMED_FILE_FOUND;
 	int fd = openat(dir_fd, name, FLAGS | O_NOFOLLOW);
-	if (fd < 0 && errno == ENOENT)
-		fd = openat(dir_fd, name, FLAGS | O_CREAT | O_NOFOLLOW, 0644);
+	if (fd < 0 && errno == ENOENT) {
+		*ret_origin = NAMED_FILE_CREATED;
+		fd = create(dir_fd, name);
+	}
 	if (fd < 0)
 		return error_set(err, -errno, "%s", error_words(-errno));
 	*ret_fd = fd;
 	return 0;
-}
-
-/* -EPERM: the path is a link of another user, or leads through links to one. */
-static int check_links(const char *path, struct gd_error *err)
-{
-	cleanup_(freep) char *real = NULL;
-	bool foreign;
-	int r = trust_follow_links(path, &real, &foreign);
-	if (r < 0)
-		return error_set(err, r, "%s", error_words(r));
-	return foreign ? error_set(err, -EPERM, "it is a symbolic link of another user") : 0;
 }
 
 static int make_blocking(int fd)
@@ -57,29 +52,101 @@ static bool is_of_others(const struct stat *st)
 	return st->st_uid != 0 && st->st_uid != geteuid();
 }
 
-/* A pipe without a name, such as the one behind /dev/stdout, was passed to this process. */
-bool named_file_is_pipe_of_others(int fd, const struct stat *st)
+bool named_file_is_passed(const char *path)
 {
-	struct statfs fs;
-	return S_ISFIFO(st->st_mode) && is_of_others(st) && !(fstatfs(fd, &fs) == 0 && fs.f_type == PIPEFS_MAGIC);
+	static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		size_t n = strlen(folders[i]);
+		if (strncmp(path, folders[i], n) == 0 && path[n] && !path[n + strspn(path + n, "0123456789")])
+			return true;
+	}
+	return strcmp(path, "/dev/stdin") == 0 || strcmp(path, "/dev/stdout") == 0 || strcmp(path, "/dev/stderr") == 0;
 }
 
-/* Opened by its path, because the target of a link in /proc, such as /dev/stdout, may have no other path. */
-int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err)
+bool named_file_is_stdout(const char *path)
 {
+	static const char *const names[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(path, names[i]) == 0)
+			return true;
+	return false;
+}
+
+/* NULL, or why the file must not be used: reading from or writing to it can take forever. Devices of users without an
+ * id in this user namespace are accepted: in a container, /dev/null is one of them. */
+static const char *find_objection(const struct stat *st, const struct trust_way *way)
+{
+	if (way->chooser)
+		return S_ISREG(st->st_mode) || S_ISDIR(st->st_mode)
+			       ? trust_objection_behind_link(way, st)
+			       : "its path contains a symbolic link of another user";
+	if (S_ISFIFO(st->st_mode) && is_of_others(st))
+		return "it is a pipe of another user";
+	bool is_device = S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode);
+	bool is_theirs = is_of_others(st) && !trust_is_unmapped(st->st_uid);
+	return is_device && is_theirs ? "it is a device of another user" : NULL;
+}
+
+/* Begins at an open directory: the path of the current directory may lead elsewhere by now. */
+static int open_path(const char *path, struct trust_way *way, int *ret_fd)
+{
+	cleanup_(closep) int here = path[0] == '/' ? -1 : open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (here < 0 && path[0] != '/')
+		return -errno;
+	/* The walk does not examine the directory that the path begins at. */
+	way->replaceable = way->replaceable || (here >= 0 && trust_check_place(here, NULL) < 0);
+	return trust_open_any(here, path, ret_fd, way);
+}
+
+int named_file_find(const char *path, struct trust_way *way, int *ret_fd, struct stat *ret, const char **ret_objection)
+{
+	cleanup_(closep) int fd = -1;
 	struct stat st;
-	int r = check_links(path, err);
+	bool passed = named_file_is_passed(path);
+	*ret_objection = NULL;
+	int r = 0;
+	if (!passed)
+		r = open_path(path, way, &fd);
+	else if ((fd = open(path, O_PATH | O_CLOEXEC)) < 0)
+		r = -errno;
 	if (r < 0)
 		return r;
-	cleanup_(closep) int fd = open(path, FLAGS);
-	if (fd < 0 && errno == ENXIO)
-		return error_set(err, -ENXIO, "no process is reading from it");
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return error_set(err, -errno, "%s", error_words(-errno));
-	if (S_ISREG(st.st_mode))
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	*ret_objection = passed ? NULL : find_objection(&st, way);
+	if (*ret_objection)
+		return -EPERM;
+	*ret_fd = take_fd(&fd);
+	*ret = st;
+	return 0;
+}
+
+static int open_found(int place, const struct stat *st, int *ret_fd, struct gd_error *err)
+{
+	char found[32];
+	if (S_ISREG(st->st_mode))
 		return error_set(err, -EPERM, "it has just been replaced");
-	if (named_file_is_pipe_of_others(fd, &st))
-		return error_set(err, -EPERM, "it is a pipe of another user");
+	if (!S_ISFIFO(st->st_mode) && !S_ISCHR(st->st_mode))
+		return error_set(err, -EINVAL, "it is neither a file, nor a pipe, nor a character device");
+	snprintf(found, sizeof(found), "/proc/self/fd/%d", place);
+	*ret_fd = open(found, FLAGS);
+	if (*ret_fd < 0 && errno == ENXIO && S_ISFIFO(st->st_mode))
+		return error_set(err, -ENXIO, "no process is reading from it");
+	return *ret_fd < 0 ? error_set(err, -errno, "%s", error_words(-errno)) : 0;
+}
+
+int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err)
+{
+	cleanup_(closep) int place = -1, fd = -1;
+	struct trust_way way = {.replaceable = true}; /* not examined */
+	const char *objection;
+	struct stat st;
+	int r = named_file_find(path, &way, &place, &st, &objection);
+	if (r < 0)
+		return error_set(err, r, "%s", objection ? objection : error_words(r));
+	r = open_found(place, &st, &fd, err);
+	if (r < 0)
+		return r;
 	r = make_blocking(fd);
 	if (r < 0)
 		return error_set(err, r, "%s", error_words(r));
@@ -87,16 +154,14 @@ int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err)
 	return 0;
 }
 
-int named_file_open(const char *path, int *ret_fd, struct gd_error *err)
+int named_file_open(const char *path, int *ret_fd, enum named_file_origin *ret_origin, struct gd_error *err)
 {
 	cleanup_(closep) int fd = -1;
 	struct stat st;
-	int r = check_links(path, err);
-	if (r < 0)
-		return r;
+	*ret_origin = NAMED_FILE_FOUND;
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return named_file_open_special(path, ret_fd, err);
-	r = open_regular(path, &fd, err);
+	int r = open_regular(path, &fd, ret_origin, err);
 	if (r < 0)
 		return r;
 	/* In the meantime, another user may have put a pipe there and never read from it. */
@@ -114,5 +179,21 @@ int named_file_open(const char *path, int *ret_fd, struct gd_error *err)
 	if (r < 0)
 		return error_set(err, r, "%s", error_words(r));
 	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
+int named_file_replace(const char *path, int *ret_fd, struct gd_error *err)
+{
+	cleanup_(freep) char *name = NULL;
+	cleanup_(closep) int dir_fd = -1;
+	int r = trust_open_parent_stable(path, &dir_fd, &name, err);
+	if (r < 0)
+		return r;
+	if (unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT)
+		return error_set(err, -errno, "%s", error_words(-errno));
+	int fd = create(dir_fd, name);
+	if (fd < 0)
+		return error_set(err, -errno, "%s", error_words(-errno));
+	*ret_fd = fd;
 	return 0;
 }

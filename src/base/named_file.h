@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A file that the user has named for output. */
+/* Files that the user has named. */
 #ifndef BASE_NAMED_FILE_H
 #define BASE_NAMED_FILE_H
 
@@ -8,21 +8,48 @@
 
 #include "gpu_dispatch.h"
 
+struct trust_way;
+
+/* Where an open file comes from. */
+enum named_file_origin {
+	NAMED_FILE_FOUND,
+	NAMED_FILE_CREATED, /* with the mode 0600 */
+	NAMED_FILE_MOVABLE, /* found, but another user may have moved it there, see trust_check_place() */
+};
+
 /*
  * Opens the file for writing. Creates a missing file; does not truncate. Follows symbolic links of the user and root
- * only (else -EPERM), because links of others could lead to any file of this user. -EPERM also for a link
+ * only (else -EPERM), because links of others could lead to any file of this user. Also -EPERM for a link
  * that another user may have moved there, and for a file that belongs to another user or that others can write: they
  * could change its contents afterwards. Does not wait for the reader of a pipe: -ENXIO.
  */
-int named_file_open(const char *path, int *ret_fd, struct gd_error *err);
+int named_file_open(const char *path, int *ret_fd, enum named_file_origin *ret_origin, struct gd_error *err);
+
+/* Opens a new file with the mode 0600, in place of a file that named_file_open() has opened. */
+int named_file_replace(const char *path, int *ret_fd, struct gd_error *err);
 
 /*
- * Opens a pipe or a device for writing. -EPERM: it is a pipe of another user, who could make this process wait forever,
- * a link of another user, or a regular file in the meantime. -ENXIO: the pipe has no reader.
+ * Opens a pipe or a character device for writing, as found by named_file_find(). -EPERM: also a regular file, which has
+ * just been put there. -ENXIO: the pipe has no reader.
  */
 int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err);
 
-/* Whether it is a pipe with a name that belongs to another user, who could make this process wait forever. */
-bool named_file_is_pipe_of_others(int fd, const struct stat *st);
+/* Whether `path` is the name of a descriptor that was passed to this process: /dev/stdout, /dev/fd/63. */
+bool named_file_is_passed(const char *path);
+/*
+ * Whether it is the name of standard output: "-", /dev/stdout. If that is a file, a second descriptor for it has a
+ * position of its own, and messages on standard output would overwrite results.
+ */
+bool named_file_is_stdout(const char *path);
+
+/*
+ * Opens what the path leads to with O_PATH. Open it again as /proc/self/fd/N: nobody can put another file between the
+ * check and this. If it was not passed to this process, the way is noted, see trust_open_any(), and -EPERM with
+ * *ret_objection is returned for
+ *  - a pipe or a device of another user, who could make this process wait forever or read what it writes;
+ *  - anything but a regular file behind a link of another user, and files that trust_objection_behind_link() names.
+ * *ret_objection is NULL for all other errors.
+ */
+int named_file_find(const char *path, struct trust_way *way, int *ret_fd, struct stat *ret, const char **ret_objection);
 
 #endif

@@ -15,6 +15,8 @@
 #include "base/file.h"
 #include "base/pidref.h"
 
+#define FLAG_EXITING 0x4 /* the kernel's PF_EXITING */
+
 int process_info(pid_t pid, struct process_info *ret)
 {
 	char path[64], stat[1024];
@@ -23,15 +25,19 @@ int process_info(pid_t pid, struct process_info *ret)
 	if (r < 0)
 		return r == -ENOENT ? -ESRCH : r;
 	/* The name is in parentheses and may contain any characters. */
+	char *name = strchr(stat, '(');
 	char *p = strrchr(stat, ')');
-	if (!p)
+	if (!name || !p)
 		return -EIO;
 	struct process_info i = {0};
+	snprintf(i.name, sizeof(i.name), "%.*s", (int)(p - name - 1), name + 1);
 	int ppid, pgrp, session;
+	unsigned flags;
 	unsigned long long start;
-	if (sscanf(p + 1, " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &i.state,
-		    &ppid, &pgrp, &session, &start) != 5)
+	if (sscanf(p + 1, " %c %d %d %d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &i.state,
+		    &ppid, &pgrp, &session, &flags, &start) != 6)
 		return -EIO;
+	i.is_exiting = flags & FLAG_EXITING;
 	i.ppid = ppid;
 	i.session = session;
 	i.start_ticks = start;

@@ -3,6 +3,7 @@
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -12,6 +13,8 @@ struct process_info {
 	pid_t session;
 	uint64_t start_ticks; /* identifies the process together with the PID: ticks since boot */
 	char state;           /* 'Z': a zombie */
+	char name[16];        /* as in /proc/PID/comm */
+	bool is_exiting;      /* its descriptors may be closed already, and its locks free */
 };
 
 /* -ESRCH if there is no such process. */

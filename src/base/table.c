@@ -14,7 +14,7 @@
 
 struct table_cell {
 	char *words;
-	enum colour colour;
+	enum terminal_color color;
 };
 
 void table_finish(struct table *t)
@@ -26,7 +26,7 @@ void table_finish(struct table *t)
 	t->num_cells = t->capacity = 0;
 }
 
-void table_cell(struct table *t, enum colour colour, const char *words)
+void table_cell(struct table *t, enum terminal_color color, const char *words)
 {
 	bool has_room = array_reserve(t->cells, &t->capacity, t->num_cells + 1) == 0;
 	char *copy = has_room ? strdup(words ? words : "") : NULL;
@@ -34,17 +34,17 @@ void table_cell(struct table *t, enum colour colour, const char *words)
 		t->error = -ENOMEM;
 		return;
 	}
-	t->cells[t->num_cells++] = (struct table_cell){copy, colour};
+	t->cells[t->num_cells++] = (struct table_cell){copy, color};
 }
 
-void table_cellf(struct table *t, enum colour colour, const char *format, ...)
+void table_cellf(struct table *t, enum terminal_color color, const char *format, ...)
 {
 	cleanup_(text_finish) struct text words = {0};
 	va_list args;
 	va_start(args, format);
 	text_vappendf(&words, format, args);
 	va_end(args);
-	table_cell(t, colour, text_string(&words));
+	table_cell(t, color, text_string(&words));
 }
 
 static void measure(const struct table *t, size_t width, size_t *widths)
@@ -86,7 +86,7 @@ static void append_cell(struct text *out, const char *words, size_t width, bool 
 }
 
 static void append_row(
-	const struct table *t, const struct table_cell *row, const size_t *widths, bool coloured, struct text *out)
+	const struct table *t, const struct table_cell *row, const size_t *widths, bool colored, struct text *out)
 {
 	size_t last = 0;
 	for (size_t c = 0; c < t->num_columns; c++)
@@ -99,7 +99,7 @@ static void append_row(
 		cleanup_(text_finish) struct text cell = {0};
 		append_cell(&cell, row ? row[c].words : t->columns[c].title, widths[c], t->columns[c].right, c == last);
 		text_append_string(out, first ? "" : "  ");
-		terminal_paint(out, coloured, row ? row[c].colour : COLOUR_BOLD, text_string(&cell));
+		terminal_paint(out, colored, row ? row[c].color : TERMINAL_BOLD, text_string(&cell));
 		if (text_error(&cell))
 			out->error = text_error(&cell);
 		first = false;
@@ -107,14 +107,14 @@ static void append_row(
 	text_append_char(out, '\n');
 }
 
-int table_print(const struct table *t, size_t width, bool coloured, struct text *out)
+int table_print(const struct table *t, size_t width, bool colored, struct text *out)
 {
 	size_t widths[TABLE_MAX_COLUMNS];
 	if (t->error)
 		return t->error;
 	measure(t, width, widths);
-	append_row(t, NULL, widths, coloured, out);
+	append_row(t, NULL, widths, colored, out);
 	for (size_t i = 0; i + t->num_columns <= t->num_cells; i += t->num_columns)
-		append_row(t, t->cells + i, widths, coloured, out);
+		append_row(t, t->cells + i, widths, colored, out);
 	return text_error(out);
 }

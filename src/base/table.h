@@ -31,10 +31,10 @@ struct table {
 void table_finish(struct table *t);
 
 /* Adds the next cell, row by row; NULL or "" leaves it empty. The text is copied and made safe for a terminal. */
-void table_cell(struct table *t, enum colour colour, const char *words);
-void table_cellf(struct table *t, enum colour colour, const char *format, ...) GD_PRINTF(3, 4);
+void table_cell(struct table *t, enum terminal_color color, const char *words);
+void table_cellf(struct table *t, enum terminal_color color, const char *format, ...) GD_PRINTF(3, 4);
 
 /* Prints the table. Omits columns that are empty or "-" in every row. Returns 0 or -ENOMEM. */
-int table_print(const struct table *t, size_t width, bool coloured, struct text *out);
+int table_print(const struct table *t, size_t width, bool colored, struct text *out);
 
 #endif

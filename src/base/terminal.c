@@ -9,11 +9,11 @@
 #define USUAL_WIDTH  80
 #define USUAL_HEIGHT 24
 
-bool terminal_has_colour(void)
+bool terminal_has_color(void)
 {
-	const char *no_colour = getenv("NO_COLOR");
+	const char *no_color = getenv("NO_COLOR");
 	const char *term = getenv("TERM");
-	return isatty(STDOUT_FILENO) && !(no_colour && *no_colour) && term && *term && strcmp(term, "dumb") != 0;
+	return isatty(STDOUT_FILENO) && !(no_color && *no_color) && term && *term && strcmp(term, "dumb") != 0;
 }
 
 size_t terminal_width(void)
@@ -32,19 +32,19 @@ size_t terminal_height(void)
 	return USUAL_HEIGHT;
 }
 
-void terminal_paint(struct text *out, bool coloured, enum colour colour, const char *words)
+void terminal_paint(struct text *out, bool colored, enum terminal_color color, const char *words)
 {
 	static const char *const codes[] = {
-		[COLOUR_NONE] = "",
-		[COLOUR_BOLD] = "\033[1m",
-		[COLOUR_DIM] = "\033[2m",
-		[COLOUR_RED] = "\033[31m",
-		[COLOUR_GREEN] = "\033[32m",
-		[COLOUR_YELLOW] = "\033[33m",
+		[TERMINAL_NONE] = "",
+		[TERMINAL_BOLD] = "\033[1m",
+		[TERMINAL_DIM] = "\033[2m",
+		[TERMINAL_RED] = "\033[31m",
+		[TERMINAL_GREEN] = "\033[32m",
+		[TERMINAL_YELLOW] = "\033[33m",
 	};
-	bool paint = coloured && colour != COLOUR_NONE;
+	bool paint = colored && color != TERMINAL_NONE;
 	if (paint)
-		text_append_string(out, codes[colour]);
+		text_append_string(out, codes[color]);
 	text_append_string(out, words);
 	if (paint)
 		text_append_string(out, "\033[0m");

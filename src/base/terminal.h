@@ -8,24 +8,24 @@
 
 #include "base/text.h"
 
-/* On a terminal with colors, unless $NO_COLOR is set. */
-bool terminal_has_colour(void);
+/* Whether standard output is a terminal with colors, and $NO_COLOR is not set. */
+bool terminal_has_color(void);
 
 /* Columns of the terminal; 80 if standard output is not a terminal or its size is unknown. */
 size_t terminal_width(void);
 /* Lines of the terminal; 24 if unknown. */
 size_t terminal_height(void);
 
-enum colour {
-	COLOUR_NONE = 0,
-	COLOUR_BOLD,
-	COLOUR_DIM,
-	COLOUR_RED,
-	COLOUR_GREEN,
-	COLOUR_YELLOW,
+enum terminal_color {
+	TERMINAL_NONE = 0,
+	TERMINAL_BOLD,
+	TERMINAL_DIM,
+	TERMINAL_RED,
+	TERMINAL_GREEN,
+	TERMINAL_YELLOW,
 };
 
-/* Appends the words, in a color if `coloured`. */
-void terminal_paint(struct text *out, bool coloured, enum colour colour, const char *words);
+/* Appends the words, in this color if `colored`. */
+void terminal_paint(struct text *out, bool colored, enum terminal_color color, const char *words);
 
 #endif

@@ -17,6 +17,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/trust_private.h"
 
 #define ACCESS_LIST "system.posix_acl_access"
@@ -235,13 +236,11 @@ static bool same_file(const struct stat *a, const struct stat *b)
 /* Sets the message, with the directory and the group or owner. */
 static int refuse_directory(int fd, const char *objection, struct gd_error *err)
 {
-	char proc[32], path[PATH_MAX], room[4096];
+	char path[PATH_MAX], room[4096];
 	struct stat st;
 	struct group gr, *group = NULL;
 	struct passwd pw, *user = NULL;
-	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
-	ssize_t n = readlink(proc, path, sizeof(path) - 1);
-	path[n > 0 ? n : 0] = '\0';
+	(void)file_path(fd, path);
 	bool known = fstat(fd, &st) == 0;
 	if (known && objection == by_its_group && getgrgid_r(st.st_gid, &gr, room, sizeof(room), &group) == 0 && group)
 		return error_set(err, -EPERM, "directory '%s' can be written by group '%s'", path, group->gr_name);

@@ -23,8 +23,14 @@
 /* Whether the user accepts files of others, by the variable GPUQ_TRUST. */
 bool trust_is_off(void);
 
-/* Whether it is the effective user, and not the overflow id of this user namespace. */
+/* Whether `uid` is the effective user, and not the overflow id of this user namespace. */
 bool trust_is_user(uid_t uid);
+
+/* Whether the id can stand for any user, even root: the overflow id in a user namespace. */
+bool trust_is_unmapped(uid_t uid);
+
+/* Whether the file has an access list; also true if this cannot be determined. O_PATH is enough. */
+bool trust_has_access_list(int fd);
 
 /* NULL if the open file or directory is trusted; otherwise the reason: "belongs to another user". O_PATH is enough. */
 const char *trust_objection(int fd);
@@ -103,7 +109,7 @@ int trust_open_directory_at(int dir_fd, const char *path, bool check_above, int 
 /* How other users affect where a path leads. Start from TRUST_WAY_INIT. */
 struct trust_way {
 	/*
-	 * The other user whose links the path leads through, also behind links of this user, and who may therefore have
+	 * The other user whose links the path leads through, even behind links of this user, and who may therefore have
 	 * chosen the file; 0: only this user and root.
 	 */
 	uid_t chooser;
@@ -127,6 +133,14 @@ struct trust_way {
 
 /* Opens a path relative to dir_fd, a directory or any file, with O_PATH. Follows links of all users. */
 int trust_open_any(int dir_fd, const char *path, int *ret_fd, struct trust_way *way);
+
+/*
+ * NULL, or why a file must not be used whose path leads through a link of another user (way->chooser). It must not be a
+ * folder, a file of this user, or a third user's file that not everybody can reach and read: the link's owner may not
+ * be allowed to read it, and the results would disclose it. For root, all files are "ours" except those of the link's
+ * owner.
+ */
+const char *trust_objection_behind_link(const struct trust_way *way, const struct stat *target);
 
 /*
  * Whether another user may have written a regular file of this user or root, or have put it at its place with a hard

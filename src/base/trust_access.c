@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which users can list and enter a directory: trust_is_known_to_movers() and trust_is_open_to_others(). */
+/* Which users can read a file or a directory: trust_objection_behind_link(), trust_is_known_to_movers() and
+ * trust_is_open_to_others(). */
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,6 +46,22 @@ bool trust_everybody_has(int fd, const struct stat *st, mode_t wanted)
 {
 	mode_t needed = wanted | wanted << 3;
 	return (st->st_mode & needed) == needed && !trust_has_access_list(fd);
+}
+
+const char *trust_objection_behind_link(const struct trust_way *way, const struct stat *target)
+{
+	uid_t user = geteuid();
+	if (S_ISDIR(target->st_mode))
+		return "its path contains a symbolic link of another user to a folder";
+	/* Compared first: in a namespace without a map, all users, also the chooser, have the same id. */
+	bool ours = target->st_uid == user;
+	if (target->st_uid == way->chooser && !ours)
+		return NULL;
+	if (ours || user == 0)
+		return "its path contains a symbolic link of another user to a file of yours";
+	if (!way->restricted)
+		return NULL;
+	return "its path contains a symbolic link of another user to a file that not everybody can read or that is in a folder that not everybody can enter";
 }
 
 bool trust_is_known_to_movers(int fd)

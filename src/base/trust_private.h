@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by trust.c, trust_access.c, trust_remedy.c, trust_tree.c and trust_walk.c. */
+/* Shared by trust.c, trust_access.c, trust_remedy.c, trust_tree.c, trust_walk.c and named_file.c. */
 #ifndef BASE_TRUST_PRIVATE_H
 #define BASE_TRUST_PRIVATE_H
 
@@ -15,19 +15,13 @@ bool trust_is_ours(const struct stat *st);
 /* trust_objection_above() for many directories, like trust_objection_cached(). */
 const char *trust_objection_above_cached(int fd, const struct stat *st, gid_t *private_group);
 
-/* Whether it is the user's private group. The cache begins with TRUST_NO_GROUP. */
+/* Whether `gid` is the user's private group. The cache begins with TRUST_NO_GROUP. */
 bool trust_is_private_group(gid_t gid, gid_t *cache);
-
-/* Whether the id can stand for any user, even root: the overflow id in a user namespace. */
-bool trust_is_unmapped(uid_t uid);
 
 /*
  * Whether everybody has these permissions (S_IROTH, S_IXOTH). The mode 0705 excludes the members of a group. If there
  * is an access list, the mode does not show who is excluded.
  */
 bool trust_everybody_has(int fd, const struct stat *st, mode_t wanted);
-
-/* Whether the file has an access list; true also if this cannot be determined. O_PATH is enough. */
-bool trust_has_access_list(int fd);
 
 #endif

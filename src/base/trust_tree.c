@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/trust.h"
 #include "base/trust_private.h"
 
@@ -45,10 +46,8 @@ static void tree_finish(struct tree *t)
 /* The path of an entry of the open directory, or of the directory if name is NULL. */
 static void find_path(int dir_fd, const char *name, char *path, size_t size)
 {
-	char proc[32], above[PATH_MAX];
-	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", dir_fd);
-	ssize_t n = readlink(proc, above, sizeof(above) - 1);
-	above[n > 0 ? n : 0] = '\0';
+	char above[PATH_MAX];
+	(void)file_path(dir_fd, above);
 	snprintf(path, size, "%s%s%s", above, name ? "/" : "", name ? name : "");
 }
 

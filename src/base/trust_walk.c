@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/trust.h"
 #include "base/trust_private.h"
 
@@ -139,6 +140,17 @@ static int walk_note_owner(struct walk *w, int link_fd, const struct stat *st)
 	return 0;
 }
 
+/* The target of a descriptor in /proc that is a pipe has no path: /proc/1/fd/1, or a link to /dev/stdout. */
+static int walk_jump(struct walk *w)
+{
+	int fd = openat(w->fd, w->name, O_PATH | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	close_fd(&w->fd);
+	w->fd = fd;
+	return 0;
+}
+
 static int walk_follow(struct walk *w, int link_fd, const struct stat *st)
 {
 	char target[PATH_MAX], *longer;
@@ -158,6 +170,8 @@ static int walk_follow(struct walk *w, int link_fd, const struct stat *st)
 	if (++w->links > TRUST_MAX_LINKS)
 		return -ELOOP;
 	target[n] = '\0';
+	if (w->any_file && target[0] != '/' && !walk_has_more(w) && is_in_proc(link_fd))
+		return walk_jump(w);
 	if (asprintf(&longer, "%s/%s", target, w->rest) < 0)
 		return -ENOMEM;
 	free(w->text);
@@ -199,11 +213,9 @@ static int walk_step(struct walk *w)
 /* Sets the message with the component. */
 static int walk_refuse(const struct walk *w, int code, struct gd_error *err)
 {
-	char proc[32], above[PATH_MAX];
-	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", w->fd);
-	ssize_t n = readlink(proc, above, sizeof(above) - 1);
-	above[n > 0 ? n : 0] = '\0';
-	const char *slash = n > 0 && above[n - 1] == '/' ? "" : "/";
+	char above[PATH_MAX];
+	(void)file_path(w->fd, above);
+	const char *slash = strcmp(above, "/") == 0 ? "" : "/";
 	if (w->objection)
 		return error_set(err, code, "'%s%s%s' %s", above, slash, w->name, w->objection);
 	return error_set(err, code, "'%s%s%s': %s", above, slash, w->name, error_words(code));

@@ -28,9 +28,9 @@ enum {
 
 static const struct argp_option options[] = {
 	{"hold", OPTION_HOLD, 0, 0, "Hold the job until 'gpuq release'", 1},
-	{"freeze", OPTION_FREEZE, 0, 0, "Run it in a separate git worktree with the files as they are now", 1},
+	{"freeze", OPTION_FREEZE, 0, 0, "Run the job in a separate git worktree with the files as they are now", 1},
 	{"no-start", OPTION_NO_START, 0, 0, "Do not start a runner in the background", 1},
-	{"log-dir", OPTION_LOG_DIR, "DIR", 0, "Folder for its log", 1},
+	{"log-dir", OPTION_LOG_DIR, "DIR", 0, "Folder for the log", 1},
 	{"on-finish", OPTION_ON_FINISH, "COMMAND", 0,
 		"Run this command after each attempt of the job; it reads the result as JSON on standard input", 1},
 	{"on-idle", OPTION_ON_IDLE, "COMMAND", 0,

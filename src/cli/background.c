@@ -19,11 +19,13 @@
 #include "base/cost_limit.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/process.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "cli/debug.h"
 #include "cli/say.h"
 #include "cli/subprogram.h"
+#include "pool/warden.h"
 #include "queue/input/config_keys.h"
 
 /* The runner exits after the queue has been empty for this many seconds. */
@@ -163,6 +165,16 @@ void background_say_unused(const struct queue_choice *q)
 			text_string(&names), q->journal_path);
 }
 
+int background_check(struct gd_error *err)
+{
+	struct process_info info;
+	for (pid_t pid = getppid(); pid > 1 && process_info(pid, &info) == 0; pid = info.ppid)
+		if (strcmp(info.name, WARDEN_NAME) == 0)
+			return error_set(err, -EPERM,
+				"cannot start a runner inside a worker of a pool or of 'gpuq launch', because it would end with the worker; start one outside, with 'gpuq run --keep --background'");
+	return 0;
+}
+
 int background_start(
 	const struct queue_choice *q, int dir_fd, const char *const *options, int timeout_ms, struct gd_error *err)
 {
@@ -171,6 +183,9 @@ int background_start(
 	cleanup_(closep) int ready = -1;
 	cleanup_(closep) int directory = -1;
 	int ends[2];
+	int r = background_check(err);
+	if (r < 0)
+		return r;
 	if (!argv || asprintf(&log, "%s.d/runner.log", q->journal_path) < 0)
 		return error_set(err, -ENOMEM, "cannot start a runner: out of memory");
 	if (!keeps_directory(q, options)) {

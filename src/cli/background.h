@@ -17,6 +17,12 @@
 #define BACKGROUND_READY_SOON_MS 3000
 
 /*
+ * Whether a runner can be started here: not inside a worker of a pool, because the pool kills all processes that the
+ * worker leaves behind. background_start() checks it, too; commands call this before they change the queue.
+ */
+int background_check(struct gd_error *err);
+
+/*
  * Starts a runner and waits at most timeout_ms until it is ready. dir_fd: the journal's folder, for its log. options:
  * further options for `gpuq run`, up to a NULL; the runner then reads the configuration of the current directory.
  * NULL: it reads that of the journal's directory, unless q names a configuration. -errno, with the runner's own

@@ -117,13 +117,29 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 	return r;
 }
 
+static bool has_runner(const struct journal *j)
+{
+	pid_t holder = 0;
+	return lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder != 0;
+}
+
+/* Before anything is added: whether a runner is active or can be started. A new queue is removed if not. */
+static int check_runner(struct add *a, struct journal *j)
+{
+	struct gd_error why;
+	int r = a->no_start || has_runner(j) ? 0 : background_check(&why);
+	if (r == 0)
+		return 0;
+	journal_remove_empty(j);
+	return error_set(&a->err, r, "nothing was added: %s, or use --no-start", why.message);
+}
+
 /* Checks after the append: either the runner sees the job, or we see that there is no runner. */
 static int start_runner(const struct add *a, const struct journal *j, bool *ret_started, struct gd_error *err)
 {
-	pid_t holder = 0;
 	if (a->no_start)
 		return 0;
-	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder != 0) {
+	if (has_runner(j)) {
 		gpus_option_settle(true);
 		return 0;
 	}
@@ -292,6 +308,8 @@ static int submit(struct add *a, struct commands *lines, struct job_spec *spec)
 	char env[HASH_TEXT], script[HASH_TEXT];
 	struct id_list ids = {0};
 	int r = queue_choice_open(&a->queue, &j, &a->err);
+	if (r == 0)
+		r = check_runner(a, j);
 	if (r == 0 && (r = freeze(a, j, &tree, spec)) < 0)
 		journal_remove_empty(j);
 	if (r == 0)

@@ -180,25 +180,25 @@ static int by_free_memory(const void *x, const void *y)
 static void put_index(struct table *t, const struct gd_gpu *gpu)
 {
 	if (gpu->mig_index < 0)
-		table_cellf(t, COLOUR_BOLD, "%d", gpu->index);
+		table_cellf(t, TERMINAL_BOLD, "%d", gpu->index);
 	else
-		table_cellf(t, COLOUR_BOLD, "%d:%d", gpu->index, gpu->mig_index);
+		table_cellf(t, TERMINAL_BOLD, "%d:%d", gpu->index, gpu->mig_index);
 }
 
-static void put_bytes(struct table *t, enum colour colour, bool known, uint64_t bytes)
+static void put_bytes(struct table *t, enum terminal_color color, bool known, uint64_t bytes)
 {
 	char size[UNITS_ROOM];
-	table_cell(t, known ? colour : COLOUR_DIM, known ? units_format_size(bytes, size) : "-");
+	table_cell(t, known ? color : TERMINAL_DIM, known ? units_format_size(bytes, size) : "-");
 }
 
-static enum colour colour_of_free(const struct gd_gpu *gpu)
+static enum terminal_color color_of_free(const struct gd_gpu *gpu)
 {
 	unsigned both = GD_GPU_KNOWN_MEMORY_FREE | GD_GPU_KNOWN_MEMORY_TOTAL;
 	if ((gpu->known & both) != both)
-		return COLOUR_NONE;
+		return TERMINAL_NONE;
 	if (gpu->memory_free_bytes >= gpu->memory_total_bytes / 2)
-		return COLOUR_GREEN;
-	return gpu->memory_free_bytes >= gpu->memory_total_bytes / 10 ? COLOUR_YELLOW : COLOUR_RED;
+		return TERMINAL_GREEN;
+	return gpu->memory_free_bytes >= gpu->memory_total_bytes / 10 ? TERMINAL_YELLOW : TERMINAL_RED;
 }
 
 static const char *state_words(const struct gd_gpu *gpu)
@@ -221,9 +221,9 @@ static const char *state_words(const struct gd_gpu *gpu)
 static void put_measure(struct table *t, bool known, unsigned value, const char *unit)
 {
 	if (known)
-		table_cellf(t, COLOUR_NONE, "%u%s", value, unit);
+		table_cellf(t, TERMINAL_NONE, "%u%s", value, unit);
 	else
-		table_cell(t, COLOUR_DIM, "-");
+		table_cell(t, TERMINAL_DIM, "-");
 }
 
 /* For a MIG instance, its size instead of the card's name. */
@@ -244,25 +244,25 @@ static void put_linked(struct table *t, const struct gd_gpu_list *list, const st
 		if (other)
 			text_appendf(&words, "%s%d", words.length ? "," : "", other->index);
 	}
-	table_cell(t, words.length ? COLOUR_NONE : COLOUR_DIM, words.length ? text_string(&words) : "-");
+	table_cell(t, words.length ? TERMINAL_NONE : TERMINAL_DIM, words.length ? text_string(&words) : "-");
 }
 
 static void put_gpu(struct table *t, const struct gd_gpu_list *list, const struct gd_gpu *gpu)
 {
 	put_index(t, gpu);
-	table_cell(t, COLOUR_NONE, name_of(gpu));
-	put_bytes(t, colour_of_free(gpu), gpu->known & GD_GPU_KNOWN_MEMORY_FREE, gpu->memory_free_bytes);
-	put_bytes(t, COLOUR_NONE, gpu->known & GD_GPU_KNOWN_MEMORY_TOTAL, gpu->memory_total_bytes);
+	table_cell(t, TERMINAL_NONE, name_of(gpu));
+	put_bytes(t, color_of_free(gpu), gpu->known & GD_GPU_KNOWN_MEMORY_FREE, gpu->memory_free_bytes);
+	put_bytes(t, TERMINAL_NONE, gpu->known & GD_GPU_KNOWN_MEMORY_TOTAL, gpu->memory_total_bytes);
 	put_measure(t, gpu->known & GD_GPU_KNOWN_UTILIZATION, gpu->utilization_percent, "%");
 	put_measure(t, gpu->known & GD_GPU_KNOWN_TEMPERATURE, (unsigned)gpu->temperature_celsius, "C");
 	put_measure(t, gpu->known & GD_GPU_KNOWN_POWER, (gpu->power_milliwatts + 500) / 1000, "W");
 	put_measure(t, gpu->known & GD_GPU_KNOWN_PROCESSES, (unsigned)gpu->num_processes, "");
 	put_measure(t, gpu->known & GD_GPU_KNOWN_NUMA_NODE, (unsigned)gpu->numa_node, "");
 	put_linked(t, list, gpu);
-	table_cell(t, gd_gpu_usable(gpu) ? COLOUR_YELLOW : COLOUR_RED, state_words(gpu));
+	table_cell(t, gd_gpu_usable(gpu) ? TERMINAL_YELLOW : TERMINAL_RED, state_words(gpu));
 }
 
-static int append_gpus(const struct gd_gpu_list *list, const struct gd_gpu **gpus, bool coloured, struct text *out)
+static int append_gpus(const struct gd_gpu_list *list, const struct gd_gpu **gpus, bool colored, struct text *out)
 {
 	static const struct table_column columns[] = {{"GPU", true, false}, {"NAME", false, true},
 		{"FREE", true, false}, {"TOTAL", true, false}, {"UTIL", true, false}, {"TEMP", true, false},
@@ -271,7 +271,7 @@ static int append_gpus(const struct gd_gpu_list *list, const struct gd_gpu **gpu
 	cleanup_(table_finish) struct table t = {.columns = columns, .num_columns = sizeof(columns) / sizeof(*columns)};
 	for (size_t i = 0; i < list->count; i++)
 		put_gpu(&t, list, gpus[i]);
-	return table_print(&t, terminal_width(), coloured, out);
+	return table_print(&t, terminal_width(), colored, out);
 }
 
 /* ---- Processes ---------------------------------------------------------- */
@@ -302,32 +302,32 @@ static void put_owner(struct table *t, int64_t pid)
 	struct stat st;
 	snprintf(path, sizeof(path), "/proc/%lld", (long long)pid);
 	if (stat(path, &st) < 0) {
-		table_cell(t, COLOUR_NONE, "");
+		table_cell(t, TERMINAL_NONE, "");
 		return;
 	}
 	const struct passwd *user = getpwuid(st.st_uid);
 	if (user)
-		table_cell(t, COLOUR_NONE, user->pw_name);
+		table_cell(t, TERMINAL_NONE, user->pw_name);
 	else
-		table_cellf(t, COLOUR_NONE, "%u", (unsigned)st.st_uid);
+		table_cellf(t, TERMINAL_NONE, "%u", (unsigned)st.st_uid);
 }
 
 static void put_process(struct table *t, const struct gd_gpu *gpu, const struct gd_gpu_process *p, bool ours)
 {
 	cleanup_(text_finish) struct text command = {0};
 	put_index(t, gpu);
-	table_cellf(t, COLOUR_NONE, "%lld", (long long)p->pid);
-	put_bytes(t, COLOUR_NONE, p->memory_known, p->memory_bytes);
+	table_cellf(t, TERMINAL_NONE, "%lld", (long long)p->pid);
+	put_bytes(t, TERMINAL_NONE, p->memory_known, p->memory_bytes);
 	if (ours) {
 		put_owner(t, p->pid);
 		read_command(p->pid, &command);
 	} else {
-		table_cell(t, COLOUR_NONE, "");
+		table_cell(t, TERMINAL_NONE, "");
 	}
-	table_cell(t, COLOUR_NONE, text_string(&command));
+	table_cell(t, TERMINAL_NONE, text_string(&command));
 }
 
-static int append_processes(const struct gd_gpu **gpus, size_t count, bool coloured, struct text *out)
+static int append_processes(const struct gd_gpu **gpus, size_t count, bool colored, struct text *out)
 {
 	static const struct table_column columns[] = {{"GPU", true, false}, {"PID", true, false},
 		{"MEMORY", true, false}, {"USER", false, false}, {"COMMAND", false, true}};
@@ -339,7 +339,7 @@ static int append_processes(const struct gd_gpu **gpus, size_t count, bool colou
 	if (t.num_cells == 0)
 		return t.error;
 	text_append_char(out, '\n');
-	return table_print(&t, terminal_width(), coloured, out);
+	return table_print(&t, terminal_width(), colored, out);
 }
 
 static int append_tables(const struct gd_gpu_list *list, struct text *out)
@@ -355,9 +355,9 @@ static int append_tables(const struct gd_gpu_list *list, struct text *out)
 	for (size_t i = 0; i < list->count; i++)
 		sorted[i] = list->gpus[i];
 	qsort(sorted, list->count, sizeof(*sorted), by_free_memory);
-	bool coloured = terminal_has_colour();
-	int r = append_gpus(list, sorted, coloured, out);
-	return r < 0 ? r : append_processes(sorted, list->count, coloured, out);
+	bool colored = terminal_has_color();
+	int r = append_gpus(list, sorted, colored, out);
+	return r < 0 ? r : append_processes(sorted, list->count, colored, out);
 }
 
 /* ---- The command -------------------------------------------------------- */

@@ -274,7 +274,7 @@ static int open_foreign_log(struct logs *l, struct log *log, const char *path, c
 	int r = job_log_open(path, log->id, &source, &fd, &l->err);
 	if (r == -EPERM)
 		return error_set(&l->err, r,
-			"cannot open log '%s': other users can write the journal, and this file is not in the log folder of the journal's owner; use --trust to print it",
+			"cannot open log '%s': other users can write to the journal, and this file is not in the log folder of the journal's owner; use --trust to print it",
 			path);
 	return r < 0 ? r : fd;
 }
@@ -343,7 +343,7 @@ static int open_log(struct logs *l, struct log *log, const struct job_attempt *a
 	return 0;
 }
 
-/* Otherwise a job that has not started would look like one that prints nothing. */
+/* Says why there is no output yet: otherwise a job that has not started would look like one that prints nothing. */
 static void say_if_waiting(const struct logs *l, struct log *log, const struct job *job, const struct job_attempt *a)
 {
 	if (log->waiting || !job || job_is_final(job) || job->state == JOB_RUNNING || (a && l->attempt))

@@ -106,7 +106,7 @@ static int append_lines(struct text *t, const struct jobs *js, const bool *drop,
 	for (size_t i = 0; r == 0 && i < js->count; i++)
 		if (drop[i] && (skip == 0 || skip-- == 0))
 			r = job_list_add(&l, js->by_id[i]);
-	struct job_line_options line = {.color = isatty(fd) && terminal_has_colour() ? job_list_color : NULL,
+	struct job_line_options line = {.color = isatty(fd) && terminal_has_color() ? job_list_color : NULL,
 		.width = isatty(fd) ? terminal_width() : 0};
 	job_list_measure(&l, js->last_id, &line);
 	for (size_t i = 0; r == 0 && i < l.count; i++) {
@@ -164,7 +164,7 @@ static int show(struct prune_command *p, const struct jobs *js, const struct pru
 	return count > 0;
 }
 
-/* The default is no, also if the terminal is closed. */
+/* The default is no, even if the terminal is closed. */
 static bool ask(const struct prune_command *p)
 {
 	char answer[16] = "";

@@ -99,19 +99,22 @@ static void put_row(struct queues *q, const char *path, const struct follow *f)
 	struct table *t = &q->table;
 	pid_t runner = follow_runner(f);
 	if (runner > 0)
-		table_cellf(t, COLOUR_NONE, "PID %d", (int)runner);
+		table_cellf(t, TERMINAL_NONE, "PID %d", (int)runner);
 	else
-		table_cell(t, COLOUR_NONE, runner ? "another machine" : follow_runner_is_hidden(f) ? "hidden" : "none");
+		table_cell(t, TERMINAL_NONE,
+			runner                       ? "another machine"
+			: follow_runner_is_hidden(f) ? "hidden"
+						     : "none");
 	for (size_t i = 0; i < NUM_COLUMN_STATES; i++) {
 		enum job_state state = column_states[i];
 		size_t n = f->jobs.counts[state];
 		if (n == 0 && (state == JOB_HELD || state == JOB_UNKNOWN || state == JOB_CANCELLED))
-			table_cell(t, COLOUR_NONE, "-");
+			table_cell(t, TERMINAL_NONE, "-");
 		else
-			table_cellf(t, n && state == JOB_FAILED ? COLOUR_RED : COLOUR_NONE, "%zu", n);
+			table_cellf(t, n && state == JOB_FAILED ? TERMINAL_RED : TERMINAL_NONE, "%zu", n);
 	}
 	bool personal = q->personal && strcmp(q->personal, path) == 0;
-	table_cellf(t, COLOUR_NONE, "%s%s", path, personal ? " (personal)" : "");
+	table_cellf(t, TERMINAL_NONE, "%s%s", path, personal ? " (personal)" : "");
 }
 
 static int show(struct queues *q, const char *path)
@@ -154,7 +157,7 @@ static int queues(struct queues *q)
 		text_append_char(&q->out, '\n');
 	else if (q->registry.count == 0)
 		say("no queues yet; 'gpuq add' creates one");
-	else if (table_print(&q->table, isatty(STDOUT_FILENO) ? terminal_width() : SIZE_MAX, terminal_has_colour(),
+	else if (table_print(&q->table, isatty(STDOUT_FILENO) ? terminal_width() : SIZE_MAX, terminal_has_color(),
 			 &q->out) < 0)
 		return error_set(&q->err, -ENOMEM, "cannot list the queues: out of memory");
 	r = text_error(&q->out) ? -ENOMEM : file_write_all(STDOUT_FILENO, text_string(&q->out), q->out.length);

@@ -60,7 +60,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &c->queue;
 		return 0;
 	case 'o':
-		c->out = arg;
+		c->out = named_file_is_stdout(arg) ? "-" : arg;
 		return 0;
 	case OPTION_LAUNCH:
 		c->launch = arg;
@@ -100,17 +100,41 @@ static int create_draft(int dir_fd, const char *name, char **ret)
 	return fd;
 }
 
-/* Error messages of a launch can quote its input, so the report is private if the output folder is. */
-static mode_t usual_mode(const struct report_command *c)
+static bool is_private(const char *path)
 {
-	struct stat folder;
-	mode_t mask = umask(0);
-	umask(mask);
-	bool is_private = c->launch && stat(c->launch, &folder) == 0 && !(folder.st_mode & 077);
-	return is_private ? 0600 : 0666 & ~mask;
+	struct stat st;
+	return stat(path, &st) == 0 && !(st.st_mode & 077);
 }
 
-/* `old` is the file to replace, or NULL. It stays intact until the new file is complete; the new file gets its mode. */
+/*
+ * Error messages of a launch can quote its input, so the report is private if the output folder is. The report on a
+ * queue contains commands, which others can see anyway if they can read the journal.
+ */
+static bool must_hide(const struct report_command *c)
+{
+	cleanup_(freep) char *folder = c->launch ? NULL : strdup(c->queue.journal_path);
+	if (folder)
+		*strrchr(folder, '/') = '\0';
+	return c->launch ? is_private(c->launch)
+			 : !folder || is_private(c->queue.journal_path) || (*folder && is_private(folder));
+}
+
+/* The mode of the replaced file, unless another user may have moved it there to make a private report public. */
+static mode_t choose_mode(const struct report_command *c, int dir_fd, const struct stat *old)
+{
+	mode_t mask = umask(0);
+	umask(mask);
+	bool hide = must_hide(c);
+	if (!old || old->st_uid != geteuid())
+		return hide ? 0600 : 0666 & ~mask;
+	if (!hide || !(old->st_mode & 077) || trust_check_place(dir_fd, NULL) == 0)
+		return old->st_mode & 0777;
+	say("warning: '%s' is replaced with a private file: what it reports on is private, and another user may have moved the old one there",
+		c->out);
+	return old->st_mode & 0700;
+}
+
+/* `old` is the file to replace, or NULL. It stays intact until the new file is complete; see choose_mode(). */
 static int replace_file(
 	struct report_command *c, int dir_fd, const char *name, const struct stat *old, const struct text *page)
 {
@@ -118,9 +142,12 @@ static int replace_file(
 	cleanup_(closep) int fd = create_draft(dir_fd, name, &draft);
 	if (fd < 0)
 		return write_failed(c, fd);
-	mode_t mode = old && old->st_uid == geteuid() ? old->st_mode & 0777 : usual_mode(c);
+	mode_t mode = choose_mode(c, dir_fd, old);
 	int r = file_write_all(fd, page->data, page->length);
-	if (r == 0 && (fchmod(fd, mode) < 0 || renameat(dir_fd, draft, dir_fd, name) < 0))
+	/* Some file systems cannot change modes. There the page keeps the mode of a private file. */
+	if (r == 0)
+		(void)fchmod(fd, mode);
+	if (r == 0 && renameat(dir_fd, draft, dir_fd, name) < 0)
 		r = -errno;
 	if (r < 0)
 		unlinkat(dir_fd, draft, 0);

@@ -152,7 +152,7 @@ static int say_done(struct control_command *c, const char *words)
 		     : 0;
 }
 
-/* No job was selected. */
+/* Explains why no job was selected. */
 static void say_nothing(const struct control_command *c)
 {
 	if (c->all)

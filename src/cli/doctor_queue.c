@@ -14,6 +14,7 @@
 #include "base/trust.h"
 #include "cli/doctor_parts.h"
 #include "queue/journal/follow.h"
+#include "queue/journal/journal_home.h"
 #include "queue/journal/repair.h"
 #include "queue/journal/trust.h"
 #include "queue/runner/verdicts.h"
@@ -124,6 +125,19 @@ static void check_journal(struct doctor *d, const struct follow *f)
 			(unsigned long long)js->generation);
 }
 
+/* Commands that change such a queue are refused. */
+static void check_copy(struct doctor *d, const struct follow *f)
+{
+	char words[QUEUE_WORK_ROOM];
+	bool is_here = f->dir_fd < 0 ? f->dir_fd != -ENOENT : journal_home_is_here(f->dir_fd);
+	queue_choice_describe_work(&f->jobs, words);
+	if (f->reader.original || is_here || !*words)
+		return;
+	doctor_add(d, d->queue.trust ? DOCTOR_NOTE : DOCTOR_PROBLEM, "copy",
+		"if it is a copy, the original runs them, too: remove the journal and its folder (.d) to start a new queue, or use --trust once to continue this one here",
+		"the queue was copied here, or its folder was removed, and it has %s", words);
+}
+
 /* Reports why the runner starts no jobs, for example an error. A paused queue is reported elsewhere. */
 static void check_runner(struct doctor *d, struct follow *f, pid_t runner)
 {
@@ -198,6 +212,7 @@ void doctor_check_queue(struct doctor *d)
 	}
 	check_trust(d, &f);
 	check_journal(d, &f);
+	check_copy(d, &f);
 	check_jobs(d, &f);
 	follow_close(&f);
 }

@@ -70,8 +70,8 @@ static size_t count_level(const struct doctor *d, enum doctor_level level)
 /* ---- The report ------------------------------------------------------------------------- */
 
 static const char *const level_names[] = {[DOCTOR_OK] = "ok", [DOCTOR_NOTE] = "note", [DOCTOR_PROBLEM] = "problem"};
-static const enum colour level_colors[] = {
-	[DOCTOR_OK] = COLOUR_GREEN, [DOCTOR_NOTE] = COLOUR_YELLOW, [DOCTOR_PROBLEM] = COLOUR_RED};
+static const enum terminal_color level_colors[] = {
+	[DOCTOR_OK] = TERMINAL_GREEN, [DOCTOR_NOTE] = TERMINAL_YELLOW, [DOCTOR_PROBLEM] = TERMINAL_RED};
 
 static void put_finding(struct text *t, const struct doctor_finding *f, bool color)
 {
@@ -89,13 +89,13 @@ static void put_finding(struct text *t, const struct doctor_finding *f, bool col
 
 static void put_report(const struct doctor *d, struct text *t)
 {
-	bool color = terminal_has_colour();
+	bool color = terminal_has_color();
 	const char *section = NULL;
 	for (size_t i = 0; i < d->count; i++) {
 		const struct doctor_finding *f = &d->findings[i];
 		if (f->section != section) {
 			text_append_string(t, section ? "\n" : "");
-			terminal_paint(t, color, COLOUR_BOLD, f->section);
+			terminal_paint(t, color, TERMINAL_BOLD, f->section);
 			text_append_char(t, '\n');
 		}
 		section = f->section;

@@ -11,22 +11,22 @@
 enum { OPTION_NO_WAIT = 0x200, OPTION_WAIT_TIMEOUT, OPTION_GPUS, OPTION_FIRST };
 
 static const struct argp_option options[] = {
-	{"mem", OPTION_FIRST + JOB_OPTION_MEM, "SIZE", 0, "GPU memory it needs, on each GPU: 12G, 800M", 1},
+	{"mem", OPTION_FIRST + JOB_OPTION_MEM, "SIZE", 0, "GPU memory that the job needs, on each GPU: 12G, 800M", 1},
 	{"num-gpus", OPTION_FIRST + JOB_OPTION_NUM_GPUS, "N", 0, "Number of GPUs; 0 for a job without a GPU", 1},
-	{"gpu", OPTION_FIRST + JOB_OPTION_GPU, "GPU[,GPU...]", 0, "Run it on this GPU: a number or a UUID", 1},
-	{"exclusive", OPTION_FIRST + JOB_OPTION_EXCLUSIVE, 0, 0, "Do not share its GPUs with other jobs", 1},
-	{"host-mem", OPTION_FIRST + JOB_OPTION_HOST_MEM, "SIZE", 0, "Main memory it needs: 32G", 1},
-	{"cpus", OPTION_FIRST + JOB_OPTION_CPUS, "N", 0, "Number of CPUs it needs", 1},
+	{"gpu", OPTION_FIRST + JOB_OPTION_GPU, "GPU[,GPU...]", 0, "Run the job on this GPU: a number or a UUID", 1},
+	{"exclusive", OPTION_FIRST + JOB_OPTION_EXCLUSIVE, 0, 0, "Do not share the job's GPUs with other jobs", 1},
+	{"host-mem", OPTION_FIRST + JOB_OPTION_HOST_MEM, "SIZE", 0, "Main memory that the job needs: 32G", 1},
+	{"cpus", OPTION_FIRST + JOB_OPTION_CPUS, "N", 0, "Number of CPUs that the job needs", 1},
 	{"name", OPTION_FIRST + JOB_OPTION_NAME, "NAME", 0, "Name of the job", 1},
 	{"timeout", OPTION_FIRST + JOB_OPTION_TIMEOUT, "TIME", 0, "Time limit: 90s, 2h, 1d", 1},
 	{"priority", OPTION_FIRST + JOB_OPTION_PRIORITY, "N", 0, "Priority; higher starts first (0)", 1},
 	{"no-wait", OPTION_NO_WAIT, 0, 0, "Exit with 125 if no GPU is free now", 1},
 	{"idle-warn", OPTION_FIRST + JOB_OPTION_IDLE_WARN, "TIME", 0,
-		"Mark the job if one of its GPUs is idle for this long: 15m; 0: never", 1},
+		"Mark the job if one of its GPUs is idle for this long, such as 15m; 0: never", 1},
 	{"wait-timeout", OPTION_WAIT_TIMEOUT, "TIME", 0,
-		"Exit with 125 if it has not started after this time: 90s, 2h, 1d", 1},
+		"Exit with 125 if the job has not started after this time: 90s, 2h, 1d", 1},
 	{"gpus", OPTION_GPUS, "sim:N", OPTION_HIDDEN, 0, 1},
-	{"quiet", 'q', 0, 0, "Do not print what it waits for", 1},
+	{"quiet", 'q', 0, 0, "Do not print what the job waits for", 1},
 	{0},
 };
 

@@ -33,12 +33,12 @@ static bool take_name(const char **path, char name[NAME_MAX + 1])
 	return true;
 }
 
-/* Whether base/prefix is the current directory, and not reached through a link of another user. */
-static int check_current(const struct frozen_directory *d, const char *base, struct gd_error *err)
+/* Whether top/prefix is the current directory, and not reached through a link of another user. */
+static int check_current(const struct frozen_directory *d, struct gd_error *err)
 {
 	char path[PATH_MAX];
 	cleanup_(closep) int fd = -1;
-	bool fits = snprintf(path, sizeof(path), "%s/%s", base, d->prefix) < (int)sizeof(path);
+	bool fits = snprintf(path, sizeof(path), "%s/%s", d->top, d->prefix) < (int)sizeof(path);
 	if (fits && trust_open_directory(path, false, &fd, NULL) == 0 && frozen_directory_is_same(fd, d->cwd_fd))
 		return 0;
 	return error_set(err, -EPERM,
@@ -56,7 +56,10 @@ static int check_own(const struct frozen_directory *d, int fd, const char *path,
 		path, objection);
 }
 
-/* Follows no link: git has created these directories, and nothing else is in the commit. */
+/*
+ * Follows no link: git has created these directories, and nothing else is in the commit. In a linked directory, ".."
+ * would lead to the current files instead of the frozen ones.
+ */
 static int open_copy(const struct frozen_directory *d, int tree_fd, int *ret_fd, struct gd_error *err)
 {
 	char name[NAME_MAX + 1];
@@ -69,8 +72,8 @@ static int open_copy(const struct frozen_directory *d, int tree_fd, int *ret_fd,
 		fd = next;
 		if (fd < 0)
 			return error_set(err, -EINVAL,
-				"the current directory '%s/%s' is not in the frozen tree: git has no file in it, and ignored directories are linked only at the top of the tree; add the job in another directory",
-				d->top, d->prefix);
+				"the current directory '%s/%s' is not part of the frozen tree, because git ignores it or has no file in it; add the job in a directory that is part of it, such as '%s'",
+				d->top, d->prefix, d->top);
 		r = check_own(d, fd, d->prefix, err);
 	}
 	if (r == 0)
@@ -80,21 +83,9 @@ static int open_copy(const struct frozen_directory *d, int tree_fd, int *ret_fd,
 
 int frozen_directory_open(const struct frozen_directory *d, int *ret_fd, struct gd_error *err)
 {
-	char name[NAME_MAX + 1];
-	struct stat st;
-	const char *rest = d->prefix;
 	cleanup_(closep) int tree_fd = -1;
 	int r = trust_open_directory(d->tree, !d->trust, &tree_fd, err);
-	if (r < 0)
-		return r;
-	bool linked =
-		take_name(&rest, name) && fstatat(tree_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode);
-	r = check_current(d, linked ? d->tree : d->top, err);
-	if (r < 0 || !linked)
-		return r < 0 ? r : open_copy(d, tree_fd, ret_fd, err);
-	int fd = openat(d->cwd_fd, ".", DIRECTORY_FLAGS);
-	if (fd < 0)
-		return error_set(err, -errno, "current directory: %s", error_words(-errno));
-	*ret_fd = fd;
-	return 0;
+	if (r == 0)
+		r = check_current(d, err);
+	return r < 0 ? r : open_copy(d, tree_fd, ret_fd, err);
 }

@@ -21,10 +21,8 @@ struct frozen_directory {
 };
 
 /*
- * Opens tree/prefix with O_PATH. If it is in the commit, no other user can write or replace it, or a directory above
- * it. If it is reached through a link to an ignored directory, it is the current directory itself.
- *
- * -EPERM, with a message, otherwise. -EINVAL: it is not in the worktree.
+ * Opens tree/prefix with O_PATH. -EPERM, with a message, if other users can write or replace it, or a directory above
+ * it. -EINVAL: it is not in the commit.
  */
 int frozen_directory_open(const struct frozen_directory *d, int *ret_fd, struct gd_error *err);
 

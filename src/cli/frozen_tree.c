@@ -18,6 +18,7 @@
 #include "base/units.h"
 #include "cli/frozen_directory.h"
 #include "cli/frozen_links.h"
+#include "cli/frozen_readers.h"
 #include "cli/git.h"
 #include "cli/git_trust.h"
 #include "cli/git_work_tree.h"
@@ -104,14 +105,12 @@ static int git_files(const struct freezing *f, const char *const *words, struct 
 	return git_top(f, text_string(&f->index), argv, out, err);
 }
 
-static int check_size(struct freezing *f, struct gd_error *err)
+/* untracked: the names of files, each NUL-terminated. */
+static int check_size(const struct freezing *f, const struct text *untracked, struct gd_error *err)
 {
-	cleanup_(text_finish) struct text files = {0};
 	unsigned long long total = 0, largest = 0;
 	const char *largest_name = "";
-	int r = git_files(f, GIT("ls-files", "-o", "--exclude-standard", "-z"), &files, err);
-	for (const char *p = text_string(&files); r == 0 && p < text_string(&files) + files.length;
-		p += strlen(p) + 1) {
+	for (const char *p = text_string(untracked), *end = p + untracked->length; p < end; p += strlen(p) + 1) {
 		char path[PATH_MAX];
 		struct stat st;
 		if (snprintf(path, sizeof(path), "%s/%s", text_string(&f->top), p) >= (int)sizeof(path) ||
@@ -124,74 +123,29 @@ static int check_size(struct freezing *f, struct gd_error *err)
 		}
 	}
 	char words[UNITS_ROOM];
-	if (r == 0 && total > FROZEN_TREE_MAX_BYTES)
+	if (total > FROZEN_TREE_MAX_BYTES)
 		return error_set(err, -EINVAL,
 			"untracked files take up %s ('%s' is the largest), more than the limit of 100 MiB; add data to .gitignore to link it instead",
 			units_format_size(total, words), largest_name);
-	return r;
-}
-
-/* Whether everybody can enter the directory and all directories above it. */
-static bool everybody_can_enter(int dir_fd)
-{
-	struct stat st, above = {0};
-	cleanup_(closep) int fd = openat(dir_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return false;
-	while (st.st_mode & S_IXOTH) {
-		int next = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (next < 0 || fstat(next, &above) < 0) {
-			closep(&next);
-			return false;
-		}
-		close(fd);
-		fd = next;
-		if (st.st_dev == above.st_dev && st.st_ino == above.st_ino)
-			return true; /* the root */
-		st = above;
-	}
-	return false;
-}
-
-/* Whether the permissions of the file, or those of a directory above it in the tree, give none of these users access.
- */
-static bool is_closed(int top_fd, const char *path, mode_t readers, mode_t visitors)
-{
-	struct stat st;
-	char above[PATH_MAX];
-	if (fstatat(top_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
-		return false;
-	bool closed = !(st.st_mode & readers);
-	for (const char *slash = strchr(path, '/'); slash && !closed; slash = strchr(slash + 1, '/')) {
-		snprintf(above, sizeof(above), "%.*s", (int)(slash - path), path);
-		closed = fstatat(top_fd, above, &st, AT_SYMLINK_NOFOLLOW) == 0 && !(st.st_mode & visitors);
-	}
-	return closed;
+	return 0;
 }
 
 /* Git stores files so that everybody who can read the repository can read them, and they stay there. */
-static int check_private(struct freezing *f, struct gd_error *err)
+static int check_private(const struct freezing *f, const struct text *untracked, struct gd_error *err)
 {
-	cleanup_(text_finish) struct text files = {0}, objects = {0};
-	cleanup_(closep) int top_fd = open(text_string(&f->top), O_PATH | O_DIRECTORY | O_CLOEXEC);
-	int r = git_run(text_string(&f->top), NULL, GIT("rev-parse", "--path-format=absolute", "--git-path", "objects"),
-		&objects, err);
-	if (r < 0 || f->source->trust)
+	cleanup_(text_finish) struct text modified = {0};
+	cleanup_(frozen_readers_finish) struct frozen_readers readers = FROZEN_READERS_INIT;
+	const char *top = text_string(&f->top);
+	int r = f->source->trust ? 0 : frozen_readers_find(top, &readers, err);
+	if (r <= 0)
 		return r;
-	git_cut_newline(&objects);
-	cleanup_(closep) int objects_fd = open(text_string(&objects), O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (top_fd < 0 || objects_fd < 0 || !trust_is_open_to_others(objects_fd))
-		return 0;
-	/* If only a group can read the repository, files that a group can read are not private. */
-	bool is_public = everybody_can_enter(objects_fd), is_hidden = is_public && !everybody_can_enter(top_fd);
-	mode_t readers = is_public ? S_IROTH : S_IRGRP | S_IROTH, visitors = is_public ? S_IXOTH : S_IXGRP | S_IXOTH;
-	r = git_files(f, GIT("ls-files", "-o", "-m", "--exclude-standard", "-z"), &files, err);
-	for (const char *p = text_string(&files); r == 0 && p < text_string(&files) + files.length; p += strlen(p) + 1)
-		if (is_hidden || is_closed(top_fd, p, readers, visitors))
-			return error_set(err, -EPERM,
-				"'%s/%s' is private, but --freeze would store it in the repository, which others can read; add it to .gitignore, run chmod go-rwx on '%s', or use --trust if you accept that",
-				text_string(&f->top), p, text_string(&objects));
-	return r;
+	r = frozen_readers_check(&readers, top, untracked, "add it to .gitignore", err);
+	if (r == 0)
+		r = git_files(f, GIT("ls-files", "-m", "-z"), &modified, err);
+	if (r < 0)
+		return r;
+	/* No rule of .gitignore applies to a file that git tracks. */
+	return frozen_readers_check(&readers, top, &modified, "let others read it if it contains nothing private", err);
 }
 
 /* Refuses submodules, and repositories inside the tree, which git add treats as submodules. index: as listed. */
@@ -385,6 +339,7 @@ static int make(struct freezing *f, struct frozen_tree *t, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text commit = {0};
 	cleanup_(text_finish) struct text path = {0};
+	cleanup_(text_finish) struct text untracked = {0};
 	int r = find_tree(f, err);
 	if (r < 0)
 		return r;
@@ -397,9 +352,11 @@ static int make(struct freezing *f, struct frozen_tree *t, struct gd_error *err)
 	if (r == 0)
 		r = copy_index(f, text_string(&path), err);
 	if (r == 0)
-		r = check_size(f, err);
+		r = git_files(f, GIT("ls-files", "-o", "--exclude-standard", "-z"), &untracked, err);
 	if (r == 0)
-		r = check_private(f, err);
+		r = check_size(f, &untracked, err);
+	if (r == 0)
+		r = check_private(f, &untracked, err);
 	if (r == 0)
 		r = make_commit(f, &commit, err);
 	if (r == 0)

@@ -60,6 +60,19 @@ static int open_folder(const char *path, bool is_named, int *ret_fd)
 	return 0;
 }
 
+/* If others are shown the log, no other user may have been able to move a private file of this user to its name. */
+static int open_folder_for(const struct job_log_source *s, const char *path, bool is_named, int *ret_fd)
+{
+	cleanup_(closep) int fd = -1;
+	if (!s->for_everybody)
+		return open_folder(path, is_named, ret_fd);
+	int r = trust_open_directory(path, true, &fd, NULL);
+	if (r < 0 || trust_objection(fd))
+		return r < 0 ? r : -EPERM;
+	*ret_fd = take_fd(&fd);
+	return 0;
+}
+
 static bool is_log_folder(int fd, const struct job_log_source *s)
 {
 	cleanup_(closep) int log_dir = -1;
@@ -77,13 +90,6 @@ static bool is_of_owner(int fd, const struct stat *journal)
 {
 	struct stat st;
 	return fstat(fd, &st) == 0 && st.st_uid == journal->st_uid;
-}
-
-/* Whether another user may have moved a private file of this user to the name of a log. */
-static bool others_can_change(const char *folder, int folder_fd)
-{
-	cleanup_(closep) int fd = -1;
-	return trust_objection(folder_fd) || trust_open_directory(folder, true, &fd, NULL) < 0;
 }
 
 static int refuse(const char *path, struct gd_error *err)
@@ -111,14 +117,12 @@ static int open_log(const char *path, uint64_t id, const struct job_log_source *
 	bool trusted = !trust_objection(s->journal_fd), is_name = is_name_of(slash + 1, id);
 	cleanup_(freep) char *folder = strndup(path, (size_t)(slash - path) + 1);
 	cleanup_(closep) int dir_fd = -1;
-	int r = folder ? open_folder(folder, trusted || s->is_named, &dir_fd) : -ENOMEM;
+	int r = folder ? open_folder_for(s, folder, trusted || s->is_named, &dir_fd) : -ENOMEM;
 	if (r < 0)
 		return r == -EPERM ? refuse(path, err)
 				   : error_set(err, r, "cannot open log '%s': %s", path, error_words(r));
 	bool is_folder = is_log_folder(dir_fd, s);
 	if (trusted ? !is_folder && !is_name : !is_folder || !is_name || !is_of_owner(dir_fd, &journal))
-		return refuse(path, err);
-	if (s->for_everybody && others_can_change(folder, dir_fd))
 		return refuse(path, err);
 	cleanup_(closep) int fd = file_open_regular(dir_fd, slash + 1, O_NOFOLLOW);
 	if (fd == -ELOOP || fd == -EINVAL || fd == -EISDIR)

@@ -22,7 +22,7 @@
 struct job_log_source {
 	const char *log_dir; /* the folder for logs */
 	bool is_named;       /* the user has named the folder */
-	bool for_everybody;  /* users who may not read the file see it, too */
+	bool for_everybody;  /* it is shown even to users without permission to read the file */
 	int journal_fd;
 };
 

@@ -122,18 +122,18 @@ static int append_shares(struct text *out, const struct gd_gpu_list *gpus, const
 	for (size_t g = 0; g < gpus->count; g++) {
 		char text[UNITS_ROOM];
 		const struct gd_gpu *gpu = gpus->gpus[g];
-		table_cellf(&t, COLOUR_BOLD, "%d", gpu->index);
-		table_cell(&t, COLOUR_NONE,
+		table_cellf(&t, TERMINAL_BOLD, "%d", gpu->index);
+		table_cell(&t, TERMINAL_NONE,
 			name                             ? name
 			: gpu->known & GD_GPU_KNOWN_NAME ? gpu->name
 							 : gd_vendor_name(gpu->vendor));
-		table_cellf(&t, COLOUR_NONE, "%llu", (unsigned long long)shares[g].files);
-		table_cell(&t, COLOUR_NONE, units_format_size(shares[g].bytes, text));
-		table_cell(&t, COLOUR_NONE,
+		table_cellf(&t, TERMINAL_NONE, "%llu", (unsigned long long)shares[g].files);
+		table_cell(&t, TERMINAL_NONE, units_format_size(shares[g].bytes, text));
+		table_cell(&t, TERMINAL_NONE,
 			shares[g].audio_seconds > 0 ? units_format_seconds(shares[g].audio_seconds, text) : "-");
-		table_cellf(&t, COLOUR_NONE, "%.1f%%", 100 * shares[g].load);
+		table_cellf(&t, TERMINAL_NONE, "%.1f%%", 100 * shares[g].load);
 	}
-	int r = table_print(&t, terminal_width(), terminal_has_colour(), out);
+	int r = table_print(&t, terminal_width(), terminal_has_color(), out);
 	text_appendf(out, "imbalance: %.1f%%; %s\n", 100 * shares[0].imbalance,
 		balance == GD_BALANCE_ROUND_ROBIN ? "each file runs on the GPU it is assigned to"
 						  : "during the run, a free GPU takes the next file");

@@ -35,7 +35,7 @@ static bool promises_sound(const char *path)
 	return false;
 }
 
-/* Its standard output is `out`. A file must not make it access the network or another file. */
+/* ffprobe's standard output is `out`. A file must not make ffprobe access the network or another file. */
 static int spawn(const char *path, int out, pid_t *ret)
 {
 	char url[PATH_MAX + sizeof("file:")];

@@ -119,7 +119,7 @@ static int list_workers(void)
 	return EXIT_DONE;
 }
 
-static int write_json(const struct gd_launch_summary *summary, const struct summary_file *file, const char *results)
+static int write_json(const struct gd_launch_summary *summary, struct summary_file *file, const char *results)
 {
 	cleanup_(text_finish) struct text t = {0};
 	launch_summary_format(&t, summary);

@@ -9,8 +9,11 @@
 #include "base/arena.h"
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/cost_limit.h"
 #include "base/date.h"
 #include "base/error.h"
+#include "base/trust.h"
+#include "cli/queue_choice.h"
 #include "launch/history_reader.h"
 
 /* One attempt at a file: a line that records how it ended. */
@@ -207,12 +210,23 @@ static int put_files(struct launch_attempts *a, struct view_model *m, struct rep
 	return 0;
 }
 
+/* If other users can write the file, reading it and writing the report have the limits of a journal of another user. */
+static void limit_cost(int fd, const char *path)
+{
+	if (trust_is_off() || !trust_objection(fd))
+		return;
+	queue_limit_cost();
+	cost_limit_start(path);
+}
+
 int launch_model_read(const char *path, struct view_model *m, struct report_launch *ret, uint64_t *ret_bad_lines,
 	struct gd_error *err)
 {
 	struct launch_attempts attempts = {0};
 	struct history_reader reader = {.take = take_line, .context = &attempts, .skip_unfinished = true};
 	cleanup_(closep) int fd = history_reader_open(path);
+	if (fd >= 0)
+		limit_cost(fd, path);
 	int r = fd < 0 ? fd : history_reader_run(&reader, fd);
 	end_run(&attempts);
 	if (r == 0)

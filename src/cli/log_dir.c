@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/shell_words.h"
 #include "base/text.h"
 #include "base/trust.h"
@@ -19,14 +20,12 @@
 /* Resolves links of the user and root now: keepers follow no link that another user puts there later. */
 static char *resolve(const char *path)
 {
-	char proc[32], target[PATH_MAX];
+	char target[PATH_MAX];
 	cleanup_(closep) int fd = -1;
 	if (trust_open_directory(path, false, &fd, NULL) < 0)
 		return NULL;
 	/* The path of the descriptor: another user may have replaced a component of the given path. */
-	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
-	ssize_t n = readlink(proc, target, sizeof(target));
-	return n > 0 && (size_t)n < sizeof(target) ? strndup(target, (size_t)n) : NULL;
+	return file_path(fd, target) == 0 ? strdup(target) : NULL;
 }
 
 static char *make_absolute(const char *path)

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/map_arguments.h"
 
-#include "cli/arguments.h"
-#include "cli/map_options.h"
-
 #include <argp.h>
+#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/named_file.h"
+#include "cli/arguments.h"
+#include "cli/map_options.h"
+#include "cli/summary_file.h"
 
 #define DEFAULT_IN_FLIGHT 4
 
@@ -26,9 +29,10 @@ static error_t parse_number(int key, char *value, struct argp_state *state)
 	}
 }
 
-static bool is_standard(const char *path)
+/* The next file that is opened would get the number of a closed descriptor. */
+static bool is_closed(int fd)
 {
-	return path && strcmp(path, "-") == 0;
+	return fcntl(fd, F_GETFD) < 0;
 }
 
 static void check(struct map_arguments *a, struct argp_state *state)
@@ -37,12 +41,16 @@ static void check(struct map_arguments *a, struct argp_state *state)
 	if (!a->pool.program)
 		argp_error(state,
 			"no worker given; name the program that processes the items, as in --worker-command 'python3 infer.py'");
-	if (is_standard(o->input) && isatty(STDIN_FILENO))
-		argp_error(state, "standard input is a terminal; name the file with the items: --input FILE");
-	int standard = is_standard(o->output) + is_standard(o->errors) + is_standard(a->pool.json);
+	if (strcmp(o->input, "-") == 0 && (isatty(STDIN_FILENO) || is_closed(STDIN_FILENO)))
+		argp_error(state, "standard input is %s; name the file with the items: --input FILE",
+			is_closed(STDIN_FILENO) ? "closed" : "a terminal");
+	int standard = summary_file_is_standard(o->output) + summary_file_is_standard(o->errors) +
+		       summary_file_is_standard(a->pool.json);
 	if (standard > 1)
 		argp_error(state, "only one of --output, --errors and --json can be standard output");
 	a->takes_stdout = standard > 0;
+	if (a->takes_stdout && is_closed(STDOUT_FILENO))
+		argp_error(state, "standard output is closed; name the file to write, as in --output FILE");
 }
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
@@ -54,10 +62,10 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 		o->input = value;
 		return 0;
 	case MAP_OPTION_OUTPUT:
-		o->output = value;
+		o->output = named_file_is_stdout(value) ? "-" : value;
 		return 0;
 	case MAP_OPTION_ERRORS:
-		o->errors = value;
+		o->errors = named_file_is_stdout(value) ? "-" : value;
 		return 0;
 	case MAP_OPTION_LINES:
 		o->lines = true;

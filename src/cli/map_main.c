@@ -48,7 +48,7 @@ static void on_warning(void *context, const char *words)
 }
 
 static int write_json(
-	const struct map *m, const struct map_summary *summary, const struct summary_file *file, const char *results)
+	const struct map *m, const struct map_summary *summary, struct summary_file *file, const char *results)
 {
 	cleanup_(text_finish) struct text t = {0};
 	map_summary_format(&t, summary);

@@ -13,21 +13,21 @@ static double share_of(const struct map_gpu *g, const struct map_summary *s)
 	return s->done ? (double)g->items / (double)s->done : 0;
 }
 
-static int append_table(struct text *out, const struct map_summary *s, bool coloured)
+static int append_table(struct text *out, const struct map_summary *s, bool colored)
 {
 	static const struct table_column columns[] = {{"GPU", true, false}, {"ITEMS", true, false},
 		{"FAILED", true, false}, {"MESSAGES", true, false}, {"ITEMS/S", true, false}, {"SHARE", true, false}};
 	cleanup_(table_finish) struct table t = {.columns = columns, .num_columns = sizeof(columns) / sizeof(*columns)};
 	for (size_t i = 0; i < s->num_gpus; i++) {
 		const struct map_gpu *g = &s->gpus[i];
-		table_cellf(&t, COLOUR_BOLD, "%d", g->gpu);
-		table_cellf(&t, COLOUR_NONE, "%llu", (unsigned long long)g->items);
-		table_cellf(&t, g->failed ? COLOUR_RED : COLOUR_NONE, "%llu", (unsigned long long)g->failed);
-		table_cellf(&t, COLOUR_NONE, "%llu", (unsigned long long)g->messages);
-		table_cellf(&t, COLOUR_NONE, "%.*f", g->items_per_second < 10 ? 2 : 0, g->items_per_second);
-		table_cellf(&t, COLOUR_NONE, "%.0f%%", 100 * share_of(g, s));
+		table_cellf(&t, TERMINAL_BOLD, "%d", g->gpu);
+		table_cellf(&t, TERMINAL_NONE, "%llu", (unsigned long long)g->items);
+		table_cellf(&t, g->failed ? TERMINAL_RED : TERMINAL_NONE, "%llu", (unsigned long long)g->failed);
+		table_cellf(&t, TERMINAL_NONE, "%llu", (unsigned long long)g->messages);
+		table_cellf(&t, TERMINAL_NONE, "%.*f", g->items_per_second < 10 ? 2 : 0, g->items_per_second);
+		table_cellf(&t, TERMINAL_NONE, "%.0f%%", 100 * share_of(g, s));
 	}
-	return table_print(&t, terminal_width(), coloured, out);
+	return table_print(&t, terminal_width(), colored, out);
 }
 
 static void append_totals(struct text *out, const struct map_summary *s)
@@ -46,14 +46,15 @@ static void append_totals(struct text *out, const struct map_summary *s)
 	if (s->items_per_second > 0)
 		text_appendf(out, ", %.*f items/s", s->items_per_second < 10 ? 2 : 0, s->items_per_second);
 	if (s->retries)
-		text_appendf(out, ", %llu messages sent again", (unsigned long long)s->retries);
+		text_appendf(
+			out, ", %llu message%s sent again", (unsigned long long)s->retries, s->retries == 1 ? "" : "s");
 	text_append_char(out, '\n');
 }
 
 int map_summary_print(const struct map_summary *s, FILE *out)
 {
 	cleanup_(text_finish) struct text t = {0};
-	int r = append_table(&t, s, out == stdout && terminal_has_colour());
+	int r = append_table(&t, s, out == stdout && terminal_has_color());
 	append_totals(&t, s);
 	if (r < 0 || text_error(&t))
 		return -ENOMEM;

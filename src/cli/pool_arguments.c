@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/named_file.h"
 #include "base/trust.h"
 #include "base/units.h"
 #include "cli/arguments.h"
@@ -146,7 +147,7 @@ error_t pool_arguments_parse(struct pool_arguments *a, int key, char *value, str
 		argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
 		return 0;
 	case POOL_OPTION_JSON:
-		a->json = value;
+		a->json = named_file_is_stdout(value) ? "-" : value;
 		return 0;
 	case POOL_OPTION_TRUST:
 		a->trust = true;

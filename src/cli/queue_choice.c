@@ -23,6 +23,9 @@
 #include "queue/journal/trust.h"
 #include "slurm/secret.h"
 
+/* The queue may be removed while it is opened. */
+#define MOST_TRIES 10
+
 enum { OPTION_JOBS_FILE = 0x1000, OPTION_CONFIG, OPTION_TRUST };
 
 static const struct argp_option options[] = {
@@ -31,7 +34,7 @@ static const struct argp_option options[] = {
 		100},
 	{"config", OPTION_CONFIG, "FILE", 0, "Settings (./gpuq.yaml, else ~/.config/gpuq/config.yaml)", 100},
 	{"trust", OPTION_TRUST, 0, 0,
-		"Use a journal, configuration or commands file that others can write ($GPUQ_TRUST=1)", 100},
+		"Use a journal, configuration or commands file that others can write to ($GPUQ_TRUST=1)", 100},
 	{0},
 };
 
@@ -152,7 +155,7 @@ static void choose(struct queue_choice *q, enum queue_source source, const char 
 /* Finds a queue if none was named. */
 static int search(struct queue_choice *q, struct gd_error *err)
 {
-	/* Otherwise everyone who can create files here could stop commands that use the user's own queue. */
+	/* If another user's journal were used, everyone who can create files here could stop the user's commands. */
 	bool skip = !q->trust && !q->creates_here && queue_place_is_planted();
 	struct gd_error why = {0};
 	if (queue_place_is_here() && !skip) {
@@ -344,17 +347,27 @@ static uint64_t count_hooks(const struct jobs *jobs)
 	return count;
 }
 
-static int refuse_copy(const struct journal *j, uint64_t unfinished, uint64_t hooks, struct gd_error *err)
+void queue_choice_describe_work(const struct jobs *jobs, char words[QUEUE_WORK_ROOM])
 {
-	char words[64] = "", more[64] = "";
-	if (unfinished)
-		snprintf(words, sizeof(words), "%" PRIu64 " unfinished job%s", unfinished, unfinished == 1 ? "" : "s");
+	const uint64_t *counts = jobs->counts;
+	uint64_t hooks = count_hooks(jobs),
+		 unfinished = counts[JOB_PENDING] + counts[JOB_HELD] + counts[JOB_RUNNING] + counts[JOB_UNKNOWN];
+	char more[QUEUE_WORK_ROOM / 2] = "";
+	words[0] = '\0';
 	if (hooks)
-		snprintf(more, sizeof(more), "%s%" PRIu64 " hook%s to run", unfinished ? " and " : "", hooks,
-			hooks == 1 ? "" : "s");
+		snprintf(more, sizeof(more), "%" PRIu64 " hook%s to run", hooks, hooks == 1 ? "" : "s");
+	if (unfinished)
+		snprintf(words, QUEUE_WORK_ROOM, "%" PRIu64 " unfinished job%s%s%s", unfinished,
+			unfinished == 1 ? "" : "s", hooks ? " and " : "", more);
+	else
+		snprintf(words, QUEUE_WORK_ROOM, "%s", more);
+}
+
+static int refuse_copy(const struct journal *j, const char *words, struct gd_error *err)
+{
 	return error_set(err, -EPERM,
-		"queue '%s' has %s%s, but it was copied here, or its folder '%s.d' was removed; if it is a copy, the original runs them, too; check with 'gpuq status', then remove '%s' and '%s.d' to start a new queue, or use --trust once to continue this one here",
-		j->path, words, more, j->name, j->name, j->name);
+		"queue '%s' has %s, but it was copied here, or its folder '%s.d' was removed; if it is a copy, the original runs them, too; check with 'gpuq status', then remove '%s' and '%s.d' to start a new queue, or use --trust once to continue this one here",
+		j->path, words, j->name, j->name, j->name);
 }
 
 /*
@@ -364,38 +377,42 @@ static int refuse_copy(const struct journal *j, uint64_t unfinished, uint64_t ho
 static int check_copy(const struct queue_choice *q, struct journal *j, struct gd_error *err)
 {
 	int r;
-	if (!q->trust && !j->original && !journal_home_is_here(j)) {
+	if (!q->trust && !j->original && !journal_home_is_here(j->dir_fd)) {
 		struct follow f;
 		r = follow_open_journal(j, &f, err);
 		if (r < 0)
 			return r;
-		const uint64_t *counts = f.jobs.counts;
-		uint64_t hooks = count_hooks(&f.jobs), unfinished = counts[JOB_PENDING] + counts[JOB_HELD] +
-								    counts[JOB_RUNNING] + counts[JOB_UNKNOWN];
+		char words[QUEUE_WORK_ROOM];
+		queue_choice_describe_work(&f.jobs, words);
 		follow_close(&f);
 		/* Another process may have created the queue meanwhile: it adds jobs only after journal_home_set(). */
-		if (unfinished + hooks && !journal_home_is_here(j))
-			return refuse_copy(j, unfinished, hooks, err);
+		if (*words && !journal_home_is_here(j->dir_fd))
+			return refuse_copy(j, words, err);
 	}
-	if (!journal_home_is_here(j) && (r = journal_home_clean(j, q->trust, err)) < 0)
+	char trees[JOURNAL_TREES_ROOM] = "";
+	if (!journal_home_is_here(j->dir_fd) && (r = journal_home_clean(j, q->trust, trees, err)) < 0)
 		return r;
-	/* Another user who made the copy knows its secret and could pose as a pilot. A new one is created when needed.
+	if (*trees)
+		say("queue '%s' was copied here, so its frozen trees were renamed to '%s/%s'; if no other user can have made or changed the copy, rename this folder to 'trees' before you retry jobs of these trees",
+			j->path, j->dir_path, trees);
+	/* Another user who made the copy knows its secret and could pose as a pilot. A new secret is created when
+	 * needed.
 	 */
-	if (!journal_home_is_here(j) && unlinkat(j->dir_fd, SECRET_FILE, 0) < 0 && errno != ENOENT)
+	if (!journal_home_is_here(j->dir_fd) && unlinkat(j->dir_fd, SECRET_FILE, 0) < 0 && errno != ENOENT)
 		return error_set(
 			err, -errno, "cannot remove '%s/" SECRET_FILE "': %s", j->dir_path, error_words(errno));
 	r = journal_home_set(j);
 	return r < 0 ? error_set(err, r, "cannot write to '%s': %s", j->dir_path, error_words(r)) : 0;
 }
 
-int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct gd_error *err)
+static int open_once(const struct queue_choice *q, struct journal **ret, struct gd_error *err)
 {
 	if (!q->adds && is_missing(q))
 		return refuse_missing(q, err);
-	if (q->objection && !q->trust)
-		return trust_refuse(q->given_path, q->objection, err);
 	cleanup_(journal_closep) struct journal *j = NULL;
-	int r = journal_open(q->journal_path, q->trust, &j, err);
+	int r = trust_check_links(q->given_path, q->objection, q->trust, err);
+	if (r == 0)
+		r = journal_open(q->journal_path, q->trust, &j, err);
 	/* Another user may have put a link of this user into the path. The caller uses files next to the journal. */
 	if (r == 0 && !q->trust && strcmp(j->path, q->journal_path) != 0) {
 		journal_remove_empty(j);
@@ -403,6 +420,18 @@ int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct
 	}
 	if (r == 0)
 		r = check_copy(q, j, err);
+	if (r == 0)
+		*ret = take_ptr(j);
+	return r;
+}
+
+int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct gd_error *err)
+{
+	cleanup_(journal_closep) struct journal *j = NULL;
+	int r = -ENOENT;
+	/* Another command that created the queue, and failed, may remove it at any time: see journal_remove_empty(). */
+	for (int tries = 0; r == -ENOENT && tries < MOST_TRIES; tries++)
+		r = open_once(q, &j, err);
 	if (r == 0 && j->original)
 		r = convert(j, err);
 	if (r < 0)

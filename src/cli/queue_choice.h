@@ -63,7 +63,7 @@ extern const struct argp queue_choice_argp;
 /* For a command that only reads queues: limits what a queue of another user can cost it, see base/cost_limit.h. */
 void queue_limit_cost(void);
 
-/* The first half of queue_choice_resolve(): the settings. May be called before. */
+/* The first half of queue_choice_resolve(), the settings, for commands that need them earlier. */
 int queue_choice_configure(struct queue_choice *q, struct gd_error *err);
 int queue_choice_resolve(struct queue_choice *q, struct gd_error *err);
 /* Whether the user may expect another queue: this one is neither named on the command line nor ./jobs.jsonl. */
@@ -80,7 +80,10 @@ int queue_choice_follow(const struct queue_choice *q, bool watch, struct follow 
 int queue_choice_follow_trusted(const struct queue_choice *q, struct follow *ret, struct gd_error *err);
 /* How an input file was chosen. named: on the command line. */
 enum trust_choice queue_choice_trust(const struct queue_choice *q, bool named);
-/* Opens the journal for writing. */
+#define QUEUE_WORK_ROOM 128
+/* "1 unfinished job and 2 hooks to run": what a copy of the queue would repeat; "" if there is nothing. */
+void queue_choice_describe_work(const struct jobs *jobs, char words[QUEUE_WORK_ROOM]);
+/* Opens the journal for writing. Without --trust, refuses a copy with such work. */
 int queue_choice_open(const struct queue_choice *q, struct journal **ret, struct gd_error *err);
 void queue_choice_finish(struct queue_choice *q);
 

@@ -80,7 +80,7 @@ int run_follow_queue(struct run *run, struct journal **j);
 
 /* run_handover.c */
 /* Waits for our jobs, which `holder` runs. 1: it has ended, try to be the runner. 0: all jobs have ended, or
- * interrupted. */
+ * the user has interrupted the wait. */
 int run_hand_over(struct run *run, pid_t holder);
 bool run_was_interrupted(void);
 void run_say_what_is_ignored(const struct run *run);

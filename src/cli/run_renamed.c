@@ -74,7 +74,8 @@ static int open_moved(struct run *run, const struct journal *old, struct journal
 int run_follow_queue(struct run *run, struct journal **j)
 {
 	cleanup_(journal_closep) struct journal *moved = NULL;
-	run->queue.adds = true; /* the journal exists, also that of a personal queue, wherever it was found */
+	/* A personal queue is not missing, although there is no journal at the path at which it was found. */
+	run->queue.adds = true;
 	run->made_queue = false;
 	int r = open_moved(run, *j, &moved);
 	if (r == 0)

@@ -17,7 +17,7 @@
 #include "slurm/coordinator.h"
 #include "slurm/node_address.h"
 
-/* How long to wait for the reader of the last lines. */
+/* How long to wait until the next part of the last lines can be written: their reader may be slow. */
 #define LAST_WORDS_MS 1000
 
 struct slurm_run {

@@ -54,7 +54,7 @@ int status_put_lines(struct status_output *o, struct status_queue *q, size_t row
 	int r = rows ? job_list_fit(&q->jobs, rows > 2 ? rows - 1 : 1) : 0;
 	if (r < 0)
 		return r;
-	struct job_line_options line = {.color = terminal_has_colour() ? job_list_color : NULL,
+	struct job_line_options line = {.color = terminal_has_color() ? job_list_color : NULL,
 		.width = isatty(STDOUT_FILENO) ? terminal_width() : 0,
 		.now_ms = date_now_ms()};
 	/* Reserve space for most notes. */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/named_file.h"
@@ -21,7 +22,6 @@ bool summary_file_is_standard(const char *path)
 int summary_file_open(const char *path, struct summary_file *ret)
 {
 	struct gd_error err = {0};
-	struct stat st;
 	*ret = SUMMARY_FILE_NONE;
 	ret->path = path;
 	if (!path)
@@ -30,10 +30,7 @@ int summary_file_open(const char *path, struct summary_file *ret)
 		ret->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
 		return ret->fd < 0 ? -errno : 0;
 	}
-	ret->created = stat(path, &st) < 0;
-	mode_t mask = umask(077);
-	int r = named_file_open(path, &ret->fd, &err);
-	umask(mask);
+	int r = named_file_open(path, &ret->fd, &ret->origin, &err);
 	if (r < 0)
 		say("--json '%s': %s", path, err.message);
 	return r;
@@ -46,26 +43,46 @@ static bool is_private(const char *results)
 	       !(st.st_mode & 077);
 }
 
-static int set_mode(int fd)
+static void set_mode(int fd)
 {
 	mode_t mask = umask(0);
 	umask(mask);
-	return fchmod(fd, 0644 & ~mask) < 0 ? -errno : 0;
+	if (fchmod(fd, 0644 & ~mask) < 0)
+		return; /* best effort: some file systems cannot change modes */
 }
 
-int summary_file_write(const struct summary_file *s, const char *results, bool private, const struct text *json)
+static int replace(struct summary_file *s)
 {
 	struct stat st;
+	if (fstat(s->fd, &st) == 0 && st.st_mode & 077)
+		say("warning: '%s' is replaced with a private file: the results are private, and another user may have moved the old one there",
+			s->path);
+	close_fd(&s->fd);
+	return named_file_replace(s->path, &s->fd, NULL);
+}
+
+/* Empties a regular file. */
+static int prepare(struct summary_file *s, bool private)
+{
+	struct stat st;
+	if (private && s->origin == NAMED_FILE_MOVABLE)
+		return replace(s);
+	return fstat(s->fd, &st) == 0 && S_ISREG(st.st_mode) && ftruncate(s->fd, 0) < 0 ? -errno : 0;
+}
+
+int summary_file_write(struct summary_file *s, const char *results, bool private, const struct text *json)
+{
 	bool standard = summary_file_is_standard(s->path);
+	bool hide = private || is_private(results);
 	int r = text_error(json);
 	if (standard)
 		fflush(stdout);
-	else if (r == 0 && fstat(s->fd, &st) == 0 && S_ISREG(st.st_mode) && ftruncate(s->fd, 0) < 0)
-		r = -errno;
+	else if (r == 0)
+		r = prepare(s, hide);
 	if (r == 0)
 		r = file_write_all(s->fd, json->data, json->length);
-	if (r == 0 && s->created && !private && !is_private(results))
-		r = set_mode(s->fd);
+	if (r == 0 && s->origin == NAMED_FILE_CREATED && !hide)
+		set_mode(s->fd);
 	if (r < 0)
 		say("cannot write the summary to %s%s%s: %s", standard ? "" : "'",
 			standard ? "standard output" : s->path, standard ? "" : "'", error_words(r));

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "base/named_file.h"
 #include "base/text.h"
 
 /* path may be NULL. */
@@ -14,7 +15,7 @@ bool summary_file_is_standard(const char *path);
 struct summary_file {
 	const char *path; /* NULL: none */
 	int fd;
-	bool created; /* with the mode 0600 */
+	enum named_file_origin origin;
 };
 
 #define SUMMARY_FILE_NONE ((struct summary_file){.fd = -1})
@@ -27,9 +28,10 @@ int summary_file_open(const char *path, struct summary_file *ret);
 /*
  * Replaces the contents of a regular file; otherwise appends, on standard output after earlier output. Prints the
  * reason if it fails. results: the output folder or file, or NULL. A new summary stays private if the results are,
- * or with `private`: error messages can quote the input.
+ * or with `private`: error messages can quote the input. Then a file that another user may have moved there is replaced
+ * with a new one: others may be able to read it, or have opened it.
  */
-int summary_file_write(const struct summary_file *s, const char *results, bool private, const struct text *json);
+int summary_file_write(struct summary_file *s, const char *results, bool private, const struct text *json);
 void summary_file_close(struct summary_file *s);
 
 #endif

@@ -20,7 +20,7 @@ struct terminal_filter {
 	pthread_t thread;
 };
 
-/* Filters standard output and standard error if they are the terminal `fd`. 0 also if `fd` is not a terminal. */
+/* Filters standard output and standard error if they are the terminal `fd`. Also 0 if `fd` is not a terminal. */
 int terminal_filter_begin(struct terminal_filter *f, int fd);
 /* Forwards the remaining output. */
 void terminal_filter_end(struct terminal_filter *f);

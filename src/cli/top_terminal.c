@@ -15,12 +15,12 @@
 #include "view/top/top.h"
 
 static SCREEN *terminal;
-static bool coloured;
+static bool colored;
 
 #define BRIGHT_BLUE 12
 
-/* ncurses has macros with the names of colors. */
-static const short colours[SCREEN_COLOURS] = {
+/* Colors of ncurses; -1: the terminal's default. */
+static const short colors[SCREEN_COLORS] = {
 	[SCREEN_PLAIN] = -1,
 	[SCREEN_RED] = COLOR_RED,
 	[SCREEN_GREEN] = COLOR_GREEN,
@@ -44,15 +44,15 @@ int top_terminal_check(struct gd_error *err)
 	return 0;
 }
 
-static void choose_colours(void)
+static void choose_colors(void)
 {
-	const char *no_colour = getenv("NO_COLOR");
-	coloured = has_colors() && !(no_colour && *no_colour);
-	if (!coloured || start_color() != OK)
+	const char *no_color = getenv("NO_COLOR");
+	colored = has_colors() && !(no_color && *no_color);
+	if (!colored || start_color() != OK)
 		return;
 	use_default_colors();
-	for (short i = 1; i < SCREEN_COLOURS; i++)
-		init_pair(i, colours[i], -1);
+	for (short i = 1; i < SCREEN_COLORS; i++)
+		init_pair(i, colors[i], -1);
 	/* As in the palette: plain blue is unreadable on black. */
 	if (COLORS >= 16)
 		init_pair(SCREEN_BLUE, BRIGHT_BLUE, -1);
@@ -74,7 +74,7 @@ int top_terminal_open(struct gd_error *err)
 	keypad(stdscr, TRUE);
 	nodelay(stdscr, TRUE);
 	curs_set(0);
-	choose_colours();
+	choose_colors();
 	return 0;
 }
 
@@ -107,8 +107,8 @@ static attr_t attributes(unsigned style)
 		a |= A_DIM;
 	if (style & SCREEN_REVERSE)
 		a |= A_REVERSE;
-	if (coloured && (style & SCREEN_COLOUR))
-		a |= (attr_t)COLOR_PAIR(style & SCREEN_COLOUR);
+	if (colored && (style & SCREEN_COLOR))
+		a |= (attr_t)COLOR_PAIR(style & SCREEN_COLOR);
 	return a;
 }
 

@@ -86,11 +86,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 /*
- * A permanent token gives access only to the metrics on a TCP port: after the server has ended, a page that is
+ * On a TCP port, a permanent token gives access only to the metrics: after the server has ended, a page that is
  * still open would send it to any other process that listens on the port next. On a socket in a directory of the
  * user that cannot happen.
  *
- * Removed from the environment: a runner that is started from here must not pass it on to hooks.
+ * The token is removed from the environment: a runner that is started from here must not pass it on to hooks.
  */
 static int find_token(struct server *s)
 {

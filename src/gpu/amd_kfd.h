@@ -22,7 +22,7 @@ void kfd_read_links(const char *root, const int *minors, unsigned count, struct 
 
 /*
  * The processes on the card with that render node. *ret must be NULL before the call. Afterwards it is an array of
- * gpu->num_processes elements, also on failure; release it with free().
+ * gpu->num_processes elements, even on failure; release it with free().
  */
 int kfd_read_processes(const char *root, int minor, struct gd_gpu *gpu, struct gd_gpu_process **ret);
 

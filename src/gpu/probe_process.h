@@ -20,7 +20,7 @@ struct probe_process {
 };
 #define PROBE_PROCESS_NONE ((struct probe_process){.fd = -1, .ref = PIDREF_NONE})
 
-/* Starts it and waits until it runs (not until a driver answers). */
+/* Starts the process and waits until it runs (not until a driver answers). */
 int probe_process_start(const struct prober_settings *settings, struct probe_process *ret);
 
 /* Kills and reaps it, which takes at most a second, or ten if it gets no CPU time; closes what belongs to it. */

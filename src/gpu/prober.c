@@ -55,7 +55,7 @@ struct prober {
 	size_t sent;
 	bool started;    /* the parent has started the probe */
 	bool round_told; /* WIRE_ROUND was sent */
-	uint64_t met_ns; /* when a card answered for the first time */
+	uint64_t met_ns; /* latest time at which a card gave its first answer */
 	uint64_t tick_ns;
 	bool lacks_driver;  /* a driver did not open in time */
 	uint64_t opened_ns; /* when the other drivers had opened */

@@ -64,9 +64,9 @@ void prober_card_ask(struct prober_card *c);
 bool prober_card_take(struct prober_card *c, struct gpu_set *ret, bool *ret_watching);
 
 /*
- * The time at which a busy card is given up. last_met_ns: when any card answered for the first time. Cards that were
- * not in use wake up one after the other, so a card that has never answered is not given up while others begin to
- * answer.
+ * The time at which a busy card is given up. last_met_ns: the latest time at which a card gave its first answer. Cards
+ * that were not in use wake up one after the other, so a card that has never answered is not given up while others
+ * begin to answer.
  */
 uint64_t prober_card_deadline(const struct prober_card *c, uint64_t last_met_ns, unsigned answer_ms);
 

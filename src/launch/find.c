@@ -29,6 +29,10 @@ SIZED_NO_TAIL(gd_found, seconds);
 #define MAX_DEPTH 128
 /* Other users can put any number of entries into a folder that each cause a warning. */
 #define MOST_WARNINGS 1000
+/* In nested folders with long names, they can do so with 20 bytes of their disk space for a path of 4 KiB. Limits what
+ * all paths of their files and folders together have beyond the usual length of each. */
+#define USUAL_LENGTH    256
+#define MOST_LONG_BYTES ((size_t)64 << 20)
 
 /* The folder being read, and the folders above it: a link back to one of them is a loop. */
 struct level {
@@ -46,8 +50,9 @@ struct finder {
 	struct find_result *found;
 	struct trust_way way; /* of all entries together; its chooser: of the last one examined */
 	uid_t user;
-	size_t unsaid; /* warnings beyond the limit */
-	int root;
+	size_t unsaid;      /* warnings beyond the limit */
+	size_t long_bytes;  /* see MOST_LONG_BYTES */
+	size_t num_long;    /* skipped for this reason */
 	size_t root_length; /* of the searched folder's path */
 	bool has_excluded;
 	bool root_excluded; /* the searched folder itself */
@@ -94,11 +99,14 @@ static int skip(struct finder *f, const char *format, ...)
 /* At the end of the search. */
 static int warn_of_rest(struct finder *f)
 {
-	cleanup_(text_finish) struct text words = {0};
-	if (f->unsaid == 0)
-		return 0;
-	text_appendf(&words, "%zu more files or folders are skipped without a warning", f->unsaid);
-	return find_result_warn(f->found, &words);
+	cleanup_(text_finish) struct text words = {0}, paths = {0};
+	text_appendf(&words, "%zu more file%s or folder%s skipped without a warning", f->unsaid,
+		f->unsaid == 1 ? "" : "s", f->unsaid == 1 ? "" : "s");
+	text_appendf(&paths,
+		"%zu file%s or folder%s of other users skipped: their paths are too long for so many; set trust_input to include them",
+		f->num_long, f->num_long == 1 ? "" : "s", f->num_long == 1 ? "" : "s");
+	int r = f->unsaid ? find_result_warn(f->found, &words) : 0;
+	return r < 0 || f->num_long == 0 ? r : find_result_warn(f->found, &paths);
 }
 
 /* ---- One folder ----------------------------------------------------------- */
@@ -143,6 +151,26 @@ static int examine(struct finder *f, int fd, const struct dirent *d, const char 
 	return said < 0 ? said : 1;
 }
 
+static bool is_within_limit(struct finder *f, size_t length, uid_t owner)
+{
+	if (!owner || !f->way.replaceable || f->options->trust_input || length <= USUAL_LENGTH)
+		return true;
+	if (length - USUAL_LENGTH > MOST_LONG_BYTES - f->long_bytes)
+		return false;
+	f->long_bytes += length - USUAL_LENGTH;
+	return true;
+}
+
+static int add(struct finder *f, const struct dirent *d, const char *prefix, const struct stat *st, uid_t owner,
+	struct find_listing *to)
+{
+	if (is_within_limit(f, to->name_at + strlen(d->d_name), owner))
+		return find_listing_add(to, &f->found->arena, prefix, d, st, owner);
+	f->found->files.skipped++;
+	f->num_long++;
+	return 0;
+}
+
 /* Handles a name. Does not stat names that can be neither a wanted file nor a folder to enter. */
 static int take_name(struct finder *f, int fd, const struct dirent *d, const char *prefix, struct find_listing *to)
 {
@@ -177,7 +205,7 @@ static int take_name(struct finder *f, int fd, const struct dirent *d, const cha
 		f->found->files.other_folders++;
 	if (is_folder ? !f->options->recursive || name[0] == '.' : !wanted || !S_ISREG(st.st_mode))
 		return 0;
-	return find_listing_add(to, &f->found->arena, prefix, d, &st, owner);
+	return add(f, d, prefix, &st, owner, to);
 }
 
 static int read_folder(struct finder *f, DIR *dir, const char *prefix, struct find_listing *to)
@@ -225,7 +253,7 @@ static int enter(struct finder *f, const char *path, bool is_link, const struct 
 	cleanup_(closep) int entry = -1;
 	if (above->depth == MAX_DEPTH)
 		return skip(f, "folder '%.60s…' is skipped: more than %d nested folders", path, MAX_DEPTH);
-	int r = find_open_entry(f->root, path, f->options->trust_input, &f->way, &entry, &st, &objection);
+	int r = find_open_entry(f->found->root, path, f->options->trust_input, &f->way, &entry, &st, &objection);
 	/* Noted even if the folder cannot be read now: its owner can change that. */
 	if (r == 0)
 		note_writers(f, entry);
@@ -326,49 +354,22 @@ static void note_excluded(struct finder *f, int root)
 	f->root_excluded = fstat(root, &searched) == 0 && searched.st_dev == st.st_dev && searched.st_ino == st.st_ino;
 }
 
-/* Resolves links as they are now; the path of a folder that was searched before has none. */
-static int open_root(const struct finder *f, const char *folder, char path[PATH_MAX], int *ret_fd)
+/* The path of a folder that was searched before had no links. */
+static int open_root(struct finder *f, const char *folder)
 {
-	cleanup_(closep) int place = -1;
-	if (f->again && strlen(folder) >= PATH_MAX)
-		return -ENAMETOOLONG;
-	if (f->again)
-		strcpy(path, folder);
-	else if (!realpath(folder, path))
-		return -errno;
-	int r = find_open_folder(path, &place);
+	char path[PATH_MAX];
+	struct find_result *found = f->found;
+	int r = find_open_root(folder, &f->way, &found->root, path);
 	if (r < 0)
 		return r;
-	int fd = openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	*ret_fd = fd;
+	if (f->again && f->way.chooser)
+		return -EPERM;
+	f->root_length = strlen(path);
+	found->files.folder = arena_copy(&found->arena, path, f->root_length);
+	if (!found->files.folder)
+		return -ENOMEM;
+	found->chosen_part = f->way.chooser ? found->files.folder : find_names_of_others(found->files.folder);
 	return 0;
-}
-
-/* The path as it was given, with its links: another user may be able to replace one of them. */
-static void note_way(struct finder *f, const char *folder)
-{
-	cleanup_(closep) int fd = -1;
-	f->way.replaceable = trust_open_directory(folder, true, &fd, NULL) < 0;
-}
-
-/* See find_chosen_part(). path: without links. */
-static const char *find_chosen(const char *folder, const char *path)
-{
-	struct trust_way way = TRUST_WAY_INIT;
-	cleanup_(closep) int end = -1;
-	if (trust_open_any(AT_FDCWD, folder, &end, &way) == 0 && way.chooser)
-		return path;
-	for (const char *slash = path; slash; slash = strchr(slash + 1, '/')) {
-		char above[PATH_MAX];
-		int length = slash == path ? 1 : (int)(slash - path);
-		snprintf(above, sizeof(above), "%.*s", length, path);
-		cleanup_(closep) int fd = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (fd < 0 || trust_objection_above(fd))
-			return slash + 1;
-	}
-	return NULL;
 }
 
 static int find(struct finder *f, const char *folder, struct gd_error *err)
@@ -376,21 +377,15 @@ static int find(struct finder *f, const char *folder, struct gd_error *err)
 	int r = find_patterns_init(&f->patterns, f->options->patterns, f->options->num_patterns, err);
 	if (r < 0)
 		return r;
-	char path[PATH_MAX];
-	cleanup_(closep) int root = -1;
-	r = open_root(f, folder, path, &root);
+	r = open_root(f, folder);
+	int fd = r < 0 ? -1 : openat(f->found->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (r == 0 && fd < 0)
+		r = -errno;
 	if (r < 0)
 		return error_set(err, r, "cannot search folder '%s': %s", folder,
 			r == -EPERM ? "it was replaced with a symbolic link of another user" : error_words(r));
-	note_excluded(f, root);
-	note_way(f, folder);
-	f->root = root;
-	f->root_length = strlen(path);
-	f->found->files.folder = arena_copy(&f->found->arena, path, strlen(path));
-	if (f->found->files.folder && f->way.replaceable)
-		f->found->chosen_part = find_chosen(folder, f->found->files.folder);
-	int fd = f->found->files.folder ? fcntl(root, F_DUPFD_CLOEXEC, 3) : -1;
-	r = fd >= 0 ? walk(f, fd, "", false, NULL) : f->found->files.folder ? -errno : -ENOMEM;
+	note_excluded(f, fd);
+	r = walk(f, fd, "", false, NULL);
 	if (r == 0)
 		r = warn_of_rest(f);
 	if (r == 0)
@@ -406,6 +401,7 @@ int find_files(const char *folder, const struct gd_find_options *options, const 
 	if (!f.found)
 		return error_set(err, -ENOMEM, "cannot search folder '%s': out of memory", folder);
 	f.found->files.size = sizeof(f.found->files);
+	f.found->root = -1;
 	int r = find(&f, folder, err);
 	f.found->open_to_others = f.way.replaceable;
 	find_patterns_finish(&f.patterns);

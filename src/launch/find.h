@@ -3,6 +3,7 @@
 #ifndef LAUNCH_FIND_H
 #define LAUNCH_FIND_H
 
+#include <limits.h>
 #include <sys/stat.h>
 
 #include "base/trust.h"
@@ -33,7 +34,7 @@ bool find_is_open_to_others(const struct gd_files *files);
 
 /*
  * The part of the folder's path that another user may have chosen: all of it if a link of another user leads there,
- * otherwise the components after the first directory in which others can rename entries. NULL: none.
+ * otherwise see find_names_of_others(). NULL: none.
  */
 const char *find_chosen_part(const struct gd_files *files);
 
@@ -46,18 +47,31 @@ uid_t find_owner(const struct gd_files *files, size_t i);
 /* The same for a file that find_open_entry() has opened, or for an entry `name` that is not a link; user: this user. */
 uid_t find_owner_of(int fd, const char *name, const struct stat *st, struct trust_way *way, uid_t user);
 
+/* The searched folder, opened with O_PATH, until gd_files_free(). Its path may lead elsewhere by now. */
+int find_root(const struct gd_files *files);
+
 /*
- * Opens the input folder with O_PATH, by the path of a gd_files. -EPERM: the path now contains a link of another user,
- * who would choose the folder.
+ * Opens the input folder with O_PATH, and notes how other users affect where the path leads. *ret_path: its path
+ * without links.
+ */
+int find_open_root(const char *path, struct trust_way *way, int *ret_fd, char ret_path[PATH_MAX]);
+
+/*
+ * Opens the folder again, by the path of a gd_files. -EPERM: the path now contains a link of another user, who would
+ * choose the folder.
  */
 int find_open_folder(const char *path, int *ret_fd);
 
 /*
+ * The components of an absolute path without links, starting with the first one whose name another user may have
+ * chosen: its directory lets others rename entries, or, if it is sticky, create them, and the component is not trusted.
+ * NULL: none.
+ */
+const char *find_names_of_others(const char *path);
+
+/*
  * Opens an entry of an input folder, which may be a link, with O_PATH. -EPERM: it is not used as input, and
- * *ret_objection says why. A path through a link of another user, even one reached through a link of ours, must not
- * lead to a folder, to a file of ours, or to a third user's file that not everybody can reach and read: the link's
- * owner may not be allowed to read it, and the results would disclose it. For root, all files are "ours" except those
- * of the link's owner. trust: the user accepts all links.
+ * *ret_objection says why, see trust_objection_behind_link(). trust: the user accepts all links.
  */
 int find_open_entry(int folder_fd, const char *path, bool trust, struct trust_way *way, int *ret_fd, struct stat *ret,
 	const char **ret_objection);

@@ -17,23 +17,6 @@
 static const char holes[] =
 	"another user may have written or chosen it, and it has more than 64 MiB of holes, which take long to read";
 
-/* chooser: the other user who chose the target; restricted: that user may not be allowed to read it. */
-static const char *find_objection(uid_t chooser, bool restricted, const struct stat *target)
-{
-	uid_t user = geteuid();
-	if (S_ISDIR(target->st_mode))
-		return "its path contains a symbolic link of another user to a folder";
-	/* Compared first: in a namespace without a map, all users, also the chooser, have the same id. */
-	bool ours = target->st_uid == user;
-	if (target->st_uid == chooser && !ours)
-		return NULL;
-	if (ours || user == 0)
-		return "its path contains a symbolic link of another user to a file of yours";
-	if (!restricted)
-		return NULL;
-	return "its path contains a symbolic link of another user to a file that not everybody can read or that is in a folder that not everybody can enter";
-}
-
 int find_open_entry(int folder_fd, const char *path, bool trust, struct trust_way *way, int *ret_fd, struct stat *ret,
 	const char **ret_objection)
 {
@@ -46,7 +29,7 @@ int find_open_entry(int folder_fd, const char *path, bool trust, struct trust_wa
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (way->chooser && !trust)
-		*ret_objection = find_objection(way->chooser, way->restricted, &st);
+		*ret_objection = trust_objection_behind_link(way, &st);
 	if (*ret_objection)
 		return -EPERM;
 	*ret_fd = take_fd(&fd);
@@ -85,22 +68,4 @@ const char *find_advice(const char *objection)
 {
 	return objection == holes ? "; set trust_input to include it"
 				  : "; create the link yourself, or set trust_input to follow it";
-}
-
-int find_open_folder(const char *path, int *ret_fd)
-{
-	cleanup_(closep) int fd = -1;
-	struct trust_way way = {.replaceable = true}; /* not examined */
-	struct stat st;
-	int r = trust_open_any(AT_FDCWD, path, &fd, &way);
-	if (r < 0)
-		return r;
-	if (way.chooser)
-		return -EPERM;
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (!S_ISDIR(st.st_mode))
-		return -ENOTDIR;
-	*ret_fd = take_fd(&fd);
-	return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/cleanup.h"
 #include "launch/find.h"
 
 void gd_files_free(struct gd_files *files)
@@ -13,6 +14,7 @@ void gd_files_free(struct gd_files *files)
 	if (!files)
 		return;
 	struct find_result *f = (struct find_result *)files;
+	closep(&f->root);
 	free(f->list);
 	free(f->owners);
 	free(f->pointers);
@@ -24,6 +26,11 @@ void gd_files_free(struct gd_files *files)
 bool find_is_open_to_others(const struct gd_files *files)
 {
 	return ((const struct find_result *)files)->open_to_others;
+}
+
+int find_root(const struct gd_files *files)
+{
+	return ((const struct find_result *)files)->root;
 }
 
 const char *find_chosen_part(const struct gd_files *files)

@@ -21,6 +21,7 @@ struct find_result {
 	const struct gd_found **pointers; /* to the list */
 	const char **warnings;
 	size_t warnings_capacity;
+	int root; /* see find_root() */
 	bool open_to_others;
 	const char *chosen_part; /* see find_chosen_part() */
 };

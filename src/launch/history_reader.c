@@ -152,7 +152,7 @@ int history_reader_run(struct history_reader *r, int fd)
 const char *history_reader_words(int code)
 {
 	if (code == -E2BIG)
-		return "other users can write it, and it is larger than 256 MiB; set GPUQ_TRUST=1 to read it anyway";
+		return "other users can write to it, and it is larger than 256 MiB; set GPUQ_TRUST=1 to read it anyway";
 	if (code == -EPERM)
 		return "a symbolic link of another user leads to it";
 	return code == -EFBIG

@@ -186,7 +186,7 @@ static void converse(struct gd_worker *w, struct items_session *s)
 			child_signal(&s->session->program.child, SIGTERM);
 		}
 	}
-	/* It may be about to exit, because it was told to. */
+	/* The program may be about to exit, because it was told to. */
 	if (told)
 		leave(w, s, false, "");
 }

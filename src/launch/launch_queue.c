@@ -45,6 +45,14 @@ int launch_queue_add(struct launch_queue *q, const size_t *order, const size_t *
 	return 0;
 }
 
+int launch_line_add(struct launch_line *line, size_t file)
+{
+	if (line_reserve(line, 1) < 0)
+		return -ENOMEM;
+	line->files[line->count++] = file;
+	return 0;
+}
+
 int launch_queue_put_back(struct launch_queue *q, size_t file)
 {
 	if (q->any.next == 0)

@@ -30,6 +30,8 @@ int launch_queue_place(struct launch_queue *q, size_t num_gpus);
 int launch_queue_add(struct launch_queue *q, const size_t *order, const size_t *gpus, size_t count);
 /* Puts back a file that was taken from a line: it becomes the first file of the line for any GPU. -ENOMEM. */
 int launch_queue_put_back(struct launch_queue *q, size_t file);
+/* Appends a file to one line. -ENOMEM. */
+int launch_line_add(struct launch_line *line, size_t file);
 void launch_queue_finish(struct launch_queue *q);
 
 /* How many files are left. */

@@ -188,14 +188,15 @@ static void check_worker(struct gd_launcher *l, struct mistakes *m)
 static void check_numbers(const struct gd_launch_options *o, struct mistakes *m)
 {
 	if (o->workers_per_gpu < 0 || o->workers_per_gpu > MOST_WORKERS_PER_GPU)
-		mistake(m, -EINVAL, "%d workers per GPU: expected 1 to %d", o->workers_per_gpu, MOST_WORKERS_PER_GPU);
+		mistake(m, -EINVAL, "workers_per_gpu is %d; expected 0 (the default) to %d", o->workers_per_gpu,
+			MOST_WORKERS_PER_GPU);
 	if (o->task_timeout_ms < 0 || o->setup_timeout_ms < 0)
-		mistake(m, -EINVAL, "a time limit is negative");
+		mistake(m, -EINVAL, "%s is negative", o->task_timeout_ms < 0 ? "task_timeout_ms" : "setup_timeout_ms");
 	if (o->setup_concurrency < 0)
-		mistake(m, -EINVAL, "%d setups at the same time: expected 1 or more, or 0 for no limit",
+		mistake(m, -EINVAL, "setup_concurrency is %d; expected 1 or more, or 0 for no limit",
 			o->setup_concurrency);
 	if (o->retries < 0)
-		mistake(m, -EINVAL, "%d retries: expected 0 or more", o->retries);
+		mistake(m, -EINVAL, "retries is %d; expected 0 or more", o->retries);
 	if ((unsigned)o->balance > GD_BALANCE_AS_FOUND)
 		mistake(m, -EINVAL, "balance is %d, which is not a value of enum gd_balance", (int)o->balance);
 	if (o->output != GD_OUTPUT_INHERIT && o->output != GD_OUTPUT_SILENT && o->output != GD_OUTPUT_FILES)

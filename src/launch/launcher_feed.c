@@ -21,9 +21,10 @@
 #include "launch/template.h"
 #include "pool/pool_hints.h"
 
-#define AHEAD_SECONDS 0.02 /* work that waits in the pool, per worker */
-#define AHEAD_MAX     256  /* files */
-#define OTHER_OUTPUT  2    /* of try_submit() */
+#define AHEAD_SECONDS 0.02             /* work that waits in the pool, per worker */
+#define AHEAD_MAX     256              /* files */
+#define OTHER_OUTPUT  2                /* returned by try_submit() */
+#define FEED_NS       (20 * NS_PER_MS) /* per call of feed_line(): a stop must not wait for many incomplete files */
 
 /*
  * Workers open files by their paths, which other users may have redirected. -EPERM: by a link; -ESTALE: by another
@@ -246,7 +247,12 @@ static size_t window(const struct gd_launcher *l)
 static int feed_line(struct gd_launcher *l, struct launch_line *line, int gpu, size_t most)
 {
 	int r = 1;
+	uint64_t end_ns = clock_now_ns() + FEED_NS;
 	while (!launcher_is_ending(l) && !launch_line_is_empty(line) && gd_pool_outstanding(l->pool) < most) {
+		if (clock_now_ns() >= end_ns) {
+			l->feeding = true;
+			break;
+		}
 		r = submit(l, line->files[line->next], gpu);
 		if (r <= 0)
 			break;
@@ -258,6 +264,7 @@ static int feed_line(struct gd_launcher *l, struct launch_line *line, int gpu, s
 void launcher_feed(struct gd_launcher *l)
 {
 	struct launch_queue *q = &l->queue;
+	l->feeding = false;
 	for (size_t g = 0; g < q->num_lines; g++)
 		if (feed_line(l, &q->lines[g], l->gpus->gpus[g]->index, SIZE_MAX) == -ENXIO)
 			(void)launch_queue_release(q, g); /* out of memory: retried */

@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "launch/find.h"
 #include "launch/launcher_private.h"
 
@@ -51,6 +52,7 @@ static int fail_to_open(const struct gd_launcher *l, int code, struct gd_error *
 
 int launcher_enter_output(struct gd_launcher *l, struct gd_error *err)
 {
+	char root[PATH_MAX];
 	cleanup_(closep) int fd = -1;
 	const char *output = l->options.output_dir;
 	bool trust = l->options.trust_output_dir;
@@ -61,13 +63,14 @@ int launcher_enter_output(struct gd_launcher *l, struct gd_error *err)
 	int r = trust ? 0 : outputs_open_trusted(output, &fd, err);
 	if (r < 0)
 		return r;
-	/* The checked folder keeps its path: no other user can rename a part of it. */
-	cleanup_(freep) char *root = realpath(output, NULL);
-	if (root && trust)
-		fd = open(root, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (!root || fd < 0)
-		return errno == ENOENT ? -ENOENT : fail_to_open(l, -errno, err);
-	l->output_root = take_ptr(root);
+	if (trust)
+		fd = open(output, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	r = fd < 0 ? -errno : file_path(fd, root);
+	if (r < 0)
+		return r == -ENOENT ? r : fail_to_open(l, r, err);
+	l->output_root = strdup(root);
+	if (!l->output_root)
+		return fail_to_open(l, -ENOMEM, err);
 	l->output_fd = take_fd(&fd);
 	return 0;
 }
@@ -158,7 +161,7 @@ int launcher_check_owner(struct gd_launcher *l, size_t i, uid_t owner)
 	return r < 0 ? r : LAUNCHER_OTHER_OUTPUT;
 }
 
-/* Chooses another folder: the first `taken` bytes of the path name a file, a link or a folder that is in use. */
+/* Chooses another folder: the first `taken` bytes of the path lead to a file, a link or a folder in use. */
 static int choose_again(struct gd_launcher *l, size_t i, size_t taken)
 {
 	struct launcher_output *output = &l->output_of[i];
@@ -224,7 +227,7 @@ void launcher_warn_if_open(struct gd_launcher *l)
 		note_writers(l);
 	if (!l->has_run || l->warned_of_readers || !l->input_way.replaceable || l->output_fd < 0 || trust_is_off())
 		return;
-	l->warned_of_readers = true; /* also if there is nothing to say: the permissions are the user's choice */
+	l->warned_of_readers = true; /* even if there is nothing to say: the permissions are the user's choice */
 	if (trust_is_open_to_others(l->output_fd) && !close_output(l))
 		launcher_warn(l,
 			"other users can change the content of input folder '%s' (they can write to this folder or to one that is searched, or rename one of them), and others can read the results in output folder '%s'; if you do not want that: chmod 700 '%s'",

@@ -92,8 +92,9 @@ static int read_history(struct gd_launcher *l, struct gd_error *err)
 	snprintf(path, sizeof(path), "%s/" HISTORY_NAME, l->options.output_dir);
 	int r = history_load(&l->history, l->output_fd, path, !l->options.trust_output_dir, err);
 	if (r == 0 && l->history.bad_lines)
-		launcher_warn(l, "'%s': %llu bad lines skipped, the first is line %llu", path,
-			(unsigned long long)l->history.bad_lines, (unsigned long long)l->history.first_bad_line);
+		launcher_warn(l, "'%s': %llu bad line%s skipped, the first is line %llu", path,
+			(unsigned long long)l->history.bad_lines, l->history.bad_lines == 1 ? "" : "s",
+			(unsigned long long)l->history.first_bad_line);
 	return r;
 }
 
@@ -246,8 +247,8 @@ int launcher_plan(struct gd_launcher *l, struct gd_error *err)
 	/* Otherwise, another user could prevent the run with one file. Only files with such a name fail. */
 	if (replaced && !l->options.force && !launcher_is_open_to_others(l))
 		return error_set(err, -EINVAL,
-			"output folder '%s' has results of %zu files with the same names from '%s'; choose another output_dir to keep them, or set force to replace them",
-			l->options.output_dir, replaced, input);
+			"output folder '%s' has results of %zu file%s with the same name%s from '%s'; choose another output_dir to keep them, or set force to replace them",
+			l->options.output_dir, replaced, replaced == 1 ? "" : "s", replaced == 1 ? "" : "s", input);
 	count_earlier(l);
 	l->planned = true;
 	return 0;

@@ -121,6 +121,7 @@ struct gd_launcher {
 	size_t early_waiting; /* files that have ended and whose duration may still be read */
 	size_t dealt;         /* files that were dealt out in turn */
 	struct launch_queue queue;
+	bool feeding;               /* more files can be handed out at once */
 	struct launch_watch *watch; /* NULL: the folder is not watched */
 	size_t *submitted;          /* file numbers by the pool's task id */
 	size_t num_submitted, submitted_capacity;

@@ -127,7 +127,7 @@ static void wait_for_news(const struct gd_launcher *l)
 		{.fd = gd_pool_fd(l->pool), .events = POLLIN}, {.fd = l->stop_fd, .events = POLLIN},
 		{.fd = launcher_watch_fd(l), .events = POLLIN}, /* -1 is ignored */
 	};
-	(void)poll(fds, 3, ROUND_MS); /* interrupted: check again */
+	(void)poll(fds, 3, l->feeding ? 0 : ROUND_MS); /* interrupted: check again */
 }
 
 int launcher_serve(struct gd_launcher *l)
@@ -177,11 +177,10 @@ static int open_history(struct gd_launcher *l, struct gd_error *err)
 
 static int open_input(struct gd_launcher *l, struct gd_error *err)
 {
-	const char *folder = l->files->folder;
-	int r = find_open_folder(folder, &l->input_fd);
-	if (r < 0)
-		return error_set(err, r, "cannot open input folder '%s': %s", folder,
-			r == -EPERM ? "it was replaced with a symbolic link of another user" : error_words(r));
+	l->input_fd = fcntl(find_root(l->files), F_DUPFD_CLOEXEC, 3);
+	if (l->input_fd < 0)
+		return error_set(
+			err, -errno, "cannot open input folder '%s': %s", l->files->folder, error_words(-errno));
 	l->input_replaceable = trust_check_way(l->input_fd, NULL) < 0;
 	return 0;
 }
@@ -330,9 +329,10 @@ static void end_history(struct gd_launcher *l)
 	if (lost) {
 		l->unrecorded = lost;
 		launcher_warn(l,
-			"%llu results could not be recorded in '%s/" HISTORY_NAME
-			"': %s; the next run will process these files again",
-			lost, l->options.output_dir, error_words(l->history_error));
+			"%llu result%s could not be recorded in '%s/" HISTORY_NAME
+			"': %s; the next run will process %s again",
+			lost, lost == 1 ? "" : "s", l->options.output_dir, error_words(l->history_error),
+			lost == 1 ? "this file" : "these files");
 		return;
 	}
 	int r = history_writer_sync(&l->writer);

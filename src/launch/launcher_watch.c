@@ -9,22 +9,30 @@
 #include "base/array.h"
 #include "base/error.h"
 
-#define ASIDE_NS (500 * NS_PER_MS) /* between checks of files that are being written */
+#define ASIDE_NS    (500 * NS_PER_MS) /* between checks of files that are being written */
+#define MOST_OTHERS 1000              /* files of other users per check; the next check continues with the others */
 
 /* Files set aside get another turn, in which they are checked. */
-static int retry_aside(struct launch_watch *w, uint64_t now)
+static void retry_line(struct launch_watch *w, struct launch_line *line, size_t most)
 {
-	if (now < w->aside_at_ns)
-		return 0;
-	w->aside_at_ns = now + ASIDE_NS;
-	while (w->num_aside > 0) {
-		size_t i = w->aside[w->num_aside - 1];
-		if (watch_make_fresh(w, i) < 0)
-			return -ENOMEM;
-		w->num_aside--;
+	for (size_t n = 0; n < most && !launch_line_is_empty(line); n++) {
+		if (watch_make_fresh(w, line->files[line->next]) < 0)
+			return; /* out of memory: retried */
+		line->next++;
 		w->total++;
 	}
-	return 0;
+}
+
+static void retry_aside(struct launch_watch *w, uint64_t now)
+{
+	if (now >= w->aside_at_ns) {
+		w->aside_at_ns = now + ASIDE_NS;
+		retry_line(w, &w->aside, SIZE_MAX);
+	}
+	if (now >= w->others_at_ns) {
+		w->others_at_ns = now + ASIDE_NS;
+		retry_line(w, &w->aside_of_others, MOST_OTHERS);
+	}
 }
 
 static void queue_fresh(struct gd_launcher *l)
@@ -64,7 +72,7 @@ void launcher_watch_turn(struct gd_launcher *l)
 	if (w->folders && folder_watch_read(w->folders, watch_take_name, l) < 0)
 		folder_watch_set_stale(w->folders);
 	watch_search_if_due(l, now);
-	(void)retry_aside(w, now);
+	retry_aside(w, now);
 	queue_fresh(l);
 	sort_if_due(l, clock_now_ns());
 	gd_balancer_expect(l->balancer, w->total, l->num_skipped);
@@ -80,11 +88,10 @@ bool launcher_watch_defer(struct gd_launcher *l, size_t i, int error)
 	struct launch_watch *w = l->watch;
 	if (!w || (error != -ENOENT && error != -EBUSY))
 		return false;
-	if (error == -EBUSY && array_reserve(w->aside, &w->aside_capacity, w->num_aside + 1) < 0)
+	bool of_others = l->output_of[i].owner != 0;
+	if (error == -EBUSY && launch_line_add(of_others ? &w->aside_of_others : &w->aside, i) < 0)
 		return false;
-	if (error == -EBUSY)
-		w->aside[w->num_aside++] = i;
-	else
+	if (error == -ENOENT)
 		launch_amount_remove(&l->total, l->todo[i]);
 	/* A folder above it may have been renamed for a moment, which the kernel does not report: search again. */
 	if (error == -ENOENT && w->folders)
@@ -153,7 +160,8 @@ void launcher_watch_close(struct gd_launcher *l)
 	arena_finish(&w->arena);
 	free(w->states);
 	free(w->fresh);
-	free(w->aside);
+	free(w->aside.files);
+	free(w->aside_of_others.files);
 	free(w);
 	l->watch = NULL;
 }

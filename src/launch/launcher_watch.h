@@ -6,7 +6,7 @@
  * A file is considered when it was closed after writing, renamed or linked into place, or found by a search. Searches
  * are made at the beginning, when folders are created or removed, when the kernel has dropped events, and every few
  * seconds if folders cannot be watched. When the turn of a file has come and it is still being written, it is set
- * aside.
+ * aside. Other users can keep any number of files in this state, so few of theirs are checked at a time.
  */
 #ifndef LAUNCH_LAUNCHER_WATCH_H
 #define LAUNCH_LAUNCHER_WATCH_H
@@ -42,14 +42,13 @@ struct launch_watch {
 	size_t states_capacity;
 	size_t *fresh; /* numbers that are not in the queue yet */
 	size_t num_fresh, fresh_capacity;
-	size_t *aside;
-	size_t num_aside, aside_capacity;
-	uint64_t total;          /* files, including skipped ones */
-	uint64_t search_at_ns;   /* no search before this time */
-	uint64_t searched_at_ns; /* the last search */
-	uint64_t compare_at_ns;  /* when to compare the folder at the path with the watched one */
-	uint64_t serve_at_ns;    /* see watch_serve_if_due() */
-	uint64_t aside_at_ns;
+	struct launch_line aside, aside_of_others;
+	uint64_t total;                     /* files, including skipped ones */
+	uint64_t search_at_ns;              /* no search before this time */
+	uint64_t searched_at_ns;            /* the last search */
+	uint64_t compare_at_ns;             /* when to compare the folder at the path with the watched one */
+	uint64_t serve_at_ns;               /* see watch_serve_if_due() */
+	uint64_t aside_at_ns, others_at_ns; /* when to check the files set aside */
 	uint64_t sort_at_ns;
 	bool unsorted;
 };

@@ -102,7 +102,8 @@ int watch_consider(struct gd_launcher *l, const struct gd_found *f, uid_t owner)
 			w->states[*known] = WATCH_BEGUN_AGAIN;
 			return 0;
 		case WATCH_ASIDE:
-			w->aside_at_ns = 0;
+			if (l->output_of[*known].owner == 0)
+				w->aside_at_ns = 0;
 			return 0;
 		case WATCH_OVER:
 			return is_same(l->todo[*known], f) && is_same_owner(l, *known, owner)
@@ -158,6 +159,20 @@ static bool is_link(const struct gd_launcher *l, const char *path)
 	return fstatat(l->input_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && (S_ISLNK(st.st_mode) || st.st_nlink > 1);
 }
 
+/*
+ * Whether the file is going to be checked anyway. Other users can cause events faster than files can be opened, and
+ * then the kernel would drop events of this user's files.
+ */
+static bool will_be_checked(const struct gd_launcher *l, const char *path)
+{
+	const struct launch_watch *w = l->watch;
+	const size_t *known = path_map_get(&w->known, path);
+	if (!known || *known == WATCH_SKIPPED)
+		return false;
+	return w->states[*known] == WATCH_WAITING ||
+	       (w->states[*known] == WATCH_ASIDE && l->output_of[*known].owner != 0);
+}
+
 int watch_take_name(void *context, const char *path, bool created)
 {
 	struct gd_launcher *l = context;
@@ -170,7 +185,9 @@ int watch_take_name(void *context, const char *path, bool created)
 		return 0;
 	struct gd_found f;
 	uid_t owner;
-	int r = watch_look_at(l, path, &f, &owner) == 1 && wanted ? watch_consider(l, &f, owner) : 0;
+	int r = !will_be_checked(l, path) && watch_look_at(l, path, &f, &owner) == 1 && wanted
+			? watch_consider(l, &f, owner)
+			: 0;
 	watch_serve_if_due(l);
 	return r;
 }

@@ -13,6 +13,7 @@
 #define AHEAD         4     /* messages submitted per message in flight, so that short ones keep the workers busy */
 #define ORDERED_AHEAD 65536 /* items that may end before an earlier one */
 #define ORDERED_BYTES ((uint64_t)64 << 20)
+#define MOST_PASSED   8192 /* lines that are read without an item to send before the workers are served again */
 
 /* ---- Reading ------------------------------------------------------------ */
 
@@ -80,15 +81,21 @@ static bool order_is_full(const struct map *m)
 	return m->options.ordered && (m->places - m->order.next > ORDERED_AHEAD || m->order.bytes > ORDERED_BYTES);
 }
 
-/* Reads until the message is full or there is nothing to read. */
+/* Reads until the message is full, there is nothing to read, or many lines gave no item. */
 static void fill(struct map *m)
 {
-	m->wants_input = false;
+	unsigned passed = 0;
+	m->wants_input = m->reads_on = false;
 	while (!is_full(m) && !m->input_over && !map_is_ending(m) && !order_is_full(m)) {
 		struct map_line line;
 		enum map_input_event event = map_input_next(&m->input, MAP_INPUT_ITEM, &line);
 		if (event == MAP_INPUT_LINE) {
+			size_t before = m->filling ? m->filling->count : 0;
 			take_line(m, &line);
+			passed += !m->filling || m->filling->count == before;
+			m->reads_on = passed == MOST_PASSED;
+			if (m->reads_on)
+				return;
 			continue;
 		}
 		if (event == MAP_INPUT_END) {
@@ -210,6 +217,8 @@ void map_feed(struct map *m)
 		m->again = b;
 		if (r == -ENOMEM)
 			fail_memory(m);
-		return; /* -EAGAIN: the pool is full; otherwise it is ending */
+		break; /* -EAGAIN: the pool is full; otherwise it is ending */
 	}
+	/* Nothing can be read before an answer comes: wait for it. */
+	m->reads_on = false;
 }

@@ -3,11 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -19,72 +19,69 @@
 #include "base/named_file.h"
 #include "base/trust.h"
 #include "base/utf8.h"
-#include "launch/find.h"
 
 #define READ_BYTES     ((size_t)256 << 10)
 #define MAX_HOLE_BYTES ((off_t)64 << 20)
-#define LEASE_MS       2000
-#define LEASE_PAUSE_MS 10
 
 /* ---- Opening ------------------------------------------------------------ */
 
-/*
- * Does not wait for the writer of a pipe: the run polls it, and can be stopped. If another process has a lease on the
- * file (F_SETLEASE), it is asked to release it: a file server does so at once.
- */
+/* Does not wait for the writer of a pipe: the run polls it, and can be stopped. */
 static int open_leased(const char *path, const char *opened, struct gd_error *err)
 {
-	const struct timespec pause = {.tv_nsec = LEASE_PAUSE_MS * 1000000};
-	for (int ms = 0;; ms += LEASE_PAUSE_MS) {
-		int fd = open(opened, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-		if (fd >= 0)
-			return fd;
-		if (errno != EAGAIN)
-			return error_set(err, -errno, "cannot read input '%s': %s", path, error_words(-errno));
-		if (ms >= LEASE_MS)
-			return error_set(err, -EAGAIN,
-				"cannot read input '%s': another process has a lease on it; try again later", path);
-		(void)nanosleep(&pause, NULL);
-	}
+	int fd = file_open_leased(opened);
+	if (fd == -EAGAIN)
+		return error_set(
+			err, fd, "cannot read input '%s': another process has a lease on it; try again later", path);
+	return fd < 0 ? error_set(err, fd, "cannot read input '%s': %s", path, error_words(fd)) : fd;
 }
 
-/* A descriptor that the user has passed to this process, as in --input <(command). */
-static bool is_passed(const char *path)
+/* Whether nobody but this user and root can have removed the file. path: as the kernel shows it. */
+static bool is_removed_by_us(int fd, const struct stat *st, char *path)
 {
-	static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
-	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-		size_t n = strlen(folders[i]);
-		if (strncmp(path, folders[i], n) == 0 && path[n] && !path[n + strspn(path + n, "0123456789")])
-			return true;
-	}
-	return strcmp(path, "/dev/stdin") == 0;
+	cleanup_(closep) int dir_fd = -1;
+	char *slash = strrchr(path, '/');
+	slash[slash == path] = '\0';
+	return st->st_nlink == 0 && !trust_objection(fd) && trust_open_directory(path, true, &dir_fd, NULL) == 0 &&
+	       !trust_objection_above(dir_fd);
 }
 
-/* A link of another user must not lead to a file that its owner may not be allowed to read: the results would disclose
- * it. */
+/*
+ * Whether another user can have put another file at the place of the one that a shell has opened. Its current path is
+ * examined; a file that this path does not lead to may have been removed or moved by such a user. Shells remove the
+ * temporary file of a here-document themselves.
+ */
+static bool is_replaceable(int fd)
+{
+	cleanup_(closep) int found = -1;
+	struct trust_way way = TRUST_WAY_INIT;
+	struct stat st, named;
+	char path[PATH_MAX];
+	if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode))
+		return false;
+	if (file_path(fd, path) < 0)
+		return true;
+	if (trust_open_any(AT_FDCWD, path, &found, &way) < 0 || fstat(found, &named) < 0)
+		return !is_removed_by_us(fd, &st, path);
+	return named.st_dev != st.st_dev || named.st_ino != st.st_ino || way.replaceable;
+}
+
 static int open_named(const char *path, bool *ret_replaceable, struct gd_error *err)
 {
-	cleanup_(closep) int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	cleanup_(closep) int fd = -1;
 	struct trust_way way = TRUST_WAY_INIT;
-	/* The walk does not examine the directory that the path begins at. */
-	way.replaceable = here < 0 || (path[0] != '/' && trust_check_place(here, NULL) < 0);
 	struct stat st;
 	const char *objection;
 	char opened[32];
-	if (is_passed(path))
-		return open_leased(path, path, err);
-	int r = find_open_entry(here < 0 ? AT_FDCWD : here, path, false, &way, &fd, &st, &objection);
+	int r = named_file_find(path, &way, &fd, &st, &objection);
+	/* /dev/urandom has items without end. */
+	if (r == 0 && way.replaceable && (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode)))
+		objection = "it is a device, which another user may have put there";
 	if (objection)
-		return error_set(err, -EPERM, "cannot read input '%s': %s; to use it, name it without this link", path,
-			objection);
+		return error_set(err, -EPERM, "cannot read input '%s': %s; to %s", path, objection,
+			way.chooser ? "use it, name it without this link"
+				    : "read it anyway, pass it as standard input, with --input -");
 	if (r < 0)
 		return error_set(err, r, "cannot read input '%s': %s", path, error_words(r));
-	/* /dev/urandom has items without end. */
-	if ((way.chooser || way.replaceable) && (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode)))
-		return error_set(err, -EPERM,
-			"cannot read input '%s': it is a device, which another user may have put there; to read it anyway, pass it as standard input, with --input -",
-			path);
 	*ret_replaceable = way.replaceable;
 	snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
 	return open_leased(path, opened, err);
@@ -100,7 +97,7 @@ static bool has_holes(int fd, off_t from, off_t size)
 int map_input_open(struct map_input *in, const char *path, bool lines, struct gd_error *err)
 {
 	struct stat st;
-	bool standard = strcmp(path, "-") == 0, replaceable = false;
+	bool standard = strcmp(path, "-") == 0, passed = standard || named_file_is_passed(path), replaceable = false;
 	cleanup_(closep) int fd =
 		standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open_named(path, &replaceable, err);
 	if (fd < 0 && !standard)
@@ -111,10 +108,6 @@ int map_input_open(struct map_input *in, const char *path, bool lines, struct gd
 		return error_set(err, -EISDIR,
 			"cannot read input '%s': it is a directory; use 'gpuq launch' to process the files of a directory",
 			path);
-	if (!standard && named_file_is_pipe_of_others(fd, &st))
-		return error_set(err, -EPERM,
-			"cannot read input '%s': it is a pipe of another user; to read it anyway, pass it as standard input, with --input -",
-			path);
 	off_t at = S_ISREG(st.st_mode) ? lseek(fd, 0, SEEK_CUR) : -1;
 	if (at >= 0 && has_holes(fd, at, st.st_size))
 		return error_set(err, -EFBIG,
@@ -124,7 +117,7 @@ int map_input_open(struct map_input *in, const char *path, bool lines, struct gd
 		.name = standard ? "standard input" : path,
 		.lines = lines,
 		.regular = at == 0,
-		.replaceable = replaceable,
+		.replaceable = passed ? is_replaceable(fd) : replaceable,
 		.size = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0,
 		.limit = at >= 0 && st.st_size > at ? (uint64_t)(st.st_size - at) : 0,
 	};

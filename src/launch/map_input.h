@@ -46,7 +46,7 @@ struct map_line {
 	const char *bad; /* why it cannot be an item, or NULL */
 };
 
-/* "-": standard input. -EPERM: a link of another user leads to a file that find_open_entry() refuses. */
+/* "-": standard input. -EPERM: see named_file_find(); or a device that another user may have put there. */
 int map_input_open(struct map_input *in, const char *path, bool lines, struct gd_error *err);
 void map_input_finish(struct map_input *in);
 /* Back to the first line. Regular files only. */

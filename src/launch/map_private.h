@@ -38,6 +38,7 @@ struct map {
 	uint64_t places;     /* items read that were not done before */
 	bool input_over;
 	bool wants_input; /* nothing to read right now: wait for input */
+	bool reads_on;    /* more can be read right now, after the workers have been served: do not wait */
 	bool saw_new;     /* an item was not done: with `ordered`, no done item may follow */
 
 	/* Why the run ends before the input does. */

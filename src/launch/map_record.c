@@ -14,8 +14,10 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json_put.h"
 #include "base/named_file.h"
+#include "base/terminal_text.h"
 #include "base/trust.h"
 #include "launch/map_origin.h"
 #include "launch/outputs.h"
@@ -161,12 +163,11 @@ void map_record_finish(struct map_record *r)
 
 static int append_path(struct text *t, int dir_fd)
 {
-	char proc[32], path[PATH_MAX];
-	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", dir_fd);
-	ssize_t n = readlink(proc, path, sizeof(path));
-	if (n < 0 || (size_t)n >= sizeof(path))
-		return n < 0 ? -errno : -ENAMETOOLONG;
-	text_append(t, path, (size_t)n);
+	char path[PATH_MAX];
+	int r = file_path(dir_fd, path);
+	if (r < 0)
+		return r;
+	text_append_string(t, path);
 	return text_error(t);
 }
 
@@ -260,10 +261,10 @@ struct map_file *map_record_file(struct map_record *r, bool failed)
 }
 
 /* Standard output may be a pipe that another process has made non-blocking. */
-static int write_all(const struct map_file *f)
+static int write_all(const struct map_file *f, const struct text *lines)
 {
-	const char *p = f->pending.data;
-	for (size_t left = f->pending.length; left > 0;) {
+	const char *p = lines->data;
+	for (size_t left = lines->length; left > 0;) {
 		ssize_t n = write(f->fd, p, left);
 		struct pollfd fd = {.fd = f->fd, .events = POLLOUT};
 		if (n < 0 && errno == EAGAIN && !f->regular)
@@ -276,13 +277,23 @@ static int write_all(const struct map_file *f)
 	return 0;
 }
 
+/* The strings of a result can contain control characters of Unicode, which are valid in JSON. */
+static int show(const struct map_file *f)
+{
+	cleanup_(text_finish) struct text shown = {0};
+	struct terminal_text filter = {.one_line = true};
+	terminal_text_append(&filter, &shown, f->pending.data, f->pending.length);
+	terminal_text_end(&filter, &shown);
+	return text_error(&shown) ? text_error(&shown) : write_all(f, &shown);
+}
+
 static int flush(struct map_file *f, struct gd_error *err)
 {
 	if (text_error(&f->pending))
 		return error_set(err, -ENOMEM, "cannot write '%s': out of memory", f->name);
 	if (f->pending.length == 0)
 		return 0;
-	int r = write_all(f);
+	int r = !f->regular && isatty(f->fd) ? show(f) : write_all(f, &f->pending);
 	if (r == 0)
 		f->size += f->pending.length;
 	else if (f->regular)

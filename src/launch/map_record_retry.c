@@ -112,8 +112,10 @@ static int replace(struct map_record *r, struct map_file *f)
 	int e = copy_results(f, fd, &size, &failed);
 	if (e == 0 && failed > 0) {
 		map_origin_add(r, fd);
+		/* Best effort: some file systems cannot change modes. */
+		(void)fchmod(fd, st.st_mode & 0777);
 		/* Sync it to the disk before it replaces the old file. */
-		if (fchmod(fd, st.st_mode & 0777) < 0 || fdatasync(fd) < 0)
+		if (fdatasync(fd) < 0)
 			e = -errno;
 		else if (renameat(f->dir_fd, name, f->dir_fd, f->entry) < 0)
 			e = -errno;

@@ -33,8 +33,8 @@ static void count_failure(struct map *m, uint64_t number, const char *reason, si
 	if (!m->options.max_failures || s->failed < m->options.max_failures || m->enough)
 		return;
 	m->enough = true;
-	error_set(&m->reason, -EDQUOT, "%llu items have failed (--max-failures); no new items are started",
-		(unsigned long long)s->failed);
+	error_set(&m->reason, -EDQUOT, "%llu item%s failed (--max-failures); no new items are started",
+		(unsigned long long)s->failed, s->failed == 1 ? "" : "s");
 	map_stop_pool(m, 1);
 }
 
@@ -46,12 +46,20 @@ struct map_gpu *map_gpu_counts(struct map *m, int gpu)
 	return NULL;
 }
 
+static void flush_if_large(struct map *m, const struct text *pending)
+{
+	if (pending->length >= FLUSH_BYTES)
+		map_flush(m);
+}
+
 static void release_held(struct map *m)
 {
 	struct map_held held;
 	while (map_order_take(&m->order, &held)) {
-		text_append(&map_record_file(&m->record, held.failed)->pending, held.line, held.size);
+		struct text *pending = &map_record_file(&m->record, held.failed)->pending;
+		text_append(pending, held.line, held.size);
 		free(held.line);
+		flush_if_large(m, pending);
 	}
 }
 
@@ -84,8 +92,7 @@ void map_end_item(struct map *m, const struct map_item *item, int gpu, bool fail
 	}
 	struct text *pending = &map_record_file(&m->record, failed)->pending;
 	map_record_format(pending, item->number, item->check, failed, data, size);
-	if (pending->length >= FLUSH_BYTES)
-		map_flush(m);
+	flush_if_large(m, pending);
 }
 
 void map_flush(struct map *m)
@@ -118,7 +125,7 @@ static void split(struct map *m, const struct map_batch *b)
 	send_part(m, b, half, b->count - half);
 }
 
-/* An item that failed alone. */
+/* An item that failed itself: alone in its message, or according to the program's answer. */
 static void fail_item(struct map *m, struct map_batch *b, size_t i, int gpu, const char *reason, size_t size)
 {
 	struct map_item *item = &b->items[i];

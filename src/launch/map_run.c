@@ -160,7 +160,7 @@ static void work(struct map *m)
 			return;
 		}
 		report(m, false);
-		if (n <= 0)
+		if (n <= 0 && !m->reads_on)
 			wait_for_news(m);
 	}
 }
@@ -174,8 +174,9 @@ static void note_worker(struct map *m, const struct text *logs)
 	if (!logs->length || map_worker_note(text_string(logs), &m->options, &before) != 1 || m->record.count == 0)
 		return;
 	map_warn(m,
-		"'%s' has %llu results of another worker, '%.200s', which are kept; choose another --output to process all items with this worker",
-		m->record.output.name, (unsigned long long)m->record.count, text_string(&before));
+		"keeping %llu result%s of another worker, '%.200s', in '%s'; choose another --output to process all items with this worker",
+		(unsigned long long)m->record.count, m->record.count == 1 ? "" : "s", text_string(&before),
+		m->record.output.name);
 }
 
 static int open_pool(struct map *m, struct gd_error *err)

@@ -65,9 +65,9 @@ int map_survey(struct map *m, struct gd_error *err)
 		return r;
 	if (m->record.highest > m->input.number)
 		return error_set(err, -EBADMSG,
-			"refusing to continue '%s': it belongs to another input: it has item %llu, '%s' has %llu lines; choose another --output or remove the file",
+			"refusing to continue '%s': it belongs to another input: it has item %llu, but '%s' has only %llu line%s; choose another --output or remove the file",
 			m->record.output.name, (unsigned long long)m->record.highest, m->input.name,
-			(unsigned long long)m->input.number);
+			(unsigned long long)m->input.number, m->input.number == 1 ? "" : "s");
 	m->saw_new = false;
 	m->summary.total = total;
 	m->summary.total_known = true;

@@ -8,8 +8,8 @@
 #include "launch/map.h"
 
 /*
- * Compares it with the options, and rewrites it if it differs. 1: it differs, and *ret_before is the old content, for
- * messages; 0: it is the same, or there was none; negative: it cannot be written.
+ * Compares the note with the options, and rewrites it if it differs. 1: it differs, and *ret_before is the old content,
+ * for messages; 0: it is the same, or there was none; negative: it cannot be written.
  */
 int map_worker_note(const char *logs, const struct map_options *o, struct text *ret_before);
 

@@ -219,7 +219,7 @@ static int enter_folder(
 	return made ? OUTPUTS_MADE : 0;
 }
 
-/* Copies the next name of a path and moves `path` behind it. 0 at the end. */
+/* Copies the next name of a path and moves `path` past it. 0 at the end. */
 static int next_name(const char **path, char name[NAME_MAX + 1])
 {
 	const char *p = *path + strspn(*path, "/");
@@ -232,7 +232,7 @@ static int next_name(const char **path, char name[NAME_MAX + 1])
 	return length > 0;
 }
 
-/* False also if it cannot be read. */
+/* Also false if it cannot be read. */
 static bool is_empty(int dir_fd)
 {
 	cleanup_(closep) int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -14,22 +14,22 @@
 #define LOADING_SHOWN_S 0.1 /* shorter loading times are not shown */
 #define IDLE_SHOWN_S    0.1
 
-static void put_row(struct table *t, enum colour colour, const struct gd_launch_gpu *g, const char *name)
+static void put_row(struct table *t, enum terminal_color color, const struct gd_launch_gpu *g, const char *name)
 {
 	char text[UNITS_ROOM];
-	table_cell(t, COLOUR_BOLD, name);
-	table_cellf(t, colour, "%llu", (unsigned long long)g->files);
-	table_cellf(t, g->failed ? COLOUR_RED : colour, "%llu", (unsigned long long)g->failed);
-	table_cell(t, colour, g->audio_seconds > 0 ? units_format_seconds(g->audio_seconds, text) : "-");
-	table_cell(t, colour, units_format_seconds(g->processing_seconds, text));
+	table_cell(t, TERMINAL_BOLD, name);
+	table_cellf(t, color, "%llu", (unsigned long long)g->files);
+	table_cellf(t, g->failed ? TERMINAL_RED : color, "%llu", (unsigned long long)g->failed);
+	table_cell(t, color, g->audio_seconds > 0 ? units_format_seconds(g->audio_seconds, text) : "-");
+	table_cell(t, color, units_format_seconds(g->processing_seconds, text));
 	if (g->audio_seconds > 0)
-		table_cellf(t, colour, "%.3g", g->processing_seconds / g->audio_seconds);
+		table_cellf(t, color, "%.3g", g->processing_seconds / g->audio_seconds);
 	else
-		table_cell(t, colour, "-");
-	table_cellf(t, colour, "%.0f%%", 100 * g->share);
+		table_cell(t, color, "-");
+	table_cellf(t, color, "%.0f%%", 100 * g->share);
 }
 
-static int append_table(struct text *out, const struct gd_launch_summary *s, bool coloured)
+static int append_table(struct text *out, const struct gd_launch_summary *s, bool colored)
 {
 	static const struct table_column columns[] = {{"GPU", true, false}, {"FILES", true, false},
 		{"FAILED", true, false}, {"AUDIO", true, false}, {"PROCESSING", true, false}, {"RTF", true, false},
@@ -47,10 +47,10 @@ static int append_table(struct text *out, const struct gd_launch_summary *s, boo
 		char name[96];
 		snprintf(name, sizeof(name), "%.64s%s%lld", g->node ? g->node : "", g->node ? ":" : "",
 			(long long)g->gpu);
-		put_row(&t, COLOUR_NONE, g, name);
+		put_row(&t, TERMINAL_NONE, g, name);
 	}
-	put_row(&t, COLOUR_BOLD, &total, "all");
-	return table_print(&t, terminal_width(), coloured, out);
+	put_row(&t, TERMINAL_BOLD, &total, "all");
+	return table_print(&t, terminal_width(), colored, out);
 }
 
 static void append_totals(struct text *out, const struct gd_launch_summary *s)
@@ -102,7 +102,7 @@ int launch_print_summary(const struct gd_launch_summary *summary, bool failures,
 		return r;
 	cleanup_(text_finish) struct text t = {0};
 	if (s.files_done + s.files_failed > 0)
-		r = append_table(&t, &s, out == stdout && terminal_has_colour());
+		r = append_table(&t, &s, out == stdout && terminal_has_color());
 	append_totals(&t, &s);
 	if (failures)
 		append_failures(&t, &s);

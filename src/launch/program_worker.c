@@ -149,7 +149,7 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 		return gd_worker_fail(w, -EIO, "%s%s", m.error, message_explain_task(&file));
 	if (!told)
 		return m.seconds >= 0 ? gd_worker_file_seconds(w, m.seconds) : 0;
-	/* It may be about to exit, because it was told to. */
+	/* The program may be about to exit, because it was told to. */
 	if (m.ok)
 		gd_worker_batch_result(w, 0, &m.seconds, sizeof(m.seconds));
 	leave(w, s, -ECANCELED, m.ok ? NULL : m.error, "");

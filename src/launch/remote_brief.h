@@ -24,7 +24,7 @@ struct remote_brief {
 
 /* Writes and syncs the file, then renames it. */
 int remote_brief_write(int dir_fd, const char *name, const struct remote_brief *brief);
-/* -EPERM: other users can read it; -EBADMSG. Release with remote_brief_finish(), also on failure. */
+/* -EPERM: other users can read it; -EBADMSG. Release with remote_brief_finish(), even on failure. */
 int remote_brief_read(int dir_fd, const char *name, struct remote_brief *ret);
 void remote_brief_finish(struct remote_brief *b);
 

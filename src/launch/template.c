@@ -212,34 +212,30 @@ static void append_word(struct text *t, enum word word, const struct template_va
 /* Characters that any program may use in patterns; see place_pattern_signs(). */
 #define PATTERN_SIGNS "*?[]{}~\\%#"
 
+/* The first name of an argument for which something is true. */
+struct first {
+	bool found;
+	enum word word;
+};
+
 /* How the names of the file affect an argument. */
 struct names {
-	enum word word;       /* the first name that is not plain or begins with a sign */
-	bool special;         /* a name is not plain */
-	bool first_sign;      /* the argument begins with a name that begins with a sign */
-	char sign;            /* a name begins with this, such as '-', '@' or '|'; 0: no name does */
-	bool in_script;       /* the text around the names is not plain */
-	struct code_word at;  /* where the next name would be inserted */
-	bool odd;             /* a name is not simple */
-	enum word odd_word;   /* the first such name */
-	bool mixed;           /* such a name is in an argument that may be code: "subtitles={file}" */
-	enum word mixed_word; /* the first such name there */
+	struct first doubtful; /* is not plain or begins with a sign */
+	struct first odd;      /* is not simple */
+	struct first mixed;    /* is not simple, in an argument that may be code: "subtitles={file}" */
+	bool special;          /* a name is not plain */
+	bool first_sign;       /* the argument begins with a name that begins with a sign */
+	char sign;             /* a name begins with this, such as '-', '@' or '|'; 0: no name does */
+	bool in_script;        /* the text around the names is not plain */
+	struct code_word at;   /* where the next name would be inserted */
 	bool has_name;
 	char patterns[sizeof(PATTERN_SIGNS)]; /* the signs of patterns that names contain */
 };
 
-/* Whether the argument may be code, and the name is not simple enough for it. */
-static void note_place(struct names *n, enum word word, const char *name, size_t size)
+static void note_first(struct first *first, bool found, enum word word)
 {
-	bool odd = !place_is_simple(name, size), fine = code_word_add_name(&n->at, name, size);
-	if (odd && !fine && !n->mixed) {
-		n->mixed = true;
-		n->mixed_word = word;
-	}
-	if (odd && !n->odd) {
-		n->odd = true;
-		n->odd_word = word;
-	}
+	if (found && !first->found)
+		*first = (struct first){true, word};
 }
 
 /* "%d" or "%03d", but not the '%' of "100% done": ffmpeg and ImageMagick replace only the former. */
@@ -267,11 +263,12 @@ static void note_patterns(struct names *n, const char *name, size_t size)
 static void note_name(struct names *n, enum word word, const char *name, size_t size, bool is_first)
 {
 	bool special = !place_is_plain(name, size), sign = !place_may_begin(name, size);
-	note_place(n, word, name, size);
+	bool odd = !place_is_simple(name, size), fine = code_word_add_name(&n->at, name, size);
+	note_first(&n->doubtful, special || sign, word);
+	note_first(&n->odd, odd, word);
+	note_first(&n->mixed, odd && !fine, word);
 	note_patterns(n, name, size);
 	n->has_name = true;
-	if ((special || sign) && !n->special && !n->sign)
-		n->word = word;
 	n->special |= special;
 	n->first_sign |= sign && is_first;
 	if (sign && !n->sign)
@@ -282,10 +279,8 @@ static void note_name(struct names *n, enum word word, const char *name, size_t 
 static void note_text(struct names *n, const char *text, size_t size)
 {
 	n->in_script |= !place_is_plain(text, size);
-	if (!code_word_add_text(&n->at, text, size) && !n->mixed) {
-		n->mixed = n->odd;
-		n->mixed_word = n->odd_word;
-	}
+	bool fine = code_word_add_text(&n->at, text, size);
+	note_first(&n->mixed, n->odd.found && !fine, n->odd.word);
 }
 
 static int append_token(
@@ -328,20 +323,20 @@ static int append_argument(struct text *t, struct names *n, const char *argument
 /* Checks that the names in argv[i] cannot become code or an option. */
 static int check_names(const char *const *argv, size_t i, const struct names *n, struct gd_error *err)
 {
-	const char *word = word_names[n->word], *variable = variable_of(n->word);
+	const char *word = word_names[n->doubtful.word], *variable = variable_of(n->doubtful.word);
+	const char *mixed = word_names[n->mixed.word], *odd = word_names[n->odd.word];
 	if (n->special && (n->in_script || place_is_code(argv, i)))
 		return error_set(err, -EPERM,
 			"its path has special characters, which the command could execute; instead of {%s}, use \"$%s\" in a script in single quotes, as in: bash -c 'cat \"$GPUQ_FILE\" > \"$GPUQ_OUTPUT\"/x'",
 			word, variable);
-	if (n->mixed)
+	if (n->mixed.found)
 		return error_set(err, -EPERM,
 			"its path has characters other than letters, digits and _./+-, which the command could interpret; make {%s} an argument of its own, use --option={%s}, or let the program read the variable %s (with Hydra: 'in=${{oc.env:%s}}')",
-			word_names[n->mixed_word], word_names[n->mixed_word], variable_of(n->mixed_word),
-			variable_of(n->mixed_word));
-	if (n->odd && place_is_language(argv, i))
+			mixed, mixed, variable_of(n->mixed.word), variable_of(n->mixed.word));
+	if (n->odd.found && place_is_language(argv, i))
 		return error_set(err, -EPERM,
 			"its path has characters other than letters, digits and _./+-, which the command could interpret where {%s} is; let the program read the variable %s instead, or rename the file or its folder",
-			word_names[n->odd_word], variable_of(n->odd_word));
+			odd, variable_of(n->odd.word));
 	if (n->has_name && place_is_playlist(argv, i))
 		return error_set(
 			err, -EPERM, "it is a playlist, and SoX would execute text in it; exclude it with --pattern");

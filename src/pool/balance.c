@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "pool/pool_private.h"
 
-/* Whether it has tasks that it has not begun, in addition to the one at its head, which stays with it. */
+/* Whether the worker has tasks that it has not begun, in addition to the one at its head, which stays with it. */
 static bool has_waiting(const struct slot *s)
 {
 	if (s->state != SLOT_READY || s->drafting || s->broken || slot_in_flight(s) < 2)
@@ -74,7 +74,7 @@ void pool_balance(struct gd_pool *p)
 		if (!has_waiting(s) || s->watched != s->completed)
 			continue;
 		pool_take_back(p, s, s->completed + 1);
-		/* Its current task is long: give it no tasks ahead until its next tasks prove short. */
+		/* The worker's current task is long: give it no tasks ahead until its next tasks prove short. */
 		if (s->average_ns < 2 * NS_PER_MS)
 			s->average_ns = 2 * NS_PER_MS;
 	}

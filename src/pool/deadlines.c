@@ -35,7 +35,7 @@ static uint64_t count_answers(const struct outbox *out, uint64_t from, uint64_t 
 }
 
 /*
- * The number of tasks that have ended, as the worker reports it. A false report would prevent its timeout, so the owner
+ * The number of tasks that have ended, as the worker reports it. A false report would prevent a timeout, so the owner
  * must have read the answers, or they must be available for it to read. Then the task is over in any case: the owner
  * either makes the callback or kills the worker.
  *
@@ -137,7 +137,7 @@ static bool time_out(const struct ward *ward, uint64_t *ret)
 		end = ward->watched + 1;
 	for (uint64_t seq = ward->watched; seq < end; seq++)
 		old[seq - ward->watched] = atomic_load(&record(ward, seq)->mark);
-	/* It may have ended the task and begun another since we looked: that one has its own time. */
+	/* The worker may have ended the task and begun another since we looked: that one has its own time. */
 	if (count_ended(ward) > ward->watched)
 		return false;
 	atomic_fetch_add(&ward->channel.in->marks, 1);

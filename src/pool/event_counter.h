@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <unistd.h>
 
-/* Makes it readable. Safe in any thread and in signal handlers. */
+/* Makes the descriptor readable. Safe in any thread and in signal handlers. */
 static inline void event_counter_raise(int fd)
 {
 	int saved = errno;
@@ -17,7 +17,7 @@ static inline void event_counter_raise(int fd)
 	errno = saved;
 }
 
-/* Makes it unreadable; works for timers, too. */
+/* Makes the descriptor unreadable; works for timers, too. */
 static inline void event_counter_lower(int fd)
 {
 	uint64_t count;

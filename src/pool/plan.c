@@ -100,12 +100,17 @@ static const char *log_objection(const struct stat *st)
 	return st->st_nlink > 1 ? "it is a hard link" : NULL;
 }
 
-/* Workers open their logs by path whenever they start, so no other user may be able to put a file there. */
+/*
+ * Workers open their logs by path whenever they start, so no other user may be able to put a file there. -ENOENT: the
+ * folder does not exist, and err is not set.
+ */
 static int check_outputs(const char *folder, size_t num_slots, struct gd_error *err)
 {
 	cleanup_(closep) int fd = -1;
 	struct gd_error why = {0};
 	int r = trust_open_directory(folder, true, &fd, &why);
+	if (r == -ENOENT)
+		return r;
 	if (r < 0 && r != -EPERM)
 		return error_set(
 			err, r, "cannot open the folder for the workers' output '%s': %s", folder, error_words(r));
@@ -129,19 +134,31 @@ static int check_outputs(const char *folder, size_t num_slots, struct gd_error *
 	return 0;
 }
 
+/* Checked before it is created, and again afterwards: another user may have created it in between. */
+static int make_output_folder(const struct gd_pool *p, struct gd_error *err)
+{
+	const char *folder = p->options.output_dir;
+	bool check = !p->trust_output && !trust_is_off();
+	int r = check ? check_outputs(folder, p->num_slots, err) : -ENOENT;
+	if (r != -ENOENT)
+		return r;
+	if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+		return error_set(err, -errno, "cannot create the folder for the workers' output '%s': %s", folder,
+			error_words(errno));
+	r = check ? check_outputs(folder, p->num_slots, err) : 0;
+	return r == -ENOENT ? error_set(err, r, "cannot open the folder for the workers' output '%s': %s", folder,
+				      error_words(r))
+			    : r;
+}
+
 static int plan_outputs(struct gd_pool *p, struct gd_error *err)
 {
 	const struct gd_options *o = &p->options;
 	if (o->output == GD_OUTPUT_INHERIT)
 		return 0;
-	if (o->output == GD_OUTPUT_FILES && mkdir(o->output_dir, 0700) < 0 && errno != EEXIST)
-		return error_set(err, -errno, "cannot create the folder for the workers' output '%s': %s",
-			o->output_dir, error_words(errno));
-	if (o->output == GD_OUTPUT_FILES && !p->trust_output && !trust_is_off()) {
-		int r = check_outputs(o->output_dir, p->num_slots, err);
-		if (r < 0)
-			return r;
-	}
+	int r = o->output == GD_OUTPUT_FILES ? make_output_folder(p, err) : 0;
+	if (r < 0)
+		return r;
 	p->output_paths = calloc(p->num_slots + 1, sizeof(*p->output_paths));
 	if (!p->output_paths)
 		return -ENOMEM;

@@ -253,7 +253,7 @@ int gd_pool_poll(struct gd_pool *p, int timeout_ms, unsigned flags)
 		if (p->made > 0)
 			break;
 		bool interrupted = atomic_exchange(&p->interrupted, false);
-		result = nothing_left(p, flags); /* also when interrupted, because a stop interrupts, too */
+		result = nothing_left(p, flags); /* even when interrupted, because a stop interrupts, too */
 		outstanding = result > 0 && !waits_idle(p, flags);
 		if (result <= 0)
 			break;

@@ -30,7 +30,7 @@ void pool_serve_run(struct gd_pool *p, void (*on_gone)(void *context), void *con
 
 /*
  * gd_pool_reserve() for a task that needs a certain worker: on this GPU (-1: any), and only one that has
- * no other task if `idle`. It stays there, also for retries, as long as the GPU has a worker. It has the pool's time
+ * no other task if `idle`. It stays there, even for retries, as long as the GPU has a worker. It has the pool's time
  * limit. Small tasks only. -EAGAIN: no such worker takes one now; -ENXIO: the GPU has no worker left.
  */
 int pool_reserve_on(struct gd_pool *p, size_t size, int gpu, bool idle, struct gd_draft **ret, void **ret_data);

@@ -16,7 +16,7 @@ static void ask_to_leave(struct slot *s)
 	channel_wake_worker(&s->channel);
 }
 
-/* Its time for cleanup begins. */
+/* Tells the warden that the worker's time for cleanup begins. */
 static void order_close(struct gd_pool *p, const struct slot *s)
 {
 	warden_order(&p->warden,
@@ -35,7 +35,7 @@ void pool_close_worker(struct gd_pool *p, struct slot *s)
 		order_close(p, s);
 }
 
-/* With the lock held: it has grown too large, so the task that it is processing is its last. */
+/* With the lock held: if the worker has grown too large, the task that it is processing is its last. */
 static void end_quota(struct gd_pool *p, struct slot *s)
 {
 	/* Not before its first task: a setup that needs more than the limit would be repeated forever. */

@@ -13,7 +13,7 @@
 /* A new result with one reference, which gd_result_free() drops. */
 int result_copy(struct gd_bytes bytes, struct gd_result **ret);
 
-/* The same; takes the parcel's mapping over and closes its descriptor. The parcel is empty then, also on failure. */
+/* The same; takes the parcel's mapping over and closes its descriptor. The parcel is empty then, even on failure. */
 int result_adopt(struct parcel *parcel, struct gd_result **ret);
 
 /* One more reference. */

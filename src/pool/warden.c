@@ -47,7 +47,7 @@ static _Noreturn void become_warden(struct warden_process *w)
 	signal(SIGCHLD, SIG_DFL); /* if ignored, exit statuses would be lost */
 	setpgid(0, 0);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	prctl(PR_SET_NAME, "gd-warden");
+	prctl(PR_SET_NAME, WARDEN_NAME);
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	fill_stdio();

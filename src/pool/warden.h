@@ -16,6 +16,9 @@
 #include "base/pidref.h"
 #include "gpu_dispatch.h"
 
+/* Its name in /proc: a process below a process of this name ends with a worker. */
+#define WARDEN_NAME "gd-warden"
+
 enum warden_order_kind {
 	WARDEN_ORDER_START = 1, /* start a worker in this slot; comes with inbox, outbox, socket */
 	WARDEN_ORDER_END_SETUP, /* kill it after the grace period, if its setup is not over then */

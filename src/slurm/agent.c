@@ -121,14 +121,14 @@ static void on_closed(void *context, struct link *l, int reason)
 	struct agent *a = context;
 	if (l != a->link)
 		return;
-	/* A coordinator does not answer strangers. */
+	/* A coordinator does not answer a pilot that it cannot authenticate. */
 	if (reason == 0 && !a->opened)
 		reason = -EPERM;
 	if (reason < 0 && reason != a->refused)
 		say(a, "lost the connection to the coordinator: %s",
 			reason == -EKEYREJECTED ? "it does not know the secret of the queue"
 			: reason == -EPERM
-				? "not accepted; it was just restarted, is too busy, or has another secret or another version of gpuq"
+				? "it did not accept this pilot; it was just restarted, is too busy, or has another secret or version of gpuq"
 				: error_words(reason));
 	a->refused = reason;
 	link_destroy(a->link);

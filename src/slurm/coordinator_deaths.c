@@ -76,7 +76,7 @@ static void follow_job(struct coordinator_core *c, struct known_pilot *p, const 
 		w->valid = w->valid && w->ctld_boot_ms == l->boot_after_ms &&
 			   w->slurmd_start_ms == node->slurmd_start_ms && c->now_ns - w->seen_ns <= LIST_GAP_NS;
 		w->seen_ns = c->now_ns;
-		/* Otherwise wait for the first minute to pass, or for the connection to break. */
+		/* If the pilot must not be declared dead yet, a later listing does that: see may_be_dead(). */
 		if (w->valid && may_be_dead(c, p))
 			declare_dead(p, PROOF_SLURM);
 		return;

@@ -133,7 +133,7 @@ static void pause_hooks(struct coordinator_hooks *hooks)
 static void on_note(void *context, struct node_keeper *k, const struct keeper_note *note)
 {
 	struct coordinator_hooks *hooks = context;
-	/* The fence was raised: read the journal and hand out the hook again. */
+	/* After -ESTALE (the fence was raised), the journal is read and the hook is handed out again. */
 	if (note->kind == KEEPER_NOTE_REFUSED && note->code != -ESTALE)
 		pause_hooks(hooks);
 	if (note->kind == KEEPER_NOTE_READY)

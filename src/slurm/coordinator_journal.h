@@ -97,7 +97,7 @@ bool coordinator_journal_append(
 /* Appends lines that do not depend on the epoch. */
 int coordinator_journal_append_lines(
 	struct coordinator_journal *c, const void *lines, size_t size, struct gd_error *err);
-/* After it, all appended lines survive a power cut. */
+/* After this call, all appended lines survive a power cut. */
 int coordinator_journal_sync(struct coordinator_journal *c, struct gd_error *err);
 /* The name of this host. */
 const char *coordinator_journal_host(const struct coordinator_journal *c);

@@ -286,7 +286,7 @@ static struct known_pilot *admit(struct coordinator_core *c, const struct coordi
 		close_connection(c, e->connection);
 		return NULL;
 	}
-	/* Its record was synced before its first welcome, so an earlier coordinator has declared it dead. */
+	/* The pilot's record was synced before its first welcome, so an earlier coordinator has declared it dead. */
 	if (!p && h->last_epoch) {
 		refuse(c, e, REFUSAL_DEAD, "the journal no longer contains this pilot");
 		return NULL;

@@ -75,7 +75,8 @@ static void supply(struct coordinator *c)
 	c->supply_next_ns = now + SUPPLY_NS;
 	for (size_t i = 0; coordinator_core_pilot(c->core, i, &info); i++)
 		pilot_supply_set_busy(c->supply, info.name, info.num_attempts);
-	/* Before that the needs are unknown, and pilots that an earlier coordinator left pending look superfluous. */
+	/* Before the core has recovered, the needs are unknown, and pilots that an earlier coordinator left pending
+	 * look superfluous. */
 	c->supply_wake_ns = 0;
 	if (coordinator_core_is_recovered(c->core) || c->released) {
 		tell_needs(c);

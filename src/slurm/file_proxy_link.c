@@ -55,7 +55,7 @@ static void lose(struct file_proxy *p)
 
 /*
  * The first hello binds the proxy. A later attempt of the job proves that the bound one is dead: the queue grants an
- * attempt only after the one before is proven dead. A hello of an earlier attempt was delayed: that attempt is dead.
+ * attempt only after the previous one is proven dead. A hello of an earlier attempt was delayed: that attempt is dead.
  */
 static int take_hello(struct file_proxy *p, struct link *l, const struct file_message *m)
 {

@@ -36,7 +36,7 @@ struct link_ops {
 	void (*closed)(void *context, struct link *l, int reason); /* 0: the peer closed; else a negative errno value */
 };
 
-/* Takes ownership of the socket, also on failure. number: as for tunnel_init(). */
+/* Takes ownership of the socket, even on failure. number: as for tunnel_init(). */
 int link_create(struct loop *loop, int fd, enum tunnel_role role, const uint8_t secret[MAC_KEY_SIZE], uint64_t number,
 	const struct link_ops *ops, void *context, struct link **ret);
 /* Passes the callbacks to another owner. */
@@ -60,8 +60,8 @@ uint64_t link_slurm_job(const struct link *l);
 /* Starts to connect; pass the socket to link_create() at once. host: an address or a name. */
 int link_connect(const char *host, uint16_t port, int *ret_fd);
 /*
- * For pilots: starts to connect to the listener that has written this file. secret: that of the queue. Errors also as
- * for address_file_read().
+ * For pilots: starts to connect to the listener that has written this file. secret: that of the queue. Also fails as
+ * address_file_read() does.
  */
 int link_connect_to(struct loop *loop, int dir_fd, const char *file, const uint8_t secret[MAC_KEY_SIZE],
 	uint64_t slurm_job, const struct link_ops *ops, void *context, struct link **ret);

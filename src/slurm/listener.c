@@ -95,7 +95,7 @@ static void on_connection(void *context, uint32_t events)
 		struct link *link;
 		int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0)
-			return; /* also for too many open files: the next round tries again */
+			return; /* perhaps too many files are open: the next round tries again */
 		if (l->num_strangers == LISTENER_STRANGERS)
 			close_one(l);
 		if (link_create(l->options.loop, fd, TUNNEL_COORDINATOR, l->key, l->options.epoch, &ops, l, &link) == 0)

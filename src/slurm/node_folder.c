@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/trust.h"
 
 /* More than enough: the journal's folder has one level of subfolders. */
@@ -40,13 +41,15 @@ static int open_parent(const char *path, int *ret_fd, struct gd_error *err)
 static int make_in(const char *where, struct node_folder *ret, struct gd_error *err)
 {
 	cleanup_(closep) int parent_fd = -1;
-	cleanup_(freep) char *real = NULL;
+	char real[PATH_MAX];
 	uint64_t number;
 	int r = open_parent(where, &parent_fd, err);
 	if (r < 0)
 		return r;
-	real = realpath(where, NULL);
-	if (!real || getrandom(&number, sizeof(number), 0) != sizeof(number))
+	r = file_path(parent_fd, real);
+	if (r < 0)
+		return error_set(err, r, "%s", error_words(r));
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 		return error_set(err, -errno, "%s", error_words(errno));
 	int at = snprintf(ret->path, sizeof(ret->path), "%s/", strcmp(real, "/") == 0 ? "" : real);
 	int size = snprintf(

@@ -191,19 +191,24 @@ static void on_look(void *context, uint32_t events)
 
 /* ---- Keepers ------------------------------------------------------------------------ */
 
+static struct pilot_exit failed_exit(const struct node_job *job)
+{
+	return (struct pilot_exit){.id = job->id,
+		.exit_code = -1,
+		.outcome = OUTCOME_FAILED,
+		.exited_ns = guard_now_ns(),
+		.time_ms = date_now_ms(),
+		.duration_ms = -1,
+		.peak_mem_mb = -1};
+}
+
 /* No process of the job is left, and all notes of its keeper were read. */
 static void conclude(struct node_jobs *n, struct node_job *job)
 {
 	struct node_job copy = *job;
 	if (copy.started && !copy.over) {
-		copy.exited = (struct pilot_exit){.id = copy.id,
-			.exit_code = -1,
-			.outcome = OUTCOME_FAILED,
-			.exited_ns = guard_now_ns(),
-			.time_ms = date_now_ms(),
-			.duration_ms = -1,
-			.peak_mem_mb = -1,
-			.reason = REASON_KEEPER_LOST};
+		copy.exited = failed_exit(job);
+		snprintf(copy.exited.reason, sizeof(copy.exited.reason), "%s", REASON_KEEPER_LOST);
 		copy.over = true;
 	}
 	forget(n, job);
@@ -308,7 +313,7 @@ static void on_timer(void *context, uint32_t events)
 /* ---- Beginning and end of an attempt ------------------------------------------------ */
 
 /* Copies an environment of the queue; its name is a hash of its content. */
-static int bring_environment(const struct node_jobs *n, const char *name)
+static int bring_environment(const struct node_jobs *n, const char *name, bool trusted)
 {
 	char path[HASH_TEXT + 8];
 	cleanup_(freep) char *block = NULL;
@@ -320,7 +325,7 @@ static int bring_environment(const struct node_jobs *n, const char *name)
 	snprintf(path, sizeof(path), "env/%s", name);
 	if (faccessat(n->journal->dir_fd, path, R_OK, 0) == 0)
 		return 0;
-	int r = environment_load(n->queue_fd, name, ENVIRONMENT_OF_ANYBODY, &block, &size);
+	int r = environment_load(n->queue_fd, name, trusted ? ENVIRONMENT_OF_ANYBODY : geteuid(), &block, &size);
 	if (r < 0)
 		return r;
 	/* Only this process writes here, and no keeper knows the name yet. */
@@ -328,6 +333,36 @@ static int bring_environment(const struct node_jobs *n, const char *name)
 	r = fd < 0 ? -errno : file_write_all(fd, block, size);
 	if (r < 0)
 		(void)unlinkat(n->journal->dir_fd, path, 0);
+	return r;
+}
+
+/* A retry would not help, and must not delay other jobs. */
+static void fail(struct node_job *job, const char *part)
+{
+	job->over = true;
+	job->exited = failed_exit(job);
+	snprintf(job->exited.reason, sizeof(job->exited.reason),
+		"could not be started: other users may have written its %s; add the job again", part);
+}
+
+/*
+ * The keeper checks environments and scripts in the folder of its journal, but here those are in the folder of the
+ * queue. The order tells whether the runner was started with --trust.
+ */
+static int bring_contents(const struct node_jobs *n, const struct attempt *a, struct node_job *job)
+{
+	bool trusted = a->order.log_trust == LOG_TRUST_ALL;
+	int r = bring_environment(n, a->env, trusted);
+	if (r == -EPERM)
+		fail(job, "environment");
+	else if (r < 0)
+		snprintf(job->words, sizeof(job->words), "cannot read its environment '%.40s': %.60s", a->env,
+			error_words(r));
+	if (r < 0)
+		return r;
+	r = trusted ? 0 : attempt_check_scripts(a->command, n->queue_fd);
+	if (r < 0)
+		fail(job, "stored script");
 	return r;
 }
 
@@ -396,10 +431,7 @@ static int hand_to_keeper(
 	struct keeper_order o = a.order;
 	o.fence = n->journal->fence;
 	o.slurm_job = n->options.slurm_job;
-	r = bring_environment(n, a.env);
-	if (r < 0)
-		snprintf(job->words, sizeof(job->words), "cannot read its environment '%.40s': %.60s", a.env,
-			error_words(r));
+	r = bring_contents(n, &a, job);
 	if (r == 0)
 		text_append(&payload, a.payload, o.size);
 	if (r == 0)

@@ -46,7 +46,7 @@ int node_jobs_create(const struct node_jobs_options *options, struct node_jobs *
 /* Kills the remaining processes and removes the node's journal. */
 void node_jobs_destroy(struct node_jobs *n);
 
-/* Starts an attempt on these GPUs; `started` or `not_started` is called from the loop, also if this fails. */
+/* Starts an attempt on these GPUs; `started` or `not_started` is called from the loop, even if this fails. */
 void node_jobs_begin(struct node_jobs *n, const struct frame_grant *grant, const struct gd_gpu *const *gpus);
 /* Ends an attempt if it is running; `exited` is called afterwards. */
 void node_jobs_stop(struct node_jobs *n, struct attempt_id id, enum cancel_mode mode);

@@ -60,7 +60,7 @@ static bool is_own(const struct node_usage *u, int64_t pid)
 	for (size_t i = 0; i < u->user.num_pids; i++)
 		if (u->user.pids[i] == pid)
 			return true;
-	/* It has ended since the driver reported it; most likely it belonged to the job. */
+	/* The process has ended since the driver reported it; most likely it belonged to the job. */
 	return pid > 0 && pid <= INT32_MAX && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
 }
 

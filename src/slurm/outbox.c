@@ -102,7 +102,7 @@ int outbox_append(struct pilot_outbox *o, const char *lines, size_t size)
 	return 0;
 }
 
-/* 0, 1 (an incomplete last line) or a negative errno value. -EBADMSG also if lines before this one are missing. */
+/* 0, 1 (an incomplete last line) or a negative errno value. Also -EBADMSG if lines before this one are missing. */
 static int take_line(const char *line, size_t size, uint64_t *last, outbox_fn *fn, void *context)
 {
 	uint64_t n;

@@ -147,7 +147,7 @@ static int write_words(struct pilot_supply *s)
 	append_quoted(&s->script, s->options.program);
 	text_append_string(&s->script, " pilot --jobs-file ");
 	append_quoted(&s->script, j->path);
-	/* A pattern: in it, %% is a percent sign. */
+	/* sbatch takes the path of the output for a pattern, in which %% is a percent sign. */
 	for (const char *p = j->dir_path; *p; p++) {
 		if (*p == '%')
 			text_append_char(&s->output, '%');

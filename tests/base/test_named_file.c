@@ -32,12 +32,13 @@ static void test_pipe_that_comes_into_the_place_of_the_file_is_not_written_to(vo
 {
 	(void)state;
 	int fd = -1;
+	enum named_file_origin origin;
 	struct gd_error err = {0};
 	scratch_write_text("summary.json", "{}");
 	assert_int_equal(mkfifo("pipe", 0666), 0);
 	int reader = open("pipe", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	put_after_look = "pipe";
-	assert_int_equal(named_file_open("summary.json", &fd, &err), -EPERM);
+	assert_int_equal(named_file_open("summary.json", &fd, &origin, &err), -EPERM);
 	check_contains(err.message, "it has just been replaced");
 	close(reader);
 }
@@ -46,11 +47,14 @@ static void test_file_is_made_and_kept(void **state)
 {
 	(void)state;
 	int fd = -1;
+	enum named_file_origin origin;
 	struct gd_error err = {0};
-	assert_int_equal(named_file_open("new", &fd, &err), 0);
+	assert_int_equal(named_file_open("new", &fd, &origin, &err), 0);
+	assert_int_equal(origin, NAMED_FILE_CREATED);
 	assert_int_equal(write(fd, "12", 2), 2);
 	close(fd);
-	assert_int_equal(named_file_open("new", &fd, &err), 0);
+	assert_int_equal(named_file_open("new", &fd, &origin, &err), 0);
+	assert_int_not_equal(origin, NAMED_FILE_CREATED);
 	assert_int_equal(lseek(fd, 0, SEEK_END), 2);
 	assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
 	close(fd);

@@ -70,7 +70,7 @@ static void test_without_a_descriptor_signals_go_by_number(void **state)
 	assert_true(pidref_wait(&p, clock_now_ns()));
 }
 
-/* Also of another process's child, which remains a zombie. */
+/* Even of another process's child, which remains a zombie. */
 static void test_without_a_descriptor_the_end_of_any_process_is_seen(void **state)
 {
 	(void)state;

@@ -54,7 +54,7 @@ static int ignore_all_and_reset(void)
 	return mask_of("SigIgn") == 0 ? 0 : 3;
 }
 
-static void test_no_signal_stays_ignored_not_even_the_c_librarys(void **state)
+static void test_no_signal_stays_ignored_not_even_those_of_the_c_library(void **state)
 {
 	(void)state;
 	host_run(ignore_all_and_reset);
@@ -97,7 +97,7 @@ static void test_signals_have_their_usual_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_no_signal_stays_ignored_not_even_the_c_librarys),
+		cmocka_unit_test(test_no_signal_stays_ignored_not_even_those_of_the_c_library),
 		cmocka_unit_test(test_handlers_of_the_c_library_stay),
 		cmocka_unit_test(test_signals_have_their_usual_names),
 	};

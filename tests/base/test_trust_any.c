@@ -267,7 +267,7 @@ static bool is_known(void)
 	return known;
 }
 
-static void test_directory_that_others_can_have_put_there_must_be_for_everybody(void **state)
+static void test_directory_that_others_may_have_put_there_must_be_open_to_all(void **state)
 {
 	(void)state;
 	need_root();
@@ -368,7 +368,7 @@ int main(void)
 		T(test_each_directory_above_a_file_can_make_it_replaceable),
 		T(test_link_of_another_user_has_a_lower_limit_of_components),
 		T(test_directory_is_open_if_no_directory_above_it_excludes_others),
-		T(test_directory_that_others_can_have_put_there_must_be_for_everybody),
+		T(test_directory_that_others_may_have_put_there_must_be_open_to_all),
 		T(test_access_list_restricts),
 		T(test_link_in_proc_can_lead_another_process_elsewhere),
 		T(test_users_without_an_id_in_this_namespace_count_as_several_users),

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import pathlib
+import shutil
 import struct
 
 import pytest
@@ -74,6 +75,20 @@ def test_a_journal_that_others_can_write_is_a_problem_unless_it_is_trusted(lab):
     assert "written by everybody" in problems(lab)["Queue", "trust"]["words"]
     levels = {f["name"]: f["level"] for f in findings(lab, "--trust") if f["section"] == "Queue"}
     assert levels["trust"] == "note"
+
+
+@pytest.mark.parametrize("is_removed", [False, True], ids=["copied", "folder removed"])
+def test_a_copy_with_unfinished_jobs_is_a_problem(lab, is_removed):
+    lab.add("--hold", "true")
+    if is_removed:
+        shutil.rmtree(lab.directory / "jobs.jsonl.d")
+    else:
+        (lab.directory / "jobs.jsonl.d/home").write_text("inode 1;")
+    found = problems(lab)["Queue", "copy"]
+    assert found["words"] == "the queue was copied here, or its folder was removed, and it has 1 unfinished job"
+    assert "remove the journal and its folder (.d) to start a new queue, or use --trust once" in found["advice"]
+    lab.gpuq("cancel", 1, "--trust")
+    assert "copy" not in {f["name"] for f in findings(lab)}
 
 
 def test_a_damaged_journal_and_jobs_without_a_runner_are_problems(lab):

@@ -284,9 +284,9 @@ def read_terminal(command, environment):
 def test_table_has_colors_on_a_terminal_only(machine):
     command = [GPUQ, "gpus", "--gpus", "sim:2"]
     assert "\x1b" not in machine(*command[1:]).stdout
-    coloured = read_terminal(command, machine.environment)
-    assert "\x1b[32m" in coloured
-    plain = re.sub(r"\x1b\[\d+m", "", coloured).replace("\r\n", "\n")
+    colored = read_terminal(command, machine.environment)
+    assert "\x1b[32m" in colored
+    plain = re.sub(r"\x1b\[\d+m", "", colored).replace("\r\n", "\n")
     assert plain == machine(*command[1:]).stdout
     assert "\x1b" not in read_terminal(command, {**machine.environment, "NO_COLOR": "1"})
     assert "\x1b" not in read_terminal(command, {**machine.environment, "TERM": "dumb"})

@@ -49,6 +49,34 @@ def run_writer(lab, data):
     return number
 
 
+# Answers each item with a line of the file `results`, as bytes.
+MAPPER = r"""
+import json, sys
+lines = iter(open("results", "rb").read().split(b"\n"))
+for message in sys.stdin:
+    message = json.loads(message)
+    if message["type"] == "setup":
+        answer = b'{"type":"ready"}'
+    else:
+        answer = b'{"id":%d,"ok":true,"results":[%s]}' % (message["id"], next(lines))
+    sys.stdout.buffer.write(answer + b"\n")
+    sys.stdout.buffer.flush()
+"""
+
+
+def test_results_of_a_map_are_text_on_a_terminal_and_unchanged_in_a_pipe(lab):
+    (lab.directory / "mapper.py").write_text(MAPPER)
+    results = ['"\u009b2J\u009d0;x\u009c größe \u202etxt"'.encode(), b'[1,\r2]']
+    (lab.directory / "results").write_bytes(b"\n".join(results))
+    (lab.directory / "items").write_text("1\n2\n")
+    words = ("map", "--gpus", "sim:1", "--input", "items", "--worker-command", "python3 mapper.py")
+    shown = read_terminal(lab, *words).decode()
+    assert '"\\u009b2J\\u009d0;x\\u009c größe \\u202etxt"}\r\n' in shown and "[1,\\r2]}\r\n" in shown
+    assert not FORBIDDEN.search(shown), shown
+    piped = subprocess.run([GPUQ, *words], cwd=lab.directory, env=lab.environment, capture_output=True, timeout=LIMIT, check=True).stdout
+    assert [line[line.index(b'"result":') + 9:-1] for line in piped.split(b"\n")[:-1]] == results
+
+
 def test_logs_on_a_terminal_keep_only_text_and_colors(lab):
     number = run_writer(lab, f"begin {HOSTILE}\n\x1b[1;31mred\x1b[0m größe\n".encode() + b"\x9b2J\xff end\n")
     shown = read_terminal(lab, "logs", number).decode()

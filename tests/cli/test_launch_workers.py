@@ -428,7 +428,7 @@ def test_pocketsphinx_says_what_it_has_no_model_for(tmp_path):
     worker = Worker(POCKETSPHINX, tmp_path)
     file = write_tone(tmp_path / "x.wav")
     for words, reason in [("language=de", "has a model for English only, not for 'de'"),
-                          ("model_size=large-v3", "leave the setting model_size out"),
+                          ("model_size=large-v3", "omit the setting model_size"),
                           ("lm=/nowhere", "'/nowhere' cannot be read: No such file or directory")]:
         code, lines = worker.run([file], words)
         assert code == 1 and any(reason in line for line in lines), lines

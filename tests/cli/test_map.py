@@ -4,11 +4,12 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
 import pytest
-from map_lab import WORKER
+from map_lab import LIMIT, WORKER
 from terminal import Terminal
 
 SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
@@ -41,6 +42,19 @@ def test_standard_input_and_output(map):
     assert not [name for name in os.listdir(map.directory) if name.endswith((".lock", ".logs"))]
 
 
+@pytest.mark.parametrize("option", ["--output", "--errors", "--json"])
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_messages_do_not_overwrite_results_in_a_file_that_is_named_as_standard_output(map, option, name):
+    map.put(1, "bad")
+    with open(map.directory / "all", "wb") as file:
+        result = subprocess.run(map.words(option, name), cwd=map.directory, env=map.environment, stdout=file,
+                                stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False)
+    written = (map.directory / "all").read_text()
+    documents = [json.loads(written)] if option == "--json" else [json.loads(line) for line in written.splitlines()]
+    assert len(documents) == (2 if option == "--output" else 1) and result.returncode == 1, (written, result)
+    assert "1 of 2 items done" in result.stderr, result
+
+
 class AnyCheck:
     def __eq__(self, other):
         return re.fullmatch("[0-9a-f]{8}", other) is not None
@@ -59,6 +73,30 @@ def test_items_of_a_stream_are_not_kept_waiting_for_a_full_batch(map):
     process.stdin = None
     out, _ = process.communicate(timeout=240)
     assert json.loads(out)["result"] == 44 and process.returncode == 0
+
+
+def test_workers_are_served_while_lines_that_are_no_items_are_read(map):
+    """The lines suffice for many seconds: the result does not wait for their end."""
+    with subprocess.Popen(["sh", "-c", """echo '"wait"'; yes x | head -n 30000000"""], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as writer:
+        process = map.start("--output", "-", "--errors", "/dev/null", files=False, stdin=writer.stdout, stderr=subprocess.DEVNULL)
+        writer.stdout.close()
+        map.until(lambda: map.notes("items"), "the item")
+        map.go()
+        assert json.loads(process.stdout.readline())["result"] == "wait"
+        assert writer.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LIMIT) == 130
+
+
+def test_ordered_results_without_a_worker_need_little_memory(map):
+    """All of the lines fail, and no message is sent."""
+    map.input.write_text("x\n" * 400000)
+    process = map.start("--ordered", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 1 and usage.ru_maxrss < 40 << 10, usage
+    assert sum(1 for _ in open(map.output, "rb")) == 400000
 
 
 def test_worker_gets_no_carriage_return(map):
@@ -184,7 +222,7 @@ def test_larger_batches_are_tried_again_after_out_of_memory(map):
 
 
 def test_items_that_need_too_much_memory_alone_do_not_make_batches_small(map):
-    """Also if an error only quotes an item with these words."""
+    """Even if an error only quotes an item with these words."""
     map.put(*[*range(300), "bad"] * 6)
     (map.directory / "worker.py").write_text(OUT_OF_MEMORY_ONCE.replace('"fail" in message["items"] and len(message["items"]) > 4', '"bad" in message["items"]'))
     summary, _ = map.summary("--batch", 64, "--gpus", "sim:1", code=1)
@@ -331,6 +369,8 @@ def test_errors_of_workers_reach_a_terminal_as_text(map, no_color):
     """The test terminal fails on every unknown sequence."""
     (map.directory / "worker.py").write_text(r"""
 import sys
+import threading
+import time
 sys.stderr.write("early \x1b]52;c;aGk=\x07\x1b[2Jword\n")
 sys.stderr.flush()
 """ + WORKER)
@@ -383,6 +423,13 @@ def test_example_is_short_and_works(map):
     assert map.results() == {1: 2, 2: 0, 3: 3}
 
 
+def test_example_fails_only_the_item_that_python_does_not_read(map):
+    map.input.write_text(f'"one two"\n{"9" * 5000}\n"three"\n')
+    map.run("--batch", 3, "--workers-per-gpu", 1, command=("--worker-command", f"{sys.executable} {SOURCE / 'examples/map_worker.py'}"), code=1)
+    assert map.results() == {1: 2, 3: 1}
+    assert map.errors()[2].startswith("ValueError: Exceeds the limit (4300")
+
+
 def test_program_that_ends_before_it_is_ready_is_reported(map):
     map.put(1)
     _, err = map.run(command=("--worker-command", "echo hello"), code=1)
@@ -405,6 +452,18 @@ def test_wrong_usage_is_reported_before_anything_starts(map, words, message):
     _, err = map.run(*words, code=2, command=() if "--worker-command" in words else ("--worker-command", "true"))
     assert message in err
     assert not map.output.exists()
+
+
+@pytest.mark.parametrize("closed, words, message", [
+    ("<&-", ("--output", "out.jsonl"), "standard input is closed; name the file with the items: --input FILE"),
+    (">&-", ("--input", "in.jsonl"), "standard output is closed; name the file to write, as in --output FILE"),
+])
+def test_closed_standard_input_or_output_is_reported(map, closed, words, message):
+    """Otherwise, another file of the process would take its place."""
+    map.put(1)
+    result = subprocess.run(["sh", "-c", f'exec {closed}; exec "$@"', "sh", *map.words(*words, files=False)], cwd=map.directory,
+                            env=map.environment, stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False)
+    assert result.returncode == 2 and message in result.stderr, result
 
 
 def test_input_of_holes_is_refused(map):

@@ -61,7 +61,7 @@ def test_output_of_another_input_is_refused(map):
     assert "belongs to another input: its item 2 is not line 2 of 'in.jsonl'" in err
     map.put(1, 2)
     _, err = map.run(code=2)
-    assert "belongs to another input: it has item 3, 'in.jsonl' has 2 lines" in err
+    assert "belongs to another input: it has item 3, but 'in.jsonl' has only 2 lines" in err
     map.put(1, 2, 3)
     _, err = map.run("--lines", code=2)
     assert "belongs to another input" in err
@@ -189,7 +189,7 @@ def test_kill_while_the_copy_without_failures_is_written_leaves_the_old_file_or_
             assert len(map.results()) == 9 and map.errors() == {9: "not this one"} and not draft.exists()
         after += 1
     assert state == (None, new)
-    assert {0, len(new)} < sizes, sizes   # also in the middle
+    assert {0, len(new)} < sizes, sizes   # some were in the middle
 
 
 def test_another_worker_is_noticed(map):
@@ -197,7 +197,7 @@ def test_another_worker_is_noticed(map):
     map.run()
     map.put(1, 2, 3, 4)
     _, err = map.run("--set", "model=large")
-    assert "warning: 'out.jsonl' has 3 results of another worker, '" in err and "worker.py', which are kept" in err, err
+    assert "warning: keeping 3 results of another worker, '" in err and "worker.py', in 'out.jsonl'" in err, err
     map.put(1, 2, 3, 4, 5)
     _, err = map.run("--set", "model=large")
     assert "another worker" not in err

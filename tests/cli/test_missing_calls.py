@@ -53,3 +53,30 @@ def test_launch_works_without_the_calls(launch, worker):
                             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert result.returncode == 0, result
     assert "2 of 2 files done" in result.stdout
+
+
+def test_summary_and_report_are_written_if_modes_cannot_be_changed(launch):
+    """Some mounts, such as those of object stores, refuse to change the mode of a file."""
+    launch.put("a.wav", "b.wav")
+    for words in (launch.words("--json", "sum.json", *COPY), [launch.program, "report", "--launch", "out", "-o", "page.html"]):
+        result = subprocess.run([WITHOUT_CALLS, "fchmod", *words], cwd=launch.directory, env=launch.environment,
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, check=False)
+        assert result.returncode == 0 and "cannot write" not in result.stderr, result
+    assert "files" in (launch.directory / "sum.json").read_text()
+    assert "<html" in (launch.directory / "page.html").read_text()
+
+
+def test_failed_items_are_retried_if_modes_cannot_be_changed(map):
+    map.put(1, "bad-once")
+    map.run(code=1)
+    result = subprocess.run([WITHOUT_CALLS, "fchmod", *map.words()], cwd=map.directory, env=map.environment, stdin=subprocess.DEVNULL,
+                            capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert result.returncode == 0 and map.results() == {1: 2, 2: "bad-once"}, result
+
+
+def test_stored_environment_is_used_again_if_modes_cannot_be_changed(lab):
+    lab.gpuq("add", "--no-start", "true")
+    for path in (lab.directory / "jobs.jsonl.d/env").iterdir():
+        path.chmod(0o620)
+    lab.gpuq("add", "--no-start", "true", prefix=(WITHOUT_CALLS, "fchmod"))
+    assert len(list((lab.directory / "jobs.jsonl.d/env").iterdir())) == 1

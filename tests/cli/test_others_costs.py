@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pathlib
+import signal
 import socket
 import urllib.parse
 import urllib.request
@@ -211,6 +212,21 @@ def test_huge_journal_of_others_is_refused_before_it_is_read(owner, queue, words
         assert (result.returncode, result.stdout) == (0, ""), result
     else:
         assert result.returncode == 2 and "it belongs to another user" in result.stderr, result
+
+
+def test_cost_of_a_launch_of_another_user_is_limited(owner, queue):
+    """While the report is written to a full pipe."""
+    run = f'{{"event":"run","version":1,"time":"{TIME}"}}\n'
+    failed = "".join(f'{{"event":"failed","file":"{number}","gpu":0,"processing_seconds":1,"error":"{"x" * 100}","time":"{TIME}"}}\n' for number in range(5000))
+    queue.write("launch.jsonl", run + failed)
+    for user, limited in ((owner, True), (queue.user, False)):
+        process = user.start("gpuq", "report", "--launch", queue.directory, "-o", "-", cwd="/")
+        process.stdout.read(1)
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        caught, = (int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt"))
+        assert bool(caught & 1 << signal.SIGXCPU - 1) == limited, status
+        process.communicate(timeout=LIMIT)
+        assert process.returncode == 0
 
 
 @pytest.mark.parametrize("link", ["folder", "file"])

@@ -89,7 +89,7 @@ def test_directory_that_becomes_a_repository_after_the_check_is_not_executed(mac
     other.start("sh", "-ec", make_folder_of_git(stolen) + WAIT_FOR.format("../checked") + "; mv lib .git; touch swapped", cwd=project / "sub")
     result = freeze(owner, project / "sub", env=environment)
     assert (project / "sub/swapped").exists() and not stolen.exists(), result
-    assert result.returncode == 0 and len(list((owner.home / "jobs.jsonl.d/trees").glob("*/sub/file"))) == 1, result
+    assert result.returncode == 2 and f"add the job in a directory that is part of it, such as '{project}'" in result.stderr, result
 
 
 def test_own_repository_in_a_sticky_directory_is_frozen(machine, owner):
@@ -149,6 +149,60 @@ def test_file_of_a_group_is_not_stored_where_everybody_can_read_it(machine, owne
     assert result.returncode == 2 and "/key' is private" in result.stderr, result
 
 
+@pytest.fixture(name="ours")
+def make_ours(machine, owner):
+    """A repository with a commit, in a directory that only the group of both users can enter."""
+    directory = machine.directory(0o3770)
+    owner.sh("mkdir ours", directory)
+    repository(owner, directory / "ours")
+    owner.sh(f"chmod g+w,o+rX -R .; chmod g-w -R .; git add -A; {COMMIT}", directory / "ours")
+    return directory / "ours"
+
+
+def test_file_that_the_group_of_the_repository_can_read_is_stored(machine, owner, other, ours):
+    owner.sh("umask 027; mkdir part; echo shared > part/file", ours)
+    assert other.sh("cat part/file", ours) == "shared\n" and freeze(owner, ours).returncode == 0
+
+
+@pytest.mark.parametrize("secret", ["mv ~/key key", "mkdir part; echo secret > part/key; chgrp -R {private} part", "echo secret > key; setfacl -m g::-,m::r key"],
+                         ids=["file", "folder", "access list"])
+def test_file_of_another_group_is_not_stored_where_a_group_can_read_it(machine, owner, other, ours, secret):
+    """With a umask of 027, a file that was made elsewhere can be read by its group: that of the owner."""
+    if "setfacl" in secret and not shutil.which("setfacl"):
+        pytest.skip("needs setfacl")
+    owner.sh(f"umask 027; echo secret > ~/key; cd '{ours}'; {secret.format(private=owner.gid)}", owner.home)
+    path, = ours.rglob("key")
+    assert path.stat().st_mode & 0o777 == 0o640 and other.run("cat", path, cwd=ours).returncode != 0
+    result = freeze(owner, ours)
+    assert result.returncode == 2 and f"'{path}' is private, but --freeze would store it in the repository" in result.stderr, result
+
+
+def test_worktree_in_a_private_directory_is_not_stored_in_the_repository_of_a_group(machine, owner, ours):
+    private = machine.project(owner)
+    owner.sh(f"git worktree add -q '{private}/tree'; chmod 700 '{private}'; echo secret > '{private}/tree/key'; chgrp -R {machine.group} '{private}'", ours)
+    result = freeze(owner, private / "tree")
+    assert result.returncode == 2 and "/key' is private" in result.stderr, result
+    owner.sh("chmod 710 .", private)
+    assert freeze(owner, private / "tree").returncode == 0
+
+
+@pytest.mark.parametrize("way", ["chmod 700 .; setfacl -m u:{other.name}:x .", "chmod 710 .; chgrp {owner.gid} ."], ids=["access list", "two groups"])
+def test_only_what_everybody_can_read_is_stored_where_certain_users_can_read_it(machine, owner, other, ours, way):
+    if "setfacl" in way and not shutil.which("setfacl"):
+        pytest.skip("needs setfacl")
+    subprocess.run(["usermod", "-aG", str(owner.gid), other.name], check=True)  # the second group lets both in
+    try:
+        owner.sh(way.format(owner=owner, other=other), ours)
+        assert freeze(owner, ours).returncode == 0
+        owner.sh("echo 1 > file", ours)
+        assert freeze(owner, ours).returncode == 0
+        owner.sh("chmod 640 file", ours)
+        result = freeze(owner, ours)
+    finally:
+        subprocess.run(["gpasswd", "-d", other.name, owner.name], check=True, capture_output=True)
+    assert result.returncode == 2 and f"'{ours}/file' is private" in result.stderr, result
+
+
 def test_worktree_in_a_private_directory_is_not_stored_in_a_public_repository(machine, owner):
     project, private = machine.project(owner), machine.project(owner)
     repository(owner, project)
@@ -165,6 +219,7 @@ def test_private_file_is_not_stored_where_others_can_read_it(machine, owner, oth
     owner.sh(f"echo old > tracked; git add tracked; {COMMIT}; mkdir -m 700 closed; echo secret > {secret}; test {secret} = closed/key || chmod 600 {secret}", project)
     result = freeze(owner, project)
     assert result.returncode == 2 and f"/{secret}' is private, but --freeze would store it in the repository" in result.stderr, result
+    assert ("; add it to .gitignore, " in result.stderr) == (secret != "tracked"), "a rule does not apply to a tracked file"
     stored = owner.sh(f"printf 'secret\\n' | git hash-object --stdin --no-filters", project).strip()
     assert not (project / ".git/objects" / stored[:2] / stored[2:]).exists()
     owner.sh("chmod 700 .git/objects", project)

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: MIT
 """Other users choose the input files of a launch: they write or rename its input folder. Results must not disclose private files."""
+import ctypes
 import os
 import pathlib
+import re
+import shutil
 import signal
 import stat
+import struct
+import time
 
 import pytest
 
-from users import GROUP, LIMIT, STICKY, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
+from users import BUILD, GROUP, LIMIT, STICKY, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
 
 pytestmark = needs_users
 
@@ -140,6 +145,42 @@ def test_accepted_output_folder_is_private_as_well(machine, owner, other):
     assert mode_of(shared / "out") == 0o700 and CREATED in result.stderr, result
 
 
+# Exchanges two entries when the other process says so, see exchanged_link.c.
+EXCHANGE = """
+import ctypes, os, sys
+print("ready", flush=True)
+gate, *names = sys.argv[1:]
+open(gate).close()
+assert ctypes.CDLL(None).renameat2(-100, os.fsencode(names[0]), -100, os.fsencode(names[1]), 2) == 0
+open(gate + ".done", "w").close()
+"""
+
+
+def test_link_that_another_user_exchanges_after_it_was_read_counts(machine, owner, other, place):
+    """It leads to a private folder. When it was followed, it becomes a folder of the other user."""
+    shared = machine.directory(STICKY)
+    library, gate = machine.place / "bin/exchanged_link.so", owner.home / "gate"
+    shutil.copy(BUILD / "tests/cli/libexchanged_link.so", library)
+    owner.sh("rm -rf private; mkdir -m 700 private; echo secret > private/a; rm -f gate*; mkfifo -m 666 gate gate.done; chmod 755 .", owner.home)
+    other.sh(f"ln -s {owner.home}/private in; mkdir folder", shared)
+    assert other.attack(EXCHANGE, gate, shared / "in", shared / "folder") == "ready"
+    result = owner.run("gpuq", "launch", "--input-dir", shared / "in", "--output-dir", "out", "--pattern", "*", "--gpus", "sim:1", *COPY, cwd=place,
+                       env={"LD_PRELOAD": str(library), "EXCHANGED_LINK": str(shared / "in"), "EXCHANGED_LINK_GATE": str(gate)})
+    assert result.returncode == 0 and (place / "out/a/r").read_text() == "secret\n", result
+    assert (shared / "folder").is_symlink(), "it was exchanged"
+    assert mode_of(place / "out") == 0o700 and CREATED in result.stderr, result
+    assert not can_read(other, place / "out/a/r")
+
+
+@pytest.mark.parametrize("folder", [".", "{path}"])
+def test_owner_of_the_input_folder_can_choose_its_name(machine, owner, other, place, folder):
+    shared = machine.directory(STICKY)
+    other.sh("mkdir a@b; echo 1 > a@b/a", shared)
+    result = owner.run("gpuq", "launch", "--input-dir", folder.format(path=shared / "a@b"), "--output-dir", place / "out", "--pattern", "*", "--gpus", "sim:1",
+                       "--", "true", "{dir}", cwd=shared / "a@b")
+    assert result.returncode == 1 and "other users can choose names in this path" in result.stdout + result.stderr, result
+
+
 # ---- Watched folders ----------------------------------------------------------------------
 
 
@@ -161,10 +202,55 @@ class Watch:
     def until_done(self, name):
         self.until(lambda: (self.place / f"out/{name}/r").exists(), name)
 
-    def end(self):
+    def end(self, codes=(0,)):
         self.process.send_signal(signal.SIGINT)
         self.process.communicate(timeout=LIMIT)
-        assert self.process.returncode == 0, self.errors()
+        assert self.process.returncode in codes, self.errors()
+
+
+# Keeps many files from being complete, with events of one of them.
+KEEP_WRITING = """
+import os, sys
+for number in range(6000):
+    open(f"in/f{number}", "w").close()
+print("written", flush=True)
+while True:
+    for number in range(6000):
+        os.utime(f"in/f{number}")
+        if number % 100 == 0:
+            open("in/events", "w").close()
+"""
+
+
+def opened(folder, count):
+    """Yields the times at which files named f… in the folder are opened."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(libc.inotify_init(), "rb", buffering=0) as events:
+        assert libc.inotify_add_watch(events.fileno(), os.fsencode(folder), 0x20) > 0  # IN_OPEN
+        while count > 0:
+            data, now = events.read(65536), time.monotonic()
+            while data:
+                size, = struct.unpack_from("I", data, 12)
+                if data[16:17] == b"f" and count > 0:
+                    count -= 1
+                    yield now
+                data = data[16 + size:]
+
+
+def test_few_incomplete_files_of_others_are_checked_at_a_time(machine, owner, other, place):
+    """A thousand every half second, whatever the other user does. A file of this user does not wait for them."""
+    shared = machine.directory(GROUP)
+    owner.sh("mkdir -m 2775 in", shared)
+    assert other.attack(f"import os; os.chdir({str(shared)!r})" + KEEP_WRITING) == "written"
+    watch = Watch(owner, place, shared / "in")
+    watch.until(lambda: (place / "out/launch.jsonl").exists(), "the run")
+    for _ in opened(shared / "in", 6000):  # each file was checked once
+        pass
+    times = list(opened(shared / "in", 6000))
+    assert times[-1] - times[0] > 2, "less than the time of six checks"
+    owner.sh("echo 1 > in/own", shared)
+    watch.until_done("own")
+    watch.end(codes=(0, 130))  # 130 if some of the files were about to be checked
 
 
 def test_file_at_the_old_path_of_a_watched_folder_is_not_processed(machine, owner, other, place):
@@ -352,7 +438,7 @@ def test_folder_of_another_user_that_cannot_be_read_yet_makes_results_private(ma
 
 # ---- Costs --------------------------------------------------------------------------------
 
-# Links that lead to and fro: thousands of components each.
+# Links that lead back and forth: thousands of components each.
 MAZE = ("import os, sys; os.chdir(sys.argv[1]); os.mkdir('d'); open('f', 'w').close(); way = 'd/../' * 800; os.symlink(way + 'f', 'l2'); "
         "[os.symlink(way + 'l2', f's{n:05}') for n in range(3000)]; print('made')")
 
@@ -364,7 +450,7 @@ def test_links_with_long_targets_take_little_time_and_few_warnings(machine, owne
                        "true", cwd=place)
     assert result.returncode == 0, (result.returncode, result.stderr[-500:])
     assert result.stderr.count(" is skipped: Too many levels of symbolic links") == 1000
-    assert result.stderr.count("warning: 2000 more files or folders are skipped without a warning") == 1, result.stderr[-500:]
+    assert result.stderr.count("warning: 2000 more files or folders skipped without a warning") == 1, result.stderr[-500:]
 
 
 def test_link_of_another_user_with_many_components_is_still_followed(machine, owner, other, place):
@@ -416,3 +502,38 @@ def test_files_of_one_other_user_get_folders_in_the_order_of_their_names(machine
     other.sh("echo 1 > a.md; echo 2 > a.txt; mkdir b; echo 3 > b/c.txt; echo 4 > b.txt", shared)
     launch(owner, place, shared)
     assert texts(place) == {"a": "1", "a.txt": "2", "b/c": "3", "b.txt": "4"}
+
+
+# ---- Memory ---------------------------------------------------------------------------------
+
+MAKE_LONG_PATHS = """
+import os
+os.mkdir("a")
+with open("a/file", "w") as file:
+    file.write("x")
+top = os.open("a", os.O_RDONLY)
+os.chdir("a")
+for _ in range(13):
+    os.mkdir("d" * 250)
+    os.chdir("d" * 250)
+for number in range(25000):
+    os.link("file", f"{number}", src_dir_fd=top)
+"""
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_long_paths_of_files_of_another_user_are_limited(machine, owner, other, place, trust):
+    """Each file has a path of 3.3 KB and takes 20 bytes of the other user's disk space."""
+    shared = machine.directory(STICKY)
+    (shared / "make.py").write_text(MAKE_LONG_PATHS)
+    other.sh("python3 make.py", shared)
+    owner.sh("mkdir -p z; echo own > z/own", shared)
+    result = owner.run("gpuq", "launch", "--input-dir", shared, "--output-dir", "out", "--pattern", "[0-9]*", "--pattern", "own", "--gpus", "sim:1",
+                       "--recursive", "--dry-run", *["--trust"] * trust, *COPY, cwd=place)
+    assert result.returncode == 0, result.stderr[-2000:]
+    skipped = re.search(r"(\d+) files or folders of other users skipped: .*; use --trust to include them", result.stderr)
+    limit = 25000 if trust else 64 * 2**20 // (len("a/") + 13 * 251 + 5 - 256)
+    found = int(re.match(r"(\d+) files to do", result.stdout)[1])
+    assert abs(limit - found) < 100, "names have 1 to 5 digits, and the folders count, too"
+    assert found + (int(skipped[1]) if skipped else 0) == 25001
+    assert "largest: z/own" in result.stdout

@@ -120,7 +120,7 @@ def test_summary_does_not_use_a_link_a_pipe_or_a_file_of_another_user(machine, v
              "--force", "--json")
     other.sh(f"ln -s '{victim.home}/notes' summary.json; ln -s '{victim.home}' folder; mkfifo -m 666 pipe", shared)
     for name, why in (("summary.json", "symbolic link of another user"), ("folder/notes", "symbolic link of another user"),
-                      ("pipe", "no process is reading from it")):
+                      ("pipe", "it is a pipe of another user")):
         result = victim.gpuq(*words, name, "--", "true", cwd=shared)
         assert result.returncode == 2 and f"--json '{name}': " in result.stderr and why in result.stderr, result
         assert (victim.home / "notes").read_text() == "precious\n"
@@ -535,8 +535,8 @@ def test_results_of_a_map_do_not_go_into_a_pipe_of_another_user(machine, victim,
     hold_pipe(other, shared / "results.jsonl")
     other.sh("mkfifo -m 666 alone; ln -s results.jsonl link", shared)
     victim.sh("echo 1 > items", victim.home)
-    for name, why in (("results.jsonl", "it is a pipe of another user"), ("alone", "no process is reading from it"),
-                      ("link", "it is a symbolic link of another user")):
+    for name, why in (("results.jsonl", "it is a pipe of another user"), ("alone", "it is a pipe of another user"),
+                      ("link", "its path contains a symbolic link of another user")):
         result = victim.gpuq("map", "--input", victim.home / "items", "--output", name, "--gpus", "sim:1", "--worker-command", "true", cwd=shared)
         assert result.returncode != 0 and f"cannot write output '{name}': {why}" in result.stderr, result
 
@@ -555,6 +555,11 @@ def test_map_does_not_read_a_device_that_another_user_has_put_in_the_place_of_it
     shared = machine.directory(GROUP)
     victim.sh("echo 1 > items", shared)
     other.sh(f"rm -f items; ln -s {device} items", shared)
+    result = victim.gpuq("map", "--input", "items", "--output", victim.home / "results.jsonl", "--gpus", "sim:1", "--worker-command", "true", cwd=shared)
+    assert result.returncode == 2 and "cannot read input 'items': its path contains a symbolic link of another user; " in result.stderr, result
+    other.sh("rm items", shared)
+    victim.sh(f"ln -s {device} latest", shared)
+    other.sh("mv latest items", shared)
     result = victim.gpuq("map", "--input", "items", "--output", victim.home / "results.jsonl", "--gpus", "sim:1", "--worker-command", "true", cwd=shared)
     assert result.returncode == 2 and "cannot read input 'items': it is a device, which another user may have put there" in result.stderr, result
     assert victim.gpuq("map", "--input", "/dev/null", "--output", victim.home / "none.jsonl", "--gpus", "sim:1", "--worker-command", "true", cwd=shared).returncode == 0
@@ -634,6 +639,39 @@ def test_results_of_an_input_that_another_user_can_exchange_are_private(machine,
     assert modes("--trust") == {0o644}
 
 
+@pytest.mark.parametrize("way, folder, private", [
+    ('< "$1"', "group", True), ('< "$1"', "sticky", True), ('< "$1"', "own", False), ('--input /dev/stdin < "$1"', "group", True),
+    ('--input /dev/fd/9 9< "$1"', "group", True), ('< <(cat "$1")', "group", False), ('< "$1" --trust', "group", False),
+])
+def test_results_of_a_redirected_input_that_another_user_can_exchange_are_private(machine, victim, other, way, folder, private):
+    """The other user renames a file of the victim to the name of the input."""
+    project = machine.project(victim)
+    shared = {"group": GROUP, "sticky": STICKY}.get(folder)
+    place = machine.directory(shared) if shared else project
+    plant(victim, victim.home / "mapper.py", MAPPER)
+    victim.sh("echo precious > items", place)
+    if folder == "group":
+        other.sh("mv items moved; mv moved items", place)
+    script = f'gpuq map --lines --output results.jsonl --gpus sim:1 --worker-command "python3 $2/mapper.py" {way}'
+    result = victim.run("bash", "-c", script, "bash", place / "items", victim.home, cwd=project)
+    assert result.returncode == 0 and "precious" in (project / "results.jsonl").read_text(), result
+    assert stat.S_IMODE((project / "results.jsonl").stat().st_mode) == (0o600 if private else 0o644), result
+    assert ("with mode 0600" in result.stderr) == private, result
+
+
+@pytest.mark.parametrize("folder, private", [("group", True), ("sticky", False), ("own", False)])
+def test_results_of_a_removed_input_are_private_if_another_user_can_have_removed_it(machine, victim, folder, private):
+    """Shells remove the file of a here-document, which is in a sticky directory."""
+    project = machine.project(victim)
+    shared = {"group": GROUP, "sticky": STICKY}.get(folder)
+    plant(victim, victim.home / "mapper.py", MAPPER)
+    script = f'echo precious > "$1"; exec < "$1"; rm "$1"; gpuq map --lines --output results.jsonl --gpus sim:1 --worker-command "python3 {victim.home}/mapper.py"'
+    result = victim.run("bash", "-c", script, "bash", (machine.directory(shared) if shared else project) / "items", cwd=project)
+    assert result.returncode == 0 and "precious" in (project / "results.jsonl").read_text(), result
+    assert stat.S_IMODE((project / "results.jsonl").stat().st_mode) == (0o600 if private else 0o644), result
+    assert ("with mode 0600" in result.stderr) == private, result
+
+
 # A worker that fails all items until the file `good` exists.
 FAILING = MAPPER.replace('"ok": True, "results": message["items"]',
                          '**({"ok": True, "results": message["items"]} if os.path.exists(sys.argv[1]) else {"ok": False, "error": "bad"})').replace(
@@ -688,7 +726,7 @@ def test_file_that_another_user_moves_to_the_name_of_the_output_of_a_map_is_not_
 
 
 def test_output_of_a_map_in_a_sticky_directory_is_continued(machine, victim):
-    """Also after its failed items were removed from it, which replaces the file, and if it was empty before."""
+    """Even after its failed items were removed from it, which replaces the file, or if it was empty before."""
     shared = machine.directory(STICKY)
     plant(victim, victim.home / "failing.py", FAILING)
     victim.sh("echo 1 > items; rm -f good", victim.home)

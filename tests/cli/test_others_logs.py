@@ -110,7 +110,7 @@ def read_only(folder):
 
 
 def test_folder_for_the_logs_of_one_job_does_not_delay_other_jobs(machine, owner, other):
-    """Users who can replace the folder can choose its error, also an error that counts as temporary for other folders."""
+    """Users who can replace the folder can choose its error, even one that counts as temporary for other folders."""
     project, shared = machine.project(owner), machine.directory(GROUP)
     other.sh("mkdir -m 2775 logs", shared)
     assert owner.gpuq("add", "--no-start", "--log-dir", shared / "logs", "true", cwd=project).returncode == 0
@@ -218,7 +218,7 @@ def test_journal_of_another_user_does_not_choose_which_file_is_printed(machine, 
     plant(other, shared / "jobs.jsonl", JOURNAL + job("true") + sealing.seal(start, 3).decode())
     result = owner.gpuq("logs", "1", cwd=shared)
     assert result.returncode != 0 and result.stdout == "", result
-    assert "other users can write the journal" in result.stderr
+    assert "other users can write to the journal" in result.stderr
     assert owner.gpuq("logs", "--trust", "1", cwd=shared).stdout == "private\n"
 
 

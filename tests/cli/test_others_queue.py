@@ -12,7 +12,7 @@ import pytest
 import processes
 import sealing
 from users import (  # noqa: F401
-    JOURNAL, LIMIT, OPEN, STICKY, WAIT_FOR, job, plant, refused, until, get_other, get_owner, make_machine, needs_users)
+    GPUQ, JOURNAL, LIMIT, OPEN, STICKY, WAIT_FOR, job, plant, refused, until, get_other, get_owner, make_machine, needs_users)
 
 pytestmark = needs_users
 

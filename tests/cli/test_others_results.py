@@ -340,3 +340,53 @@ def test_summary_of_a_map_with_private_results_is_private(owner, place, shared, 
     assert result.returncode == 1 and "secret" in (place / "summary.json").read_text(), result
     assert mode_of(place / "summary.json") == (0o600 if private else 0o644), result
     assert output == "-" or mode_of(place / output) == (0o600 if private else 0o644)
+
+
+@pytest.fixture(name="gathering", params=[GROUP, STICKY])
+def make_gathering(request, machine, owner, other):
+    """A folder to which the other user has moved files of the owner, to the names of a summary and a report."""
+    source, folder = machine.directory(GROUP), machine.directory(request.param)
+    owner.sh("umask 022; echo notes > notes; echo more > more", source)
+    other.sh(f"mv notes {folder}/summary.json; mv more {folder}/report.html", source)
+    return folder
+
+
+def check_moved(folder, name, held, result, private):
+    """held: the other user has opened the file before."""
+    assert result.returncode <= 1 and "secret" in (folder / name).read_text(), result
+    assert mode_of(folder / name) == (0o600 if private else 0o644), result
+    assert (f"'{name}' is replaced with a private file" in result.stderr) == private, result
+    assert not private or "secret" not in held.read()
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_files_that_others_moved_do_not_make_summary_and_report_public(owner, place, shared, gathering, private):
+    folder = shared if private else place / "in"
+    owner.sh(f"mkdir -p '{folder}'; echo secret > '{folder}/a'", place)
+    with (gathering / "summary.json").open() as summary, (gathering / "report.html").open() as report:
+        words = words_of(folder, "--json", "summary.json", command=("sh", "-c", 'cat "$GPUQ_FILE" >&2; exit 1'))
+        words = [place / word if word == "out" else word for word in words]
+        check_moved(gathering, "summary.json", summary, owner.run(*words, cwd=gathering), private)
+        check_moved(gathering, "report.html", report, owner.gpuq("report", "--launch", place / "out", cwd=gathering), private)
+    again = owner.run(*words, "--retry-failed", cwd=gathering)
+    assert "is replaced" not in again.stderr and mode_of(gathering / "summary.json") == (0o600 if private else 0o644), again
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_file_that_others_moved_does_not_make_the_summary_of_a_map_public(owner, place, shared, gathering, private):
+    folder = shared if private else place
+    owner.sh("echo 1 > items.jsonl", folder)
+    with (gathering / "summary.json").open() as summary:
+        result = owner.gpuq("map", "--input", folder / "items.jsonl", "--output", place / "out.jsonl", "--json", "summary.json", "--gpus", "sim:1",
+                            "--worker-command", """read setup; echo '{"type":"ready"}'; read item; echo '{"id":0,"ok":false,"error":"secret"}'; cat""",
+                            cwd=gathering)
+        check_moved(gathering, "summary.json", summary, result, private)
+
+
+def test_report_on_a_private_queue_stays_private_where_others_moved_a_file(owner, place, gathering):
+    owner.sh("echo 'echo secret; false' > commands.txt", place)
+    result = owner.gpuq("run", "--commands-file", "commands.txt", "--jobs-file", "jobs.jsonl", "--gpus", "sim:1", cwd=place)
+    assert result.returncode == 1 and mode_of(place / "jobs.jsonl") == 0o600, result
+    with (gathering / "report.html").open() as report:
+        result = owner.gpuq("report", "--jobs-file", place / "jobs.jsonl", cwd=gathering)
+        check_moved(gathering, "report.html", report, result, True)

@@ -54,15 +54,15 @@ def test_add_warns_about_a_missing_program(lab):
 
 def test_job_has_the_environment_and_directory_of_add(lab):
     (lab.directory / "sub").mkdir()
-    result = subprocess.run([GPUQ, "add", "--no-start", "--jobs-file", "../jobs.jsonl", 'echo "$COLOUR $GPUQ_JOB_ID $GPUQ_ATTEMPT"; pwd'],
-                            cwd=lab.directory / "sub", env={**lab.environment, "COLOUR": "blue"}, capture_output=True,
+    result = subprocess.run([GPUQ, "add", "--no-start", "--jobs-file", "../jobs.jsonl", 'echo "$COLOR $GPUQ_JOB_ID $GPUQ_ATTEMPT"; pwd'],
+                            cwd=lab.directory / "sub", env={**lab.environment, "COLOR": "blue"}, capture_output=True,
                             text=True, timeout=LIMIT, check=True)
     assert result.stdout == "1\n"
     lab.gpuq("run")
     assert lab.gpuq("logs", 1) == f"blue 1 1\n{lab.directory}/sub\n"
 
 
-def test_job_starts_with_a_clean_slate(lab):
+def test_job_inherits_no_descriptors_and_no_signal_settings(lab):
     """No inherited descriptor, no blocked or ignored signal, standard input empty."""
     lab.add("ls /proc/self/fd | wc -l; grep -E 'Sig(Blk|Ign)' /proc/self/status; cat; echo eof")
     held = os.open("/dev/null", os.O_RDONLY)

@@ -115,3 +115,37 @@ def test_runner_in_the_background_keeps_no_descriptor_of_its_starter(lab):
     (lab.directory / "go").touch()
     lab.gpuq("wait")
     os.kill(pid, signal.SIGTERM)
+
+
+def test_no_runner_is_started_inside_a_worker(lab):
+    """A pool kills everything that a worker leaves behind, so a runner would be killed with its jobs."""
+    words = ["launch", "--input-dir", "in", "--pattern", "*.txt", "--output-dir", "out", "--"]
+    add = ["setsid", "-w", GPUQ, "add", "echo a >> ran"]
+    refused = "cannot start a runner inside a worker of a pool or of 'gpuq launch'"
+    remedy = "start one outside, with 'gpuq run --keep --background'"
+    (lab.directory / "in").mkdir()
+    (lab.directory / "in/a.txt").touch()
+    out = lab.gpuq(*words, *add, code=1)
+    assert f"exit 2: gpuq: nothing was added: {refused}" in out and f"{remedy}, or use --no-start" in out
+    assert not lab.journal.exists() and not (lab.directory / "jobs.jsonl.d").exists()
+
+    lab.add("echo b >> ran")
+    for command in (["edit", "1", "--tag", "x"], ["exec", "true"]):
+        out = lab.gpuq(*words, GPUQ, *command, code=1)
+        assert refused in out and remedy in out
+
+    # Outside, as the message says. The launch runs the failed file again, and its job outlives the worker.
+    lab.gpuq("run", "--keep", "--background")
+    lab.gpuq(*words, *add)
+    lab.gpuq("wait", 1, 3)
+    assert sorted(lab.ran()) == ["a", "b"]
+    os.kill(runner_of(lab), signal.SIGTERM)
+
+
+def test_a_runner_can_be_started_inside_a_job(lab):
+    lab.gpuq("add", f"{GPUQ} add --jobs-file other.jsonl 'echo a >> ran'; {GPUQ} wait --jobs-file other.jsonl")
+    lab.gpuq("wait")
+    lab.gpuq("exec", "--", "sh", "-c",
+             f"{GPUQ} add --jobs-file third.jsonl 'echo b >> ran'; {GPUQ} wait --jobs-file third.jsonl")
+    assert lab.ran() == ["a", "b"]
+    os.kill(runner_of(lab), signal.SIGTERM)

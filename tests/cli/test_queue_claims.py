@@ -73,7 +73,7 @@ def test_claim_ends_with_a_killed_keeper(box):  # noqa: F811
     assert box.ran() == ["1", "other"]
 
 
-def test_the_probe_starts_with_a_clean_slate_of_signals(box):  # noqa: F811
+def test_the_probe_starts_without_ignored_signals(box):  # noqa: F811
     box.cards(card(0))
     box.add(HANG_ABOUT)
     box.start("run", preexec_fn=ignore_signals)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A copy of a queue neither repeats the jobs of the original nor ends them."""
 import os
+import pathlib
 import shutil
 
 import pytest
@@ -228,9 +229,30 @@ def test_trees_of_a_copy_are_set_aside(lab):
     for number in (1, 2):
         (folder / f"trees/{number}").mkdir(parents=True)
         (folder / "home").write_text("inode 1;")
-        lab.gpuq("add", "--jobs-file", journal, "--no-start", "true")
+        result = lab.result("add", "--jobs-file", journal, "--no-start", "true")
+        assert result.returncode == 0 and f"its frozen trees were renamed to '{folder}/trees.copied-{number}'" in result.stderr, result
         lab.gpuq("run", "--jobs-file", journal)
         assert (folder / f"trees.copied-{number}/{number}").is_dir() and not (folder / "trees").exists()
+
+
+@pytest.mark.parametrize("call", range(1, 6))  # later calls are under the lock
+def test_queue_that_another_command_removes_while_it_is_opened_is_created_again(lab, call):
+    """A command that creates a queue, and fails, removes it."""
+    library = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/libremoved_queue.so"
+    journal = lab.directory / "jobs.jsonl"
+    lab.gpuq("add", "--no-start", "true", env={"LD_PRELOAD": str(library), "REMOVED_QUEUE": str(journal), "REMOVED_AT": str(call),
+                                               "ASAN_OPTIONS": "verify_asan_link_order=0"})
+    assert (lab.directory / "jobs.jsonl.removed").exists() and lab.job(1)["status"] == "pending"
+
+
+def test_copy_without_trees_is_used_without_a_message(lab):
+    lab.gpuq("add", "--no-start", "true")
+    lab.gpuq("run")
+    journal = copy(lab)
+    (journal.parent / "jobs.jsonl.d/trees").mkdir()
+    result = lab.result("add", "--jobs-file", journal, "--no-start", "true")
+    assert result.returncode == 0 and result.stderr == "", result
+    assert not list((journal.parent / "jobs.jsonl.d").glob("trees*"))
 
 
 def test_archive_with_a_second_name_is_not_written(lab):

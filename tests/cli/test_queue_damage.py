@@ -356,7 +356,7 @@ def test_lines_that_a_power_cut_took_before_they_were_synced_are_permitted_to_be
     assert not any(job["status"] == "unknown" for job in lab.jobs().values())
 
 
-def test_synced_lines_are_missed_also_after_a_restart(lab):
+def test_missing_synced_lines_are_reported_even_after_a_restart(lab):
     lab.add("true")
     lab.gpuq("hold", 1)
     lines = lines_of(lab)

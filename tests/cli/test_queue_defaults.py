@@ -3,7 +3,7 @@
 from lab import LIMIT
 
 
-def test_retries_of_run_hold_for_jobs_added_without_any(lab):
+def test_retries_of_run_apply_to_jobs_added_without_any(lab):
     lab.add("exit 1")
     lab.add("--retries", "0", "exit 1")
     lab.add("--retries", "2", "exit 1")
@@ -11,7 +11,7 @@ def test_retries_of_run_hold_for_jobs_added_without_any(lab):
     assert [lab.job(n)["attempts"] for n in (1, 2, 3)] == [2, 1, 3]
 
 
-def test_timeout_of_run_holds_for_jobs_added_without_one(lab):
+def test_timeout_of_run_applies_to_jobs_added_without_one(lab):
     lab.add("while :; do sleep 0.01; done")
     lab.add("--timeout", "1h", "sleep 0.3")
     lab.gpuq("run", "--timeout", "100ms", code=1)
@@ -53,7 +53,7 @@ def test_running_the_file_again_names_what_was_cancelled_before(lab):
                              f"gpuq: nothing new in '{name}'; 1 of its commands was cancelled before; 'gpuq retry --cancelled' runs it again\n")
 
 
-def test_retries_hold_for_jobs_that_are_handed_over(lab):
+def test_retries_apply_to_jobs_that_are_handed_over(lab):
     lab.commands("echo first >> ran; until [ -e go ]; do sleep 0.01; done; exit 1")
     first = lab.start("run")
     lab.until(lab.ran)

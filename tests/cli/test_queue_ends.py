@@ -37,7 +37,7 @@ def test_exit_codes_and_signals_are_reported(lab):
     assert lab.result("wait", 99).returncode == 125
 
 
-def test_out_of_gpu_memory_is_recognised(lab):
+def test_out_of_gpu_memory_is_recognized(lab):
     lab.add("echo 'torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB'; exit 1")
     lab.gpuq("run", code=1)
     assert lab.job(1)["reason"] == "GPU out of memory"
@@ -59,7 +59,7 @@ def test_wait_for_all_has_the_same_exit_code_before_and_after_the_jobs_are_over(
     lab.gpuq("wait", code=1)
 
 
-def test_wait_for_all_answers_for_jobs_that_failed_before(lab):
+def test_wait_for_all_counts_jobs_that_failed_before(lab):
     """A fast failure must not be missed because it came before the wait."""
     lab.commands("exit 3", "true")
     lab.gpuq("run", code=1)

@@ -170,7 +170,7 @@ def test_archive_that_others_can_write_is_not_used_for_results(lab, command, tru
     (lab.directory / "go").touch()
 
 
-def test_options_of_a_run_that_hands_over_hold_for_its_jobs(lab):
+def test_options_of_a_run_that_hands_over_apply_to_its_jobs(lab):
     first = holding(lab)
     lab.commands("while :; do sleep 0.01; done", "# gpuq: timeout=1h mem=5M", "true", name="second.txt")
     result = lab.result("run", "--commands-file", "second.txt", "--timeout", "100ms", "--min-free-mem-mb", "17",
@@ -256,7 +256,7 @@ def test_a_run_shows_the_panel_of_what_another_runs(lab):
     (lab.directory / "go").touch()
 
 
-def test_ctrl_c_of_a_run_that_looks_on_leaves_the_terminal_in_order(lab):
+def test_ctrl_c_of_a_run_that_shows_the_jobs_of_another_restores_the_terminal(lab):
     holding(lab, "--quiet")
     lab.commands("until [ -e go2 ]; do sleep 0.01; done", name="second.txt")
     terminal = Terminal([GPUQ, "run", "--commands-file", "second.txt"], 100, 30, lab.directory, lab.environment)

@@ -2,6 +2,7 @@
 """Processes left behind when the processes above a job are killed, and unkillable processes."""
 import os
 import pathlib
+import platform
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from lab import GPUQ, LIMIT
 from processes import alive, name_of
+from sealing import again
 
 FREEZER = pathlib.Path("/sys/fs/cgroup/freezer")
 
@@ -29,7 +31,7 @@ DAEMON = "setsid env -i sh -c 'echo $$ > daemon; exec sleep 1000' & until [ -s d
 
 
 @pytest.mark.parametrize("nursery_first", [True, False], ids=["nursery-first", "keeper-first"])
-def test_nothing_of_a_job_runs_on_when_keeper_and_nursery_are_killed_together(lab, nursery_first):
+def test_nothing_of_a_job_keeps_running_when_keeper_and_nursery_are_killed_together(lab, nursery_first):
     lab.commands(DAEMON, "until [ -e go ]; do sleep 0.01; done; echo second >> ran")
     runner = lab.start("run")
     lab.until(lambda: number_in(lab.directory / "first"), "the job")
@@ -84,6 +86,41 @@ def test_jobs_of_many_lost_keepers_are_ended_at_once(lab):
     lab.gpuq("run", code=1)
     assert {job["reason"] for job in lab.jobs().values()} == {"keeper lost"}
     assert not any(alive(pid) for pid in pids)
+
+
+# A process that is exiting, and has closed its descriptors, but still has a child: its other thread continues.
+EXITING = """
+import ctypes, os, subprocess, threading
+def work():
+    while open("/proc/self/stat").read().rsplit(")", 1)[1].split()[0] != "Z":
+        pass
+    child = subprocess.Popen(["sleep", "1000"], stdout=subprocess.DEVNULL, env={"GPUQ_COOKIE": os.environ["GPUQ_COOKIE"]})
+    print(child.pid, flush=True)
+    child.wait()
+threading.Thread(target=work).start()
+ctypes.CDLL(None).syscall(%d, 0)
+""" % {"x86_64": 60, "aarch64": 93}.get(platform.machine(), 0)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="the number of the system call is unknown")
+def test_processes_of_a_keeper_that_is_exiting_are_ended(lab):
+    """The kernel frees the lock of a killed keeper shortly before its job gets another parent."""
+    lab.add("exec sleep 1000")
+    runner = lab.start("run")
+    lab.until(lambda: any(event["event"] == "start" for event in lab.events()), "the job")
+    keeper = next(event for event in lab.events() if event["event"] == "keeper")
+    for pid in (runner.pid, keeper["pid"]):
+        os.kill(pid, signal.SIGKILL)
+    runner.wait()
+    lab.until(lambda: not alive(keeper["pid"]), "the end of the keeper")
+    exiting = subprocess.Popen([sys.executable, "-c", EXITING], env={**lab.environment, "GPUQ_COOKIE": f"{keeper['keeper']}-1-1"},
+                               stdout=subprocess.PIPE, text=True)
+    lab.started.append(exiting)
+    left = int(exiting.stdout.readline())
+    events = [{**event, "pid": exiting.pid} if event["event"] == "keeper" else event for event in lab.events()]
+    lab.journal.write_bytes(again(events))
+    lab.gpuq("run", code=1)
+    assert lab.job(1)["reason"] == "keeper lost" and not alive(left)
 
 
 # ---- Unkillable processes ----------------------------------------------------------------

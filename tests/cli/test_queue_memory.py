@@ -258,7 +258,7 @@ def test_out_of_memory_is_recognized_where_processes_cannot_be_attributed(box):
     assert (box.job(1)["reason"], box.job(1)["peak_mem_mb"]) == ("GPU out of memory", None)
 
 
-def test_out_of_memory_is_tried_where_there_is_more(box):
+def test_retry_after_out_of_memory_gets_a_gpu_with_more_memory(box):
     """The larger card is tried, although less of its memory is free."""
     box.cards(card(0, total=24, free=24), card(1, total=80, free=10))
     box.add("--retries", "1", "--mem", "8G",

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 
@@ -347,3 +348,28 @@ def test_cpus_of_a_job_follow_its_gpu(lab):
     everything = subprocess.check_output(["grep", "Cpus_allowed_list", "/proc/self/status"], text=True).split()[1]
     assert (lab.directory / "cpus3").read_text().split() == [everything]
     assert (lab.directory / "cpus4").read_text().split()[0] == everything
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
+def test_git_adds_no_environments_and_no_logs(lab):
+    subprocess.run(["git", "init", "-q"], cwd=lab.directory, check=True)
+    lab.add("echo a")
+    lab.add("--log-dir", "mine", "echo b")
+    lab.gpuq("run")
+    subprocess.run(["git", "add", "."], cwd=lab.directory, check=True)
+    added = subprocess.run(["git", "ls-files"], cwd=lab.directory, capture_output=True, text=True, check=True).stdout.split()
+    assert "jobs.jsonl" in added and not any(name.startswith(("jobs.jsonl.d/", "logs/")) for name in added)
+    # A folder that the user named may have other files.
+    assert any(name.startswith("mine/") for name in added)
+
+
+def test_journal_that_was_made_with_touch_becomes_private(lab):
+    """Its commands can contain secrets. What the user chooses later stays."""
+    lab.journal.touch()
+    lab.journal.chmod(0o644)
+    lab.add("true")
+    assert lab.journal.stat().st_mode & 0o777 == 0o600
+    lab.journal.chmod(0o644)
+    lab.add("true")
+    lab.gpuq("run")
+    assert lab.journal.stat().st_mode & 0o777 == 0o644

@@ -206,7 +206,7 @@ def test_large_archive_with_a_first_line_of_a_script_runs_in_its_place(lab):
     assert lab.ran() == ["7"]
 
 
-def test_people_see_the_name_of_the_script(lab):
+def test_status_and_info_show_the_original_name_of_the_script(lab):
     lab.directory = lab.directory / "it's here"
     lab.directory.mkdir()
     lab.journal = lab.directory / "jobs.jsonl"
@@ -234,7 +234,7 @@ def test_cpus_and_main_memory_of_slurm(lab, line, cpus, mem):
                                          ("-N 2", "-N is ignored: a job is a single command on this machine"),
                                          ("--output=%j/x.txt", "--output is ignored: gpuq names log files itself"),
                                          ("--output=x.txt", "--output: the log is written to directory '.' as job_DATE_TIME_ID.log, not to 'x.txt'")])
-def test_differences_to_slurm_are_reported(lab, line, words):
+def test_differences_from_slurm_are_reported(lab, line, words):
     script(lab, f"#SBATCH {line}", "true")
     result = lab.result("add", "--no-start", "train.sh")
     assert result.returncode == 0 and f"train.sh:2: #SBATCH {words}" in result.stderr

@@ -29,7 +29,7 @@ def test_a_size_without_a_unit_is_refused_as_an_option_of_run(lab):
     lab.gpuq("run", "--min-free-mem-mb", "100", "--max-log-size", "0")
 
 
-def test_options_behind_the_first_word_belong_to_the_command(lab):
+def test_options_after_the_first_word_belong_to_the_command(lab):
     lab.add("ls", "-l", "--color=never", "my file")
     lab.add("--name", "x", "nice", "-n", "5", "true")
     lab.add("--", "python", "train.py", "--mem", "12G")
@@ -42,7 +42,7 @@ def test_options_behind_the_first_word_belong_to_the_command(lab):
     (["true", "--jobs-file", "x"], "--jobs-file is an option of gpuq, but comes after the command; move it before 'true'"),
     (["true", "--", "x"], "'--' must be before the command"),
 ])
-def test_options_that_may_be_meant_for_gpuq_are_refused_behind_the_command(lab, words, message):
+def test_options_that_may_be_meant_for_gpuq_are_refused_after_the_command(lab, words, message):
     result = lab.result("add", "--no-start", *words)
     assert result.returncode == 2 and message in result.stderr and "gpuq add [OPTION…] -- " in result.stderr
     assert not lab.journal.exists()

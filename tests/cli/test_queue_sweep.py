@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Sweeps: several jobs from one command, which form a group."""
+import fcntl
 import json
 import os
 import pty
+import signal
 import subprocess
 
 import pytest
@@ -39,7 +41,7 @@ def test_a_file_gives_rows_of_values(lab):
 
 
 @pytest.mark.parametrize("text, message", [
-    ("a,b\n1\n", "grid.csv:2: 1 values for 2 parameters"),
+    ("a,b\n1\n", "grid.csv:2: 1 value for 2 parameters"),
     ("a,b\n\n1,2,3\n", "grid.csv:3: 3 values for 2 parameters"),
     ('a\n"x\n', "grid.csv:2: the quotation mark is not closed"),
     ('a\n"x"y\n', "grid.csv:2: expected a comma"),
@@ -47,6 +49,7 @@ def test_a_file_gives_rows_of_values(lab):
     ("", "at least one line of values"),
     ("a b\n1\n", "grid.csv:1: 'a b' is not a valid parameter name"),
     ("a\x1b[31m \n1\n", r"grid.csv:1: 'a\x1b[31m ' is not a valid parameter name"),
+    pytest.param(",".join(f"n{n}" for n in range(1001)) + "\n", "grid.csv:1: more than 1000 names", id="many names"),
     ("a,a\n1,2\n", "parameter 'a' is given twice"),
     (None, "cannot read 'grid.csv': No such file"),
 ])
@@ -202,3 +205,21 @@ def test_dry_run_controls_no_terminal(lab):
     shown = os.read(ours, 4096)
     os.close(ours)
     assert b"\\x1b]0;title\\x07" in shown and b"\x1b" not in shown
+
+
+@pytest.mark.parametrize("words", [("add", "--param-file", "input", "echo", "{a}"), ("run", "--commands-file", "input"),
+                                   ("add", "--config", "input", "true")], ids=["parameters", "commands", "configuration"])
+def test_file_with_a_lease_is_not_waited_for_long(lab, words):
+    """The holder of the lease ignores the kernel's signal; opening the file would take 45 seconds."""
+    (lab.directory / "input").write_text("a\n1\n")
+    fd = os.open(lab.directory / "input", os.O_RDWR)
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    try:
+        result = lab.result(*words)
+    finally:
+        os.close(fd)
+        signal.signal(signal.SIGIO, signal.SIG_DFL)
+    assert result.returncode == 2, result
+    assert "cannot read 'input': another process has a lease on it; try again later" in result.stderr
+    assert not lab.journal.exists()

@@ -144,7 +144,7 @@ def test_file_that_everybody_can_write_is_not_used(lab, name):
     assert lab.ran() == ["1", "1"]
 
 
-def test_journal_that_everybody_can_write_later_is_not_read_on(lab):
+def test_journal_that_everybody_can_write_later_is_no_longer_read(lab):
     """Put in place while the runner works: each file is checked, not only the first."""
     runner = lab.start("run", "--keep")
     lab.gpuq("add", "echo 1 >> ran")

@@ -31,7 +31,7 @@ def test_status_has_a_position_and_a_reason_for_every_pending_job(lab):
     (lab.directory / "go").touch()
 
 
-def test_jobs_without_declared_memory_have_their_gpus_for_themselves(lab):
+def test_jobs_without_declared_memory_have_their_gpus_to_themselves(lab):
     for _ in range(3):
         lab.add("--no-start", HANG_ABOUT)
     lab.add("--no-start", "--mem", "1G", HANG_ABOUT)
@@ -125,7 +125,7 @@ def test_run_names_held_jobs_also_when_quiet(lab):
     assert "gpuq: 1 job is held: 1; use 'gpuq release' to release it\n" in lab.gpuq("run", "--quiet")
 
 
-def test_no_start_is_expected_of_jobs_that_wait_for_cpus(lab):
+def test_no_start_is_estimated_for_jobs_that_wait_for_cpus(lab):
     lab.commands(*(f"sleep 0.0{number}1" for number in range(4)))
     lab.gpuq("run", "--gpus", "sim:1")
     cpus = len(os.sched_getaffinity(0))

@@ -5,12 +5,13 @@ import json
 import os
 import re
 import stat
+import subprocess
 import xml.etree.ElementTree
 
 import pytest
 
 import sealing
-from lab import GPUQ, Lab
+from lab import GPUQ, LIMIT, Lab
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
 
@@ -103,11 +104,11 @@ def test_the_numbers_are_those_of_the_journal(lab):
     assert page.tiles["jobs"] == "4" and page.tiles["completed"] == "2" and page.tiles["failed"] == "1"
     assert page.tiles["pending"] == "1"
     assert page.tiles["start to end"] == "1m 30s"
-    assert page.tiles["GPU time busy"] == "83.3 %"
+    assert page.tiles["GPU time busy"] == "83.3%"
     assert page.tiles["median wait"] == "10s"
     gpus = page.table("GPU")
-    assert gpus[1] == ["GPU 0", "66.7 %", "1m 00s", "1", "0", "—", "—"]
-    assert gpus[2] == ["GPU 1", "100.0 %", "1m 30s", "2", "1", "—", "2.0 GiB"]
+    assert gpus[1] == ["GPU 0", "66.7%", "1m 00s", "1", "0", "—", "—"]
+    assert gpus[2] == ["GPU 1", "100.0%", "1m 30s", "2", "1", "—", "2.0 GiB"]
     longest = [table for table in page.tables if table[0][1] == "time"][0]
     assert [row[0] for row in longest[1:]] == ["1", "3", "2"]
     failed = [table for table in page.tables if table[0][1] == "reason"][0]
@@ -191,8 +192,8 @@ def test_samples_are_drawn(lab):
         for n in range(12)))
     text, page = report(lab)
     assert "There are no GPU samples" not in page.text
-    assert page.table("GPU")[1][5:] == ["60 %", "1.0 GiB of 4.0 GiB"]
-    assert "utilization 60 % on average" in text
+    assert page.table("GPU")[1][5:] == ["60%", "1.0 GiB of 4.0 GiB"]
+    assert "utilization 60% on average" in text
     pictures(text)
 
 
@@ -250,6 +251,23 @@ def test_the_file_with_the_default_name_is_replaced_as_a_whole(lab):
     assert sorted(entry.name for entry in lab.directory.iterdir() if "report" in entry.name) == ["report.html"]
 
 
+@pytest.mark.parametrize("journal, folder, expected", [(0o600, 0o755, 0o600), (0o644, 0o700, 0o600), (0o644, 0o755, 0o644)])
+def test_a_new_report_of_a_private_queue_is_private(lab, tmp_path_factory, journal, folder, expected):
+    write(lab, *job(1, 0, 0, 0, 60))
+    lab.journal.chmod(journal)
+    lab.directory.chmod(folder)
+    path = tmp_path_factory.mktemp("elsewhere") / "page.html"
+    old = os.umask(0o022)
+    try:
+        lab.gpuq("report", "-o", path)
+        assert stat.S_IMODE(path.stat().st_mode) == expected
+        path.chmod(0o640)  # the user publishes it
+        lab.gpuq("report", "-o", path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    finally:
+        os.umask(old)
+
+
 def test_link_with_the_default_name_is_refused(lab):
     """Git and tar create links of the user that somebody else has chosen."""
     lab.add("true")
@@ -268,6 +286,16 @@ def test_a_symbolic_link_and_a_pipe_are_written_through(lab):
     assert (lab.directory / "link.html").is_symlink()
     assert (lab.directory / "real.html").read_text().endswith("</html>\n")
     assert "</html>" in lab.gpuq("report", "-o", "/dev/stdout")
+
+
+def test_file_that_is_standard_output_is_not_replaced(lab):
+    """Otherwise, the other output of a script would be lost: { date; gpuq report -o /dev/stdout; date; } > FILE"""
+    write(lab, *job(1, 0, 0, 0, 60))
+    page = lab.directory / "all.html"
+    with open(page, "wb") as file:
+        for _ in range(2):
+            subprocess.run([GPUQ, "report", "--output", "/dev/stdout"], cwd=lab.directory, env=lab.environment, stdout=file, timeout=LIMIT, check=True)
+    assert page.read_text().count("</html>") == 2
 
 
 def test_since_selects_jobs_and_bad_arguments_exit_2(lab):
@@ -326,10 +354,10 @@ def test_report_of_a_launch_has_files_failures_and_bad_lines(lab):
     assert tiles["of audio"] == "3m 20s" and tiles["of processing"] == "40s"
     assert tiles["RTF"] == "0.200"
     assert tiles["wall clock"] == "40s" and tiles["speedup"] == "1.00 ×"
-    assert tiles["skew"] == "50.0 %"
+    assert tiles["skew"] == "50.0%"
     balance = page.table("GPU")
-    assert balance[1] == ["GPU 0", "25.0 %", "1", "1", "10s", "1m 40s", "0.100"]
-    assert balance[2] == ["GPU 1", "75.0 %", "1", "0", "30s", "1m 40s", "0.300"]  # the failure was retried with success
+    assert balance[1] == ["GPU 0", "25.0%", "1", "1", "10s", "1m 40s", "0.100"]
+    assert balance[2] == ["GPU 1", "75.0%", "1", "0", "30s", "1m 40s", "0.300"]  # the failure was retried with success
     slowest = page.table("processing")
     assert slowest[1] == ["30s", "1m 40s", "0.300", "done", "1", "b/<b>.wav"]
     assert page.table("reason")[1:] == [["torn", "1", "bad.wav"]]

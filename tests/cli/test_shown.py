@@ -98,7 +98,7 @@ def test_a_run_that_is_stopped_shows_how_far_it_came(shown):
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_a_terminal_without_colours_gets_lines(shown, env):
+def test_a_terminal_without_colors_gets_lines(shown, env):
     terminal = shown("print:worker", "a", **env)
     assert terminal.wait() == 0
     text = terminal.screen.everything()

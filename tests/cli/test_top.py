@@ -282,7 +282,7 @@ def test_log_is_followed_to_its_end(lab, terminal):
     top.shows("1 completed")
 
 
-def test_of_a_huge_log_only_the_end_is_read(lab, terminal):
+def test_only_the_end_of_a_huge_log_is_read(lab, terminal):
     lab.add("--", "echo begin")
     lab.gpuq("run", "--min-free-mem-mb", "1")
     path = lab.job(1)["log_file"]
@@ -380,7 +380,7 @@ def program(pid):
         return ""
 
 
-def test_no_colours_where_none_are_wanted(lab, terminal):
+def test_no_colors_where_none_are_wanted(lab, terminal):
     fill(lab)
     top = terminal()
     top.shows("3 of 3")
@@ -389,8 +389,8 @@ def test_no_colours_where_none_are_wanted(lab, terminal):
     top.shows("ready$")
     top.enter(f"NO_COLOR=1 {GPUQ} top")
     top.shows("3 of 3")
-    colours = [f"\x1b[{number}m" for number in range(30, 38)]
-    assert not [colour for colour in colours if colour in top.screen("-e")]
+    colors = [f"\x1b[{number}m" for number in range(30, 38)]
+    assert not [color for color in colors if color in top.screen("-e")]
 
 
 def test_without_a_terminal_it_says_so(lab):

@@ -516,7 +516,7 @@ def test_a_log_is_found_after_its_queue_was_renamed(lab):
     assert page.ask("/api/jobs/1/log").content == b"found\n"
 
 
-def test_of_a_log_of_gigabytes_only_a_part_is_served(lab):
+def test_only_a_part_of_a_log_of_gigabytes_is_served(lab):
     number = run_one(lab, "echo begin")
     path = pathlib.Path(lab.job(number)["log_file"])
     with open(path, "r+b") as file:

@@ -386,8 +386,8 @@ def test_page_has_landmarks_and_names_for_screen_readers(lab, fresh):
 
 
 def contrast(one, other):
-    def light(colour):
-        parts = [int(n) / 255 for n in re.findall(r"\d+", colour)[:3]]
+    def light(color):
+        parts = [int(n) / 255 for n in re.findall(r"\d+", color)[:3]]
         parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
         return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
     high, low = sorted((light(one), light(other)), reverse=True)
@@ -407,8 +407,8 @@ def test_light_and_dark_can_be_read(lab, fresh, scheme):
     assert (contrast(ground, "rgb(255,255,255)") < 1.2) == (scheme == "light")
     for selector in ("#headline", "#rows .state[data-state=failed]", "#rows .state[data-state=held]", "#rows .state[data-state=pending]",
                      "#rows th button", ".gpu-name", "#pace"):
-        colour = fresh.driver.execute_script("return getComputedStyle(document.querySelector(arguments[0])).color", selector)
-        assert contrast(colour, ground) >= 4.5, (selector, colour, ground)
+        color = fresh.driver.execute_script("return getComputedStyle(document.querySelector(arguments[0])).color", selector)
+        assert contrast(color, ground) >= 4.5, (selector, color, ground)
 
 
 def test_a_phone_never_scrolls_sideways(lab, fresh):

@@ -4,7 +4,7 @@
  *
  *     without_calls NAME PROGRAM [ARGUMENT…]
  *
- * NAME is one of support/missing_calls.c, or "all". Without arguments it lists them.
+ * NAME is one of support/missing_calls.c, "fchmod", or "all". Without arguments it lists them.
  */
 #include <stdio.h>
 #include <string.h>

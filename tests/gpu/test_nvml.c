@@ -113,7 +113,7 @@ static void test_processes_that_cannot_be_queried_are_unknown(void **state)
 	gd_gpu_list_free(list);
 }
 
-static void test_memory_of_a_process_may_be_not_available(void **state)
+static void test_memory_of_a_process_may_be_unavailable(void **state)
 {
 	fake_machine_cards(*state, T4 "compute=10\ncompute=11 4096\n");
 	struct gd_gpu_list *list = fake_machine_survey();
@@ -486,7 +486,7 @@ int main(void)
 		T(test_several_cards_come_in_the_order_of_their_index),
 		T(test_field_that_a_card_does_not_report_is_unknown_and_not_zero),
 		T(test_processes_that_cannot_be_queried_are_unknown),
-		T(test_memory_of_a_process_may_be_not_available),
+		T(test_memory_of_a_process_may_be_unavailable),
 		T(test_process_that_computes_and_draws_is_listed_once),
 		T(test_more_processes_than_the_first_buffer_holds_are_all_listed),
 		T(test_names_that_are_not_utf8_are_made_so),

@@ -172,7 +172,7 @@ static void test_card_whose_call_never_returns_comes_back_when_the_driver_does(v
 	gpu_probe_close(p);
 }
 
-/* Each card wakes up after 65 % of the time to answer, so both in sequence take longer. False if one timed out. */
+/* Each card wakes up after 65% of the time to answer, so both in sequence take longer. False if one timed out. */
 static bool wake_up_one_after_the_other(const struct fake_machine *m, unsigned answer_ms)
 {
 	struct gpu_news news;

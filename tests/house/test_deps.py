@@ -130,7 +130,7 @@ def make_user_machine(machine):
 
 
 @pytest.mark.parametrize("answer", ["y", "yes", "Y"])
-def test_other_users_than_root_are_asked_on_a_terminal_and_use_sudo(user_machine, answer):
+def test_users_other_than_root_are_asked_on_a_terminal_and_use_sudo(user_machine, answer):
     code, text = user_machine.deps_on_terminal(answer, "build")
     assert code == 0, text
     assert "ninja (Debian: ninja-build)" in text

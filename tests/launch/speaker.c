@@ -60,7 +60,7 @@ static void say_much(char first, size_t size)
 	fflush(stdout);
 }
 
-/* Also outside its session: these must be found, too. */
+/* Some are outside its session: these must be found, too. */
 static void start_children(void)
 {
 	for (int i = 0; i < 2; i++) {

@@ -84,7 +84,7 @@ static void test_warnings_are_limited(void **state)
 	struct gd_files *files = find("in", (struct gd_find_options){0});
 	assert_found(files, "a.wav");
 	assert_int_equal(files->num_warnings, 1001);
-	assert_string_equal(files->warnings[1000], "10 more files or folders are skipped without a warning");
+	assert_string_equal(files->warnings[1000], "10 more files or folders skipped without a warning");
 	gd_files_free(files);
 }
 

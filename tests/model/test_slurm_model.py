@@ -52,7 +52,7 @@ def test_no_attempt_begins_twice_or_overlaps_another_and_no_end_is_wrong(tmp_pat
 
 
 @pytest.mark.skipif("CAMPAIGN_SEED" not in os.environ, reason="part of make campaign")
-def test_the_same_holds_in_a_minute_of_search_with_renewed_leases(tmp_path: pathlib.Path) -> None:
+def test_no_attempt_begins_twice_with_renewed_leases_in_a_longer_search(tmp_path: pathlib.Path) -> None:
     output = search(tmp_path, RENEWED, ("-DBITSTATE",), ("-w30", "-Q1"))
     assert "errors: 0" in output, output
 

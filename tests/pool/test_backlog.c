@@ -77,7 +77,7 @@ static void test_backlog_with_only_holes_is_empty(void **state)
 	backlog_finish(&b);
 }
 
-/* Compared with a plain list, by a generator with a fixed seed. */
+/* Does the same random operations, with a fixed seed, on a backlog and on a plain list, and compares the two. */
 static void test_holes_never_take_the_room_of_tasks(void **state)
 {
 	(void)state;

@@ -61,12 +61,12 @@ static void test_answers_in_any_order_find_their_tasks(void **state)
 		const struct run_note *n = recorder_note(rec, CALLBACK_SUCCESS, i);
 		assert_int_equal(n->result, answer_to(n->event.id));
 	}
-	/* The default, and no more than it. */
+	/* The default of max_batch. */
 	assert_int_equal(board->words[0], 32);
 	assert_int_equal(rec->count[CALLBACK_START], 200);
 }
 
-static void test_a_batch_is_as_large_as_asked_for_at_most(void **state)
+static void test_a_batch_has_at_most_the_requested_size(void **state)
 {
 	static const struct gd_worker_ops ops = {
 		.size = sizeof(struct gd_worker_ops), .process_batch = backwards, .max_batch = 5};
@@ -211,7 +211,7 @@ static int die_in_the_middle(struct gd_worker *w, void *state, const struct gd_b
 	return 0;
 }
 
-static void test_a_crash_costs_what_the_batch_had_not_answered(void **state)
+static void test_a_crash_fails_only_unanswered_tasks_of_the_batch(void **state)
 {
 	static const struct gd_worker_ops ops = {
 		.size = sizeof(struct gd_worker_ops), .process_batch = die_in_the_middle, .max_batch = 6};
@@ -254,11 +254,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		recorder_test(test_answers_in_any_order_find_their_tasks),
-		recorder_test(test_a_batch_is_as_large_as_asked_for_at_most),
+		recorder_test(test_a_batch_has_at_most_the_requested_size),
 		recorder_test(test_a_single_task_does_not_wait_for_a_full_batch),
 		recorder_test(test_tasks_of_a_batch_fail_or_stay_unanswered_independently),
 		recorder_test(test_an_error_of_the_hook_is_for_those_without_an_answer),
-		recorder_test(test_a_crash_costs_what_the_batch_had_not_answered),
+		recorder_test(test_a_crash_fails_only_unanswered_tasks_of_the_batch),
 		recorder_test(test_a_batch_that_died_is_tried_again),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -327,7 +327,7 @@ static void test_one_bad_setup_takes_out_its_slot_alone(void **state)
 		pool_rig_try(run_with_one_bad_setup(again(state), i));
 }
 
-static void test_all_setups_bad_ends_every_task_as_no_worker(void **state)
+static void test_failure_of_all_setups_ends_every_task_as_no_worker(void **state)
 {
 	for (size_t i = 0; i < SETUP_CASES; i++) {
 		struct pool_rig *rig = again(state);
@@ -359,7 +359,7 @@ static int endless(void *context, struct gd_feed *feed)
 	return 1;
 }
 
-static void test_all_setups_bad_ends_an_endless_run(void **state)
+static void test_failure_of_all_setups_ends_an_endless_run(void **state)
 {
 	struct pool_rig *rig = *state;
 	struct gd_dispatcher *d;
@@ -516,8 +516,8 @@ int main(void)
 		DEATH(test_crash_in_process_fails_only_that_task),
 		DEATH(test_hang_in_process_fails_only_that_task),
 		DEATH(test_one_bad_setup_takes_out_its_slot_alone),
-		DEATH(test_all_setups_bad_ends_every_task_as_no_worker),
-		DEATH(test_all_setups_bad_ends_an_endless_run),
+		DEATH(test_failure_of_all_setups_ends_every_task_as_no_worker),
+		DEATH(test_failure_of_all_setups_ends_an_endless_run),
 		DEATH(test_bad_setup_of_a_replacement_gets_three_tries),
 		DEATH(test_close_does_not_wait_for_an_endless_setup),
 		DEATH(test_bad_cleanup_is_reported_once_and_costs_no_task),

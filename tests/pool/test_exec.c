@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Executed workers: a separate program, also for hosts with threads. TEST_WORKER is that program. */
+/* Executed workers: a separate program, even for hosts with threads. TEST_WORKER is that program. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

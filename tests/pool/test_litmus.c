@@ -385,7 +385,7 @@ static bool forgotten(const struct litmus *l)
 	return l->seen[1] && !l->seen[0];
 }
 
-static void test_answer_to_a_task_out_of_time_is_known_as_such(void **state)
+static void test_answer_after_a_timeout_is_recognized(void **state)
 {
 	(void)state;
 	static const struct pattern p = {reset_timed_out, {time_out, notice}, forgotten};
@@ -400,7 +400,7 @@ int main(void)
 		cmocka_unit_test(test_no_wake_up_is_lost),
 		cmocka_unit_test(test_owner_that_falls_asleep_is_notified_or_sees_the_answer),
 		cmocka_unit_test(test_published_record_is_whole),
-		cmocka_unit_test(test_answer_to_a_task_out_of_time_is_known_as_such),
+		cmocka_unit_test(test_answer_after_a_timeout_is_recognized),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,7 +156,7 @@ def test_record_is_whole_when_its_count_is_seen(publish, expected):
 
 
 @pytest.mark.parametrize("publish, expected", [(RELEASE, False), (RELAXED, True)])
-def test_answer_to_a_task_out_of_time_is_known_as_such(publish, expected):
+def test_answer_after_a_timeout_is_recognized(publish, expected):
     """The warden's word has no memory order of its own: a worker that has seen it publishes it with its answer."""
     program = [[store("timed_out", 1)],
                [load("worker", "timed_out"), store("head", 1, publish)],

@@ -203,6 +203,24 @@ static void test_log_folder_that_others_can_change_is_refused(void **state)
 	is_refused(rec, "/link' is a symbolic link of another user");
 }
 
+static void test_refused_log_folder_is_not_created(void **state)
+{
+	struct recorder *rec = *state;
+	static char dir[160];
+	char shared[128];
+	snprintf(shared, sizeof(shared), "%s/shared", recorder_dir());
+	snprintf(dir, sizeof(dir), "%s/logs", shared);
+	assert_int_equal(mkdir(shared, 0700), 0);
+	assert_int_equal(chmod(shared, 0777), 0);
+	rec->options.output = GD_OUTPUT_FILES;
+	rec->options.output_dir = dir;
+	is_refused(rec, "/shared' can be written by everybody; run chmod +t ");
+	assert_int_equal(access(dir, F_OK), -1);
+	assert_int_equal(chmod(shared, 0700), 0);
+	is_accepted(rec);
+	assert_int_equal(access(dir, F_OK), 0);
+}
+
 static void test_log_that_others_may_access_is_refused(void **state)
 {
 	struct recorder *rec = *state;
@@ -232,6 +250,7 @@ int main(void)
 		recorder_test(test_log_folder_that_cannot_be_made_fails_the_run),
 		recorder_test(test_log_file_that_cannot_be_written_fails_setup),
 		recorder_test(test_log_folder_that_others_can_change_is_refused),
+		recorder_test(test_refused_log_folder_is_not_created),
 		recorder_test(test_log_that_others_may_access_is_refused),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,7 +26,7 @@ struct ring_pair {
 	struct channel producer; /* the same memory, each with its own notes */
 	struct channel consumer;
 	struct ring ring;
-	uint64_t next; /* the consumer's, as those of a worker */
+	uint64_t next; /* the consumer's next record; its own copies, as in a worker: next, head and round */
 	uint64_t head;
 	uint64_t round;
 	unsigned char *seen;
@@ -184,7 +184,7 @@ static size_t take_back(struct ring_pair *f, uint64_t *again, size_t count)
 	for (uint64_t seq = from; seq < f->ring.head; seq++)
 		again[count++] = ring_at(f->ring.descs, seq)->id;
 	ring_rewind(&f->ring, from);
-	/* For a moment it was too low: a consumer that has seen this may sleep. */
+	/* For a moment the head was too low: a consumer that has seen this may sleep. */
 	publish(f);
 	return count;
 }

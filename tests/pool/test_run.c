@@ -48,7 +48,7 @@ static int tell(struct gd_worker *w, void *state, const struct gd_bytes *task)
 	copy_text(self.cuda, getenv("CUDA_VISIBLE_DEVICES"));
 	copy_text(self.model, gd_worker_setting(w, "model", "none"));
 	copy_text(self.other, gd_worker_setting(w, "other", "none"));
-	/* The first four tasks one to each worker: no task ends before all have begun. */
+	/* Each worker gets one of the first four tasks: no task ends before all have begun. */
 	if (self.id < 4) {
 		atomic_fetch_add(&board->words[0], 1);
 		while (atomic_load(&board->words[0]) < 4)
@@ -372,12 +372,12 @@ static void test_on_exit_comes_once_after_the_workers_are_gone(void **state)
 	assert_memory_equal(&rec->exit_stats, &rec->stats, sizeof(rec->stats));
 }
 
-static void test_on_exit_comes_once_also_when_no_worker_or_no_pool_starts(void **state)
+static void test_on_exit_comes_once_even_if_no_worker_or_no_pool_starts(void **state)
 {
 	static const struct gd_worker_ops ops = {
 		.size = sizeof(struct gd_worker_ops), .setup = recorder_no_setup, .process = recorder_echo};
 	struct recorder *rec = *state;
-	/* No worker gets ready. */
+	/* No worker becomes ready. */
 	assert_int_equal(recorder_run(rec, &ops), -ENODEV);
 	assert_int_equal(rec->count[CALLBACK_EXIT], 1);
 	assert_int_equal(rec->count[CALLBACK_SETUP_FAIL], 2);
@@ -483,7 +483,7 @@ int main(void)
 		recorder_test(test_a_task_without_a_result_has_an_empty_one),
 		recorder_test(test_run_works_without_optional_callbacks),
 		recorder_test(test_on_exit_comes_once_after_the_workers_are_gone),
-		recorder_test(test_on_exit_comes_once_also_when_no_worker_or_no_pool_starts),
+		recorder_test(test_on_exit_comes_once_even_if_no_worker_or_no_pool_starts),
 		recorder_test(test_total_tasks_are_reported_as_expected),
 		recorder_test(test_on_progress_is_called_during_the_run),
 		recorder_test(test_dispatcher_can_run_again_and_again),

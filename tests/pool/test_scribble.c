@@ -430,7 +430,7 @@ static int lie_and_hang(struct gd_worker *w, void *state, const struct gd_bytes 
 	process_hang();
 }
 
-static void test_lies_about_its_progress_do_not_avert_the_timeout(void **state)
+static void test_a_false_progress_report_does_not_prevent_the_timeout(void **state)
 {
 	static const struct gd_worker_ops ops = {.size = sizeof(struct gd_worker_ops), .process = lie_and_hang};
 	struct pool_rig *rig = *state;
@@ -473,7 +473,7 @@ static int end_too_many_and_hang(struct gd_worker *w, void *state, const struct 
 	process_hang();
 }
 
-static void test_a_lie_does_not_avert_the_timeout_while_a_callback_runs(void **state)
+static void test_a_false_progress_report_does_not_prevent_the_timeout_while_a_callback_runs(void **state)
 {
 	static const struct gd_worker_ops ops = {
 		.size = sizeof(struct gd_worker_ops), .process = end_too_many_and_hang};
@@ -496,7 +496,7 @@ static bool has_begun(struct pool_rig *rig)
 	return atomic_load(&board->begun) == 1;
 }
 
-static void test_a_lie_does_not_avert_the_kill_of_a_stop(void **state)
+static void test_a_false_progress_report_does_not_prevent_the_kill_after_a_stop(void **state)
 {
 	static const struct gd_worker_ops ops = {
 		.size = sizeof(struct gd_worker_ops), .process = end_too_many_and_hang};
@@ -637,9 +637,9 @@ int main(void)
 		pool_rig_test(test_worker_that_keeps_overwriting_its_memory_fails_only_its_own_tasks),
 		pool_rig_test(test_scribbler_that_dies_fails_only_its_own_tasks),
 		pool_rig_test(test_scribbler_that_hangs_fails_only_its_own_tasks),
-		pool_rig_test(test_lies_about_its_progress_do_not_avert_the_timeout),
-		pool_rig_test(test_a_lie_does_not_avert_the_timeout_while_a_callback_runs),
-		pool_rig_test(test_a_lie_does_not_avert_the_kill_of_a_stop),
+		pool_rig_test(test_a_false_progress_report_does_not_prevent_the_timeout),
+		pool_rig_test(test_a_false_progress_report_does_not_prevent_the_timeout_while_a_callback_runs),
+		pool_rig_test(test_a_false_progress_report_does_not_prevent_the_kill_after_a_stop),
 		pool_rig_test(test_scribbler_in_setup_affects_only_its_own_slot),
 		pool_rig_test(test_scribbler_in_cleanup_affects_only_its_own_slot),
 		pool_rig_test(test_scribbling_without_end_affects_only_its_own_slot),

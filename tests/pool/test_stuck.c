@@ -158,7 +158,7 @@ static bool make_ice(void)
 	return true;
 }
 
-/* Also after a failed test: nothing else would thaw the process. */
+/* Even after a failed test: nothing else would thaw the process. */
 static int thaw_teardown(void **state)
 {
 	if (ice.there) {

@@ -127,7 +127,7 @@ static void test_a_task_may_have_longer_than_the_others(void **state)
 }
 
 /* The warden must notice its start, although it is not woken for it. */
-static void test_a_limit_holds_for_a_task_behind_one_without(void **state)
+static void test_a_time_limit_applies_to_a_task_behind_one_without_a_limit(void **state)
 {
 	struct pool_rig *rig = *state;
 	open_one(rig, &batches, 0, LONG_MS);
@@ -258,7 +258,7 @@ int main(void)
 		pool_rig_test(test_a_task_has_a_limit_in_a_pool_that_has_none),
 		pool_rig_test(test_a_task_that_ignores_its_own_limit_is_killed),
 		pool_rig_test(test_a_task_may_have_longer_than_the_others),
-		pool_rig_test(test_a_limit_holds_for_a_task_behind_one_without),
+		pool_rig_test(test_a_time_limit_applies_to_a_task_behind_one_without_a_limit),
 		pool_rig_test(test_wrong_limits_are_refused),
 		pool_rig_test(test_only_tasks_with_the_same_limit_share_a_batch),
 		pool_rig_test(test_a_batch_out_of_time_is_repeated_task_by_task),

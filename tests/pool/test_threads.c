@@ -165,7 +165,7 @@ static size_t submit_beside(struct thread_rig *rig, void *(*other)(void *rig))
 	return taken;
 }
 
-static void test_threads_may_submit_ask_and_poll_at_once(void **state)
+static void test_threads_may_submit_read_statistics_and_poll_at_once(void **state)
 {
 	struct thread_rig *rig = *state;
 	assert_int_equal(submit_beside(rig, ask_the_pool), SUBMITTERS * PER_SUBMITTER);
@@ -194,7 +194,7 @@ static void *stop_after_some(void *argument)
 	return NULL;
 }
 
-static void test_stop_by_one_thread_ends_the_submitting_of_others(void **state)
+static void test_stop_by_one_thread_ends_submissions_of_others(void **state)
 {
 	struct thread_rig *rig = *state;
 	size_t taken = submit_beside(rig, stop_after_some);
@@ -225,7 +225,7 @@ static void *ask_the_dispatcher(void *argument)
 	return (void *)(uintptr_t)seen;
 }
 
-static void test_run_may_be_asked_by_another_thread_from_beginning_to_end(void **state)
+static void test_another_thread_may_ask_a_run_for_statistics_at_any_time(void **state)
 {
 	struct thread_rig *rig = *state;
 	struct gd_run run = {.size = sizeof(run), .generator = generate, .generator_context = rig};
@@ -243,10 +243,10 @@ static void test_run_may_be_asked_by_another_thread_from_beginning_to_end(void *
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_threads_may_submit_ask_and_poll_at_once),
+		CASE(test_threads_may_submit_read_statistics_and_poll_at_once),
 		CASE(test_threads_may_submit_while_starts_are_reported),
-		CASE(test_stop_by_one_thread_ends_the_submitting_of_others),
-		CASE(test_run_may_be_asked_by_another_thread_from_beginning_to_end),
+		CASE(test_stop_by_one_thread_ends_submissions_of_others),
+		CASE(test_another_thread_may_ask_a_run_for_statistics_at_any_time),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

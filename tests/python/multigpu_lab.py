@@ -22,6 +22,8 @@ here = Path(__file__).parent
 def work(file, output_dir):
     if "fail" in file.name:
         raise ValueError(f"cannot do {file.name}")
+    if "path" in file.name:
+        raise ValueError(f"cannot do {file}")
     if "kill" in file.name:
         os.kill(os.getpid(), 9)
     (here / f"began-{file.name}").write_text(str(os.getpid()))

@@ -161,6 +161,9 @@ class Actor(BaseWorker):
     def interrupt(self, _: Any) -> None:
         raise KeyboardInterrupt
 
+    def panic(self, words: str) -> None:
+        raise Panic(words)
+
     def lock(self, _: Any) -> Any:
         return threading.Lock()
 
@@ -238,6 +241,10 @@ class Actor(BaseWorker):
             raise ValueError(text)
 
 
+class Panic(BaseException):
+    """As PanicException, which modules in Rust raise."""
+
+
 class Batcher(BaseWorker):
     """Doubles numbers in batches; reports the batch size."""
 
@@ -249,6 +256,8 @@ class Batcher(BaseWorker):
             raise ValueError("the whole batch")
         if "short" in items:
             return []
+        if "panic" in items:
+            return [Panic("in an item")] * len(items)
         return [
             ValueError(item) if isinstance(item, str) else (item * 2, len(items)) for item in items
         ]

@@ -238,7 +238,7 @@ def test_a_truncated_object_is_an_error(value: Any, where: int) -> None:
         _engine.decode(data[: where % len(data)])
 
 
-def test_more_behind_the_object_is_an_error() -> None:
+def test_bytes_after_the_object_are_an_error() -> None:
     with pytest.raises(ValueError, match="damaged"):
         _engine.decode(_engine.encode(1) + b"N")
 

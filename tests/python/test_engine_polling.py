@@ -106,7 +106,7 @@ def test_poll_without_tasks_returns_at_once(log: Log) -> None:
 def test_interrupt_ends_a_wait(log: Log) -> None:
     pool = open_pool(log)
     pool.interrupt()
-    assert pool.poll(-1, idle=True) == 0  # also one that comes before
+    assert pool.poll(-1, idle=True) == 0  # even one that came before
     polls: list[int] = []
     thread = threading.Thread(target=lambda: polls.append(pool.poll(-1, idle=True)))
     thread.start()

@@ -116,6 +116,32 @@ def test_task_queue_ends_with_one_none_per_worker(lab: Lab) -> None:
     assert {path.name for path in taken[:2] if path} == {"a.wav", "b.wav"}
 
 
+SPAWN = """
+import multiprocessing
+import sys
+from pathlib import Path
+from gpu_dispatch.multigpu import ResourceAllocator
+
+def count(tasks):
+    sys.exit(10 + len(list(iter(tasks.get, None))))
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method("spawn")
+    tasks = ResourceAllocator().create_task_queue([Path("a.wav"), Path("b.wav")], 1)
+    process = multiprocessing.Process(target=count, args=(tasks,))
+    process.start()
+    process.join()
+    sys.exit(process.exitcode)
+"""
+
+
+def test_task_queue_can_be_given_to_a_spawned_process(lab: Lab) -> None:
+    script = lab.directory / "program.py"
+    script.write_text(SPAWN)
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=LIMIT)
+    assert result.returncode == 12, result.stderr
+
+
 def test_workload_is_estimated(lab: Lab) -> None:
     files = lab.put("a.wav", size=30) + lab.put("b.wav", size=10)
     workload = ResourceAllocator().estimate_workload(files)
@@ -337,8 +363,9 @@ def test_faster_whisper_is_the_default_where_it_is_installed(lab: Lab, whisper: 
     assert (lab.output / "talk" / "talk.txt").read_text() == "model tiny on auto:0 as default\n"
 
 
+@pytest.mark.parametrize("interactive", [True, False])
 def test_faster_whisper_does_not_import_from_the_current_directory(
-    lab: Lab, whisper: None, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, whisper: None, monkeypatch: pytest.MonkeyPatch, interactive: bool
 ) -> None:
     planted = lab.directory / "shared"
     (planted / "gpu_dispatch").mkdir(parents=True)
@@ -350,7 +377,8 @@ def test_faster_whisper_does_not_import_from_the_current_directory(
     default = multiprocessing.context._default_context
     monkeypatch.setattr(default, "_actual_context", multiprocessing.get_context("spawn"))
     monkeypatch.chdir(planted)
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    path = [entry for entry in sys.path if entry]
+    monkeypatch.setattr(sys, "path", ["", *path] if interactive else path)
     lab.put("talk.wav")
     exit_code = LauncherOrchestrator().run(lab.input, lab.output, [0], model_size="tiny")
     assert not (lab.directory / "ran").exists()
@@ -452,14 +480,18 @@ def test_results_of_another_folder_are_reported_once(lab: Lab, capfd: pytest.Cap
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a file of another user")
-def test_skipped_file_says_why(lab: Lab, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
-    [fine, sparse] = lab.put("a.wav", "b.wav")
+@pytest.mark.parametrize("others", [("c.wav",), ("fail.wav",)])
+def test_skipped_file_says_why(
+    lab: Lab, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, others: tuple[str]
+) -> None:
+    [_, sparse, _] = lab.put("a.wav", "b.wav", *others)
     os.truncate(sparse, 1 << 40)
     os.chown(sparse, 54321, 54321)
     orchestrator = LauncherOrchestrator()
     assert orchestrator.run(lab.input, lab.output, worker_command=lab.command) == 1
     out = capfd.readouterr().out
-    assert f"{sparse} (no GPU): FAILED: gpuq launch skipped it; see the warnings" in out and "1 of 2 files done" in out, out
+    assert f"{sparse} (no GPU): FAILED: gpuq launch skipped it; see the warnings" in out, out
+    assert f"{1 if 'fail.wav' in others else 2} of 3 files done" in out, out
     assert "'b.wav' is skipped: " in caplog.text and "; set GPUQ_TRUST=1 in the environment to include it" in caplog.text, caplog.text
 
 

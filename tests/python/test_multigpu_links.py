@@ -223,6 +223,27 @@ def test_empty_folder_in_place_of_the_links_is_not_removed(
     assert folder.is_dir()
 
 
+@needs_root
+def test_link_that_its_owner_exchanges_after_it_was_read_counts(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second look at the path would find a folder, not the link that led to the files."""
+    files = [str(lab.directory / "link" / path.name) for path in lab.put("a.wav", "b.wav")]
+    link, read = lab.directory / "link", os.readlink
+    link.symlink_to(lab.input)
+    os.lchown(link, 12345, 12345)
+
+    def exchange(path: Any, **options: Any) -> Any:
+        target = read(path, **options)
+        if str(path) == str(link):
+            link.unlink()
+            link.mkdir()
+        return target
+
+    monkeypatch.setattr(os, "readlink", exchange)
+    with prepare_inputs(files[:1], str(link)) as inputs:
+        assert inputs.chosen and inputs.folder == str(lab.input)
+    assert link.is_dir()
+
+
 def test_many_links_to_the_same_folder_are_searched_once(tmp_path: Path) -> None:
     """Another user can make a few links with billions of paths."""
     for number in range(300):
@@ -233,3 +254,52 @@ def test_many_links_to_the_same_folder_are_searched_once(tmp_path: Path) -> None
     found = ResourceAllocator().discover_files(tmp_path, "*/*/*/*.wav")
     assert len(found) <= 10 and {path.name for path in found} == {"a.wav"}
     assert ResourceAllocator().discover_files(tmp_path, "other/*.wav") == [tmp_path / "other/a.wav"]
+
+
+def test_first_of_many_links_to_the_same_folder_is_searched(tmp_path: Path) -> None:
+    """Whatever the order in which the file system lists them."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/a.wav").touch()
+    for letter in "hcfakbgjdei":
+        (tmp_path / letter).symlink_to("real")
+    found = ResourceAllocator().discover_files(tmp_path, "*/*.wav")
+    assert found == [tmp_path / "a/a.wav", tmp_path / "real/a.wav"]
+
+
+def test_messages_name_the_files_and_not_the_links(lab: Lab, temporary: Path) -> None:
+    lab.put("path1.wav", "path2.wav", "other.wav")
+    orchestrator = LauncherOrchestrator()
+    assert orchestrator.run(lab.input, lab.output, pattern="path*", worker_command=lab.command) == 1
+    errors = {str(result["file"]): str(result["error"]) for result in failures(orchestrator)}
+    assert errors == {str(path): f"ValueError: cannot do {path}" for path in lab.input.glob("path*")}
+
+
+FORGETFUL = """
+import os, sys
+from pathlib import Path
+from gpu_dispatch import serve
+
+seen = Path(__file__).with_name("seen")
+if seen.exists():
+    sys.exit(f"cannot go on after {seen.read_text()}")
+
+def work(file, output_dir):
+    seen.write_text(str(file))
+    os.kill(os.getpid(), 9)
+
+serve(work)
+"""
+
+
+def test_messages_of_the_launcher_name_the_files_and_not_the_links(
+    lab: Lab, temporary: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A lost worker causes a warning, and the error of the files that are left."""
+    lab.put("a.wav", "a2.wav", "b.wav")
+    (lab.directory / "worker.py").write_text(FORGETFUL)
+    orchestrator = LauncherOrchestrator()
+    code = orchestrator.run(lab.input, lab.output, [0], pattern="a*", worker_command=lab.command)
+    assert code == 1
+    words = f"cannot go on after {lab.input}/a"
+    assert words in caplog.text and words in str(failures(orchestrator)[-1]["error"])
+    assert str(temporary) not in caplog.text + str(failures(orchestrator))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -548,3 +549,40 @@ def test_without_any_worker_the_launcher_says_what_to_install(
     lab.put("a.wav")
     assert LauncherOrchestrator().run(lab.input, lab.output, [0]) == 2
     assert "pip install 'gpu_dispatch[whisper]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("interactive", [True, False])
+def test_gpuq_of_the_package_is_not_taken_from_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interactive: bool
+) -> None:
+    """Another user may have put a gpuq there that claims to belong to the package. Not interactive: it is in a directory of the path."""
+    information = tmp_path / "gpu_dispatch-0.2.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: gpu_dispatch\nVersion: 0.2.0\n")
+    (information / "RECORD").write_text("gpuq,,\n")
+    (tmp_path / "gpuq").write_text("#!/bin/sh\n")
+    (tmp_path / "gpuq").chmod(0o755)
+    monkeypatch.delenv("GPUQ", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["" if interactive else str(tmp_path), *filter(None, sys.path)])
+    installed = os.environ.get("GD_INSTALLED")  # its record comes first
+    own = os.path.join(installed, "bin", "gpuq") if installed else None
+    found = _programs._of_this_package()
+    assert found == own if interactive or installed else found == str(tmp_path / "gpuq")
+
+
+def test_relative_entries_of_the_path_mean_what_they_mean_to_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user may have planted a usercustomize.py in the directory to which the program has changed."""
+    (tmp_path / "home" / "src").mkdir(parents=True)
+    (tmp_path / "home" / "src" / "found_by_the_test.py").touch()
+    (tmp_path / "shared" / "src").mkdir(parents=True)
+    monkeypatch.setattr(sys, "path_importer_cache", dict(sys.path_importer_cache))
+    monkeypatch.setattr(sys, "path", ["src", *sys.path, "never_searched"])
+    monkeypatch.chdir(tmp_path / "home")
+    sys.path_importer_cache.pop("src", None)
+    assert importlib.util.find_spec("found_by_the_test") is not None
+    monkeypatch.chdir(tmp_path / "shared")
+    path = spawner_module._environment()["PYTHONPATH"].split(os.pathsep)
+    assert path[0] == str(tmp_path / "home" / "src")
+    assert all(os.path.isabs(entry) for entry in path)
+    assert not [entry for entry in path if entry.startswith(str(tmp_path / "shared"))]

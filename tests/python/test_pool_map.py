@@ -280,7 +280,7 @@ def test_plain_lines_without_a_total(pool: Pool, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err.startswith("gpu_dispatch: 4 done, 1 failed, ")
 
 
-def test_the_line() -> None:
+def test_progress_line() -> None:
     text = "gpu_dispatch: 120 of 1000 done, 2 failed, 2.0/s, 0:07:20 left"
     assert line(120, 2, 1000, 60.0) == text
     assert line(0, 0, None, 0.0) == "gpu_dispatch: 0 done, 0.0/s"

@@ -83,13 +83,20 @@ def test_an_exception_with_a_constructor_of_its_own_arrives_as_itself(pool: Pool
     assert (missing.errno, missing.strerror, missing.filename) == (2, "no model", "m.pt")
 
 
-@pytest.mark.parametrize("verb, word", [("exit", "SystemExit"), ("interrupt", "KeyboardInterrupt")])
+@pytest.mark.parametrize("verb, word", [("exit", "SystemExit"), ("interrupt", "KeyboardInterrupt"), ("panic", "Panic")])
 def test_what_would_end_the_parent_is_the_task_s_error(pool: Pool, verb: str, word: str) -> None:
     pid = pool.submit(("pid", None)).result()
     error = pool.submit((verb, 3)).exception()
     assert isinstance(error, TaskError)
     assert word in str(error)
     assert alive(pid)
+
+
+@pytest.mark.parametrize("max_batch", [1, 8])
+def test_any_exception_in_the_results_of_a_batch_is_an_error(max_batch: int) -> None:
+    with Pool(Batcher, "sim:1", max_batch=max_batch) as pool:
+        error = pool.submit("panic").exception()
+        assert isinstance(error, TaskError) and "Panic('in an item')" in str(error)
 
 
 def test_an_item_that_cannot_be_pickled_is_the_future_s_error(pool: Pool) -> None:
@@ -197,7 +204,7 @@ def test_an_item_that_takes_too_long_to_unpickle_is_interrupted(batches: bool, t
         assert pool.stats()["restarts"] == 0
 
 
-def test_a_cancelled_task_that_returns_all_the_same_counts_as_completed(one: Pool, tmp_path: Path) -> None:
+def test_a_cancelled_task_that_returns_anyway_counts_as_completed(one: Pool, tmp_path: Path) -> None:
     future = one.submit(("ignore_cancel", str(tmp_path / "state")))
     eventually(lambda: says(tmp_path / "state", "begun"))
     assert future.cancel()

@@ -155,11 +155,13 @@ def test_nothing_that_user_code_prints_reaches_the_protocol(folder: Folder) -> N
 def test_exception_fails_that_file_with_the_line_that_names_it_and_logs_the_traceback(
     folder: Folder,
 ) -> None:
-    folder.put("a.txt", "b.txt", "c.txt", "d.txt", "e.txt", "g.txt", "h.txt")
+    folder.put("a.txt", "b.txt", "c.txt", "d.txt", "e.txt", "g.txt", "h.txt", "i.txt")
     summary = folder.run(
         """
         import sys
         from gpu_dispatch import serve
+        class Panic(BaseException):  # as PanicException, which modules in Rust raise
+            __module__ = "builtins"
         def pick(file, output_dir):
             if file.stem == "a":
                 raise ValueError("not a picture\\nsecond line")
@@ -173,6 +175,8 @@ def test_exception_fails_that_file_with_the_line_that_names_it_and_logs_the_trac
                 error = ValueError("with a note")
                 error.__notes__ = ["the note"]
                 raise error
+            if file.stem == "i":
+                raise Panic("index out of bounds")
             if file.stem == "h":
                 compile("1 +", "code", "exec")
             return float("nan") if file.stem == "f" else None
@@ -188,6 +192,7 @@ def test_exception_fails_that_file_with_the_line_that_names_it_and_logs_the_trac
         "d.txt": "RuntimeError: lone ? surrogate",
         "g.txt": "ValueError: with a note",
         "h.txt": "SyntaxError: invalid syntax",
+        "i.txt": "Panic: index out of bounds",
     }
     assert summary["files_done"] == 1
     assert 'raise ValueError("not a picture' in folder.log() and "second line" in folder.log()
@@ -206,18 +211,20 @@ def test_impossible_seconds_are_an_error(folder: Folder, value: str) -> None:
     assert "seconds of audio are 0 or more" in summary["failures"][0]["error"]
 
 
-def test_failed_setup_gives_the_worker_up_with_the_reason(folder: Folder) -> None:
+@pytest.mark.parametrize("kind", ["LookupError", "BaseException"])
+def test_failed_setup_ends_the_worker_with_the_reason(folder: Folder, kind: str) -> None:
     folder.put("a.txt")
     done = folder.launch(
-        """
+        f"""
         from gpu_dispatch import serve
         def load(setup):
-            raise LookupError("no model called base")
+            raise {kind}("no model called base")
         serve(print, setup=load)
         """,
         code=1,
     )
-    assert b"LookupError: no model called base" in done.stderr
+    assert f"{kind}: no model called base".encode() in done.stderr
+    assert b"it ended before it was ready" not in done.stderr
 
 
 def test_names_that_are_not_utf8_arrive_as_they_are(folder: Folder) -> None:
@@ -335,12 +342,22 @@ def test_items_are_served_in_lists(tmp_path: Path) -> None:
         ("[object()]", "TypeError: a result of type object cannot be written as JSON"),
         ("[]", "ValueError: the function returned 0 results for 1 items"),
         ("exit()", "SystemExit"),
+        ("panic(items)", "Panic: index out of bounds"),
+        ("[Panic('index out of bounds')]", "Panic: index out of bounds"),
     ],
 )
 def test_results_that_cannot_be_sent_fail_their_item(tmp_path: Path, result: str, reason: str) -> None:
-    worker = f"from gpu_dispatch import serve_items\nserve_items(lambda items: {result} if 13 in items else items)"
+    worker = f"""
+        import os
+        from gpu_dispatch import serve_items
+        class Panic(BaseException):
+            __module__ = "builtins"
+        def panic(items):
+            raise Panic("index out of bounds")
+        serve_items(lambda items: {result} if 13 in items else [os.getpid()] * len(items))
+    """
     lines = run_map(tmp_path, worker, [1, 13, 3], "--batch", "2", code=1)
-    assert [line.get("result") for line in lines] == [1, None, 3]
+    assert lines[0]["result"] == lines[2]["result"]  # no worker was lost
     assert lines[1]["error"].startswith(reason)
 
 
@@ -357,7 +374,7 @@ def test_number_that_python_does_not_read_fails_its_item_alone(tmp_path: Path) -
     assert lines[0]["result"][1] == lines[3]["result"][1]  # no worker was lost
 
 
-def test_worker_for_files_refuses_items_and_the_other_way_round(tmp_path: Path, folder: Folder) -> None:
+def test_worker_for_files_refuses_items_and_vice_versa(tmp_path: Path, folder: Folder) -> None:
     (line,) = run_map(tmp_path, "from gpu_dispatch import serve\nserve(print)", [1], code=1)
     assert line["error"] == "this worker calls serve(): start it with gpuq launch --input-dir DIR"
     folder.put("a.txt")

@@ -117,7 +117,7 @@ def test_a_pool_inside_of_an_event_loop_and_event_loops_in_its_workers(tmp_path:
     check(python(script(tmp_path, code), directory=tmp_path), "[0, 2, 4, 6, 8]\n")
 
 
-def test_time_limits_hold_in_workers_of_such_a_script(tmp_path: pathlib.Path) -> None:
+def test_time_limits_apply_in_workers_of_such_a_script(tmp_path: pathlib.Path) -> None:
     code = WORKER.replace("return data * 2", "import threading; threading.Event().wait()")
     run = """
     try:

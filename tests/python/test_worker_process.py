@@ -2,6 +2,7 @@
 """Programs as users write them: scripts, modules, no guard, and how their workers see them."""
 from __future__ import annotations
 
+import os
 import pathlib
 import textwrap
 
@@ -112,6 +113,80 @@ def test_a_class_of_a_module_works_in_any_session(tmp_path: pathlib.Path) -> Non
     (tmp_path / "mine.py").write_text(WORKER)
     check(python("-c", "from mine import *\n" + RUN, directory=tmp_path))
     check(python("-", directory=tmp_path, code="from mine import *\n" + RUN))
+
+
+@pytest.mark.parametrize("then", ["", "from gpu_dispatch import Dispatcher\n"])
+def test_workers_import_nothing_from_a_directory_to_which_the_session_has_changed(tmp_path: pathlib.Path, then: str) -> None:
+    """Another user may have planted modules there. then: modules of the package are imported afterwards."""
+    home, shared = tmp_path / "home", tmp_path / "shared"
+    for directory in (home, shared / "gpu_dispatch"):
+        directory.mkdir(parents=True)
+    (home / "mine.py").write_text(WORKER.replace(", Dispatcher", "" if then else ", Dispatcher"))
+    for name in ("gpu_dispatch/__init__.py", "mine.py", "types.py", "__future__.py"):
+        (shared / name).write_text(f"open({str(tmp_path / 'planted')!r}, 'w').close()\n")
+    # What the session itself imports after the change comes from there: import these two before.
+    code = f"from mine import *\nimport os, types, __future__\nos.chdir({str(shared)!r})\n" + then + RUN
+    check(python("-", directory=home, code=code))
+    assert not (tmp_path / "planted").exists()
+
+
+def test_workers_use_the_package_that_the_session_has_imported(tmp_path: pathlib.Path) -> None:
+    """Another user may have planted one later, where the session was when it imported the package."""
+    (tmp_path / "mine.py").write_text(WORKER)
+    plant = """
+import os
+os.mkdir("gpu_dispatch")
+with open("gpu_dispatch/__init__.py", "w") as file:
+    file.write("open('planted', 'w').close()")
+"""
+    check(python("-", directory=tmp_path, code="from mine import *\n" + plant + RUN))
+    assert not (tmp_path / "planted").exists()
+
+
+@pytest.mark.parametrize("enter", ["os.chdir(project)", "sys.path.insert(0, 'project')"])
+@pytest.mark.parametrize("leave", ["", "os.chdir('/')"])
+@pytest.mark.parametrize("how", ["session", "script"])
+def test_workers_import_the_modules_that_the_program_has_found(tmp_path: pathlib.Path, how: str, enter: str, leave: str) -> None:
+    """mine is in a directory of the path or, for a session, in the current one; parts has no __init__.py."""
+    (tmp_path / "project" / "parts").mkdir(parents=True)
+    (tmp_path / "project" / "parts" / "factor.py").write_text("FACTOR = 2\n")
+    (tmp_path / "project" / "mine.py").write_text(WORKER.replace("data * 2", "data * __import__('parts.factor').factor.FACTOR"))
+    code = f"import os, sys, gpu_dispatch\nproject = {str(tmp_path / 'project')!r}\nsys.path.insert(0, '')\n{enter}\nfrom mine import *\n{leave}\n"
+    if how == "session":
+        check(python("-", directory=tmp_path, code=code + RUN))
+    else:
+        check(python(script(tmp_path, code, guarded(RUN)), directory=tmp_path))
+
+
+def test_relative_entries_of_pythonpath_keep_their_meaning_in_workers(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user may have planted a sitecustomize.py where the program is when it starts workers."""
+    home, shared = tmp_path / "home", tmp_path / "shared"
+    for directory in (home / "src", shared / "src"):
+        directory.mkdir(parents=True)
+    (home / "src" / "factor.py").write_text("FACTOR = 2\n")
+    for planted in (shared / "sitecustomize.py", shared / "src" / "sitecustomize.py"):
+        planted.write_text(f"open({str(tmp_path / 'planted')!r}, 'w').close()\n")
+    inherited = os.environ.get("PYTHONPATH", str(tmp_path))  # not set for an installed package
+    monkeypatch.setenv("PYTHONPATH", f"src::{inherited}")
+    code = WORKER.replace("return data * 2", "import factor, os; return os.environ['PYTHONPATH'], data * factor.FACTOR")
+    run = f"import os\nos.chdir({str(shared)!r})\nDispatcher(Twice, [0]).run([1], on_success)\nprint(results[0])\n"
+    done = python(script(home, code, guarded(run)), directory=home)
+    assert not (tmp_path / "planted").exists()
+    check(done, f"{(f'{home}/src:{home}:{inherited}', 2)}\n")
+
+
+def test_relative_entries_of_pythonpath_that_the_program_does_not_search_do_not_reach_workers(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program has changed to the directory before it imports the package."""
+    home, shared = tmp_path / "home", tmp_path / "shared"
+    for directory in (home, shared / "src"):
+        directory.mkdir(parents=True)
+    (shared / "src" / "sitecustomize.py").write_text(f"open({str(tmp_path / 'planted')!r}, 'w').close()\n")
+    monkeypatch.setenv("PYTHONPATH", f"src:{os.environ.get('PYTHONPATH', tmp_path)}")
+    first = f"import os\nif __name__ == '__main__':\n    os.chdir({str(shared)!r})\n"
+    check(python(script(home, first, WORKER, guarded(RUN)), directory=home))
+    assert not (tmp_path / "planted").exists()
 
 
 def test_a_lambda_as_an_argument_of_setup_is_refused(tmp_path: pathlib.Path) -> None:

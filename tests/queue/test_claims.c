@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -483,6 +484,95 @@ static void test_many_broken_claims_cost_little(void **state)
 	claims_close(c);
 }
 
+#define SUBORDINATE     2000000
+#define NUM_SUBORDINATE 300
+
+/* As a user with subordinate ids can do it: locked files of many users, held by one process. */
+static void hold_for_many_users(unsigned files, unsigned names, const char *last_line)
+{
+	const struct rlimit limit = {.rlim_cur = 8192, .rlim_max = 8192};
+	struct flock lock = {.l_type = F_WRLCK};
+	char lines[256], file[256], name[32];
+	if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+		_exit(1);
+	for (uid_t user = SUBORDINATE; user < SUBORDINATE + NUM_SUBORDINATE; user++) {
+		if (mkdir(path_of(user, ""), 0755) < 0)
+			_exit(2);
+		for (unsigned i = 0; i < files; i++) {
+			snprintf(lines, sizeof(lines), "gpuq-claim 1\nqueue x\njob %u\n%s", i, last_line);
+			int size = add_sum(lines, file, sizeof(file));
+			snprintf(name, sizeof(name), "x-%u-0", i);
+			int fd = open(path_of(user, name), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+			if (fd < 0 || write(fd, file, (size_t)size) != size || fcntl(fd, F_SETLK, &lock) < 0 ||
+				fchown(fd, user, user) < 0)
+				_exit(3);
+			char *first = strdup(path_of(user, name));
+			for (unsigned k = 1; k < names; k++) {
+				snprintf(name, sizeof(name), "x-%u-%u", i, k);
+				if (link(first, path_of(user, name)) < 0)
+					_exit(4);
+			}
+			free(first);
+		}
+		if (chown(path_of(user, ""), user, user) < 0)
+			_exit(5);
+	}
+}
+
+static pid_t start_many_users(unsigned files, unsigned names, const char *last_line)
+{
+	int ready[2];
+	char byte;
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		hold_for_many_users(files, names, last_line);
+		if (write(ready[1], "x", 1) != 1)
+			_exit(6);
+		process_hang();
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+/* Listing them would need much memory. The claims of an ordinary user are listed nevertheless. */
+static void test_claims_of_many_users_are_limited_in_number(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	struct claims *c = open_claims();
+	assert_int_equal(chmod(".", 0755), 0);
+	pid_t victim = hold_elsewhere((struct holder){.queue = "victim", .user = VICTIM, .more = 7});
+	assert_int_equal(count_claims(c, "mine"), 8);
+	pid_t many = start_many_users(20, 1, "gpu GPU-1\n");
+	assert_in_range(count_claims(c, "mine"), 8 + NUM_SUBORDINATE, 4096);
+	process_kill_child(many);
+	assert_int_equal(count_claims(c, "mine"), 8);
+	process_kill_child(victim);
+	claims_close(c);
+}
+
+/* Reading them again and again would take much time. */
+static void test_broken_claims_of_many_users_cost_little(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	struct claims *c = open_claims();
+	assert_int_equal(chmod(".", 0755), 0);
+	pid_t many = start_many_users(1, 64, "gpu\n");
+	num_yields = 0;
+	assert_int_equal(count_claims(c, "mine"), 0);
+	assert_in_range(num_yields, 1, 4096);
+	process_kill_child(many);
+	claims_close(c);
+}
+
 /* Claims held by a process that may be their user's, but in a folder of another user. */
 static void test_claim_of_one_user_in_the_folder_of_another_is_ignored(void **state)
 {
@@ -640,7 +730,7 @@ static void test_a_claims_text_is_strict(void **state)
 		int code;
 	} cases[] = {
 		{"gpuq-claim 1\nqueue x\n", 0},
-		{"gpuq-claim 1\nqueue x\ncolour red\n", 0}, /* from a later version */
+		{"gpuq-claim 1\nqueue x\ncolor red\n", 0}, /* from a later version */
 		{"gpuq-claim 2\nqueue x\n", -EBADMSG},
 		{"queue x\n", -EBADMSG},
 		{"gpuq-claim 1\n", -EBADMSG},
@@ -704,6 +794,8 @@ int main(void)
 		scratch_test(test_directory_filled_by_another_user_hides_no_claims),
 		scratch_test(test_claims_of_another_user_are_limited_in_number),
 		scratch_test(test_folders_of_another_user_are_limited_in_number),
+		scratch_test(test_claims_of_many_users_are_limited_in_number),
+		scratch_test(test_broken_claims_of_many_users_cost_little),
 		scratch_test(test_the_directory_is_for_all_users_and_sticky),
 		cmocka_unit_test(test_a_claims_text_is_strict),
 		cmocka_unit_test(test_key_of_a_gpu_is_its_uuid_or_else_its_pci_address),

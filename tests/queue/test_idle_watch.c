@@ -99,7 +99,7 @@ static void test_time_without_a_reading_is_not_idle(void **state)
 	assert_idle_seconds(60);
 }
 
-static void test_each_gpu_is_watched_for_itself(void **state)
+static void test_each_gpu_is_watched_separately(void **state)
 {
 	(void)state;
 	for (unsigned s = 0; s < 60; s += 10) {
@@ -135,7 +135,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_gpu_that_works_in_between_is_not_idle, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_unknown_utilization_is_never_idle, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_time_without_a_reading_is_not_idle, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_each_gpu_is_watched_for_itself, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_each_gpu_is_watched_separately, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_mark_of_an_earlier_runner_stays_until_the_gpu_is_busy, setup, teardown),
 	};

@@ -154,7 +154,7 @@ static void test_lines_of_a_process_that_died_before_it_wrote_the_counters_count
 	journal_close(j);
 }
 
-static void test_fence_stays_without_cause_and_rises_with_one(void **state)
+static void test_fence_changes_only_when_it_is_raised(void **state)
 {
 	(void)state;
 	struct journal *a = opened();
@@ -251,7 +251,7 @@ static void test_file_that_has_become_shorter_is_read_again(void **state)
 }
 
 /* A process that waits for a job searches the archive after an update that found another file. */
-static void test_replaced_file_is_reported_also_if_it_was_found_in_between(void **state)
+static void test_replaced_file_is_reported_even_if_it_was_found_in_between(void **state)
 {
 	(void)state;
 	struct journal *j = opened();
@@ -445,8 +445,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_lock_that_cannot_be_released_is_given_up, set_up, scratch_leave),
 		cmocka_unit_test(test_state_of_a_job_of_which_a_record_was_lost),
 		cmocka_unit_test(test_attempt_that_was_interrupted_or_void_does_not_count),
-		cmocka_unit_test_setup_teardown(
-			test_fence_stays_without_cause_and_rises_with_one, set_up, scratch_leave),
+		cmocka_unit_test_setup_teardown(test_fence_changes_only_when_it_is_raised, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(
 			test_folder_that_is_renamed_away_is_waited_for_longer_than_a_removed_one, set_up,
 			scratch_leave),
@@ -454,7 +453,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_replaced_file_is_read_to_its_end_first, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(test_file_that_has_become_shorter_is_read_again, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(
-			test_replaced_file_is_reported_also_if_it_was_found_in_between, set_up, scratch_leave),
+			test_replaced_file_is_reported_even_if_it_was_found_in_between, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(test_lock_names_its_holder_and_ends_with_it, set_up, scratch_leave),
 		cmocka_unit_test(test_state_of_a_job_follows_from_its_events),
 	};

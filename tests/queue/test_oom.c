@@ -117,7 +117,7 @@ static void test_a_gpu_is_full_when_next_to_nothing_is_left_and_the_job_has_most
 	assert_false(oom_is_full(80 * GB, 2 * GB, 78 * GB));
 	assert_false(oom_is_full(80 * GB, 0, 39 * GB));
 	assert_false(oom_is_full(8 * GB, 300 << 20, 7 * GB));
-	/* The memory that TensorFlow leaves free: 5 %, at least 300 MB. */
+	/* The memory that TensorFlow leaves free: 5%, at least 300 MB. */
 	assert_false(oom_is_full(16 * GB, 16 * GB / 20, 15 * GB));
 	assert_false(oom_is_full(0, 0, 0));
 }

@@ -272,7 +272,7 @@ static void begin_cluster(struct jobs *js, struct text *t)
 	apply_text(js, t);
 }
 
-/* Also for a directory that others can write. */
+/* Even for a directory that others can write. */
 static void test_directory_is_read_as_it_was_written(void **state)
 {
 	(void)state;

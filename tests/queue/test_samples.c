@@ -173,7 +173,7 @@ static void test_a_full_file_is_thinned_evenly_over_its_whole_time(void **state)
 }
 
 /* A clock that is set repeatedly. */
-static void test_times_that_make_no_sense_do_not_make_it_grow(void **state)
+static void test_file_stays_small_if_the_clock_jumps(void **state)
 {
 	(void)state;
 	for (int64_t i = 0; i < 20000; i++)
@@ -252,7 +252,7 @@ int main(void)
 		SAMPLES(test_last_sample_is_read_once_and_has_the_peaks_of_jobs),
 		SAMPLES(test_reading_ends_when_the_callback_asks),
 		SAMPLES(test_a_full_file_is_thinned_evenly_over_its_whole_time),
-		SAMPLES(test_times_that_make_no_sense_do_not_make_it_grow),
+		SAMPLES(test_file_stays_small_if_the_clock_jumps),
 		SAMPLES(test_bad_and_torn_lines_are_passed_over),
 		SAMPLES(test_unknown_members_of_a_newer_version_are_ignored),
 		SAMPLES(test_sample_that_cannot_be_written_whole_leaves_the_file_unchanged),

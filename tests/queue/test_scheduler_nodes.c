@@ -283,7 +283,7 @@ static struct job *add_timed(struct cluster *c, const char *command, int64_t tim
 	return add(c, spec);
 }
 
-static void test_a_job_that_takes_too_long_does_not_hide_shorter_ones(void **state)
+static void test_a_job_that_takes_too_long_does_not_block_shorter_ones(void **state)
 {
 	(void)state;
 	struct cluster c;
@@ -319,8 +319,8 @@ static void record_run(struct cluster *c, struct job *job, int64_t duration_ms)
 	scheduler_end(c->scheduler, job->id);
 }
 
-/* Nothing was known of the long one when it was added. */
-static void test_what_similar_jobs_took_does_not_hide_shorter_ones(void **state)
+/* Only after the long job was added, a similar one shows how long it will take. */
+static void test_a_job_that_is_expected_to_take_too_long_does_not_block_others(void **state)
 {
 	(void)state;
 	struct cluster c;
@@ -353,8 +353,8 @@ int main(void)
 		cmocka_unit_test(test_cpus_and_main_memory_are_counted_per_node),
 		cmocka_unit_test(test_a_node_that_is_away_gets_nothing),
 		cmocka_unit_test(test_published_inputs_have_the_nodes),
-		cmocka_unit_test(test_a_job_that_takes_too_long_does_not_hide_shorter_ones),
-		cmocka_unit_test(test_what_similar_jobs_took_does_not_hide_shorter_ones),
+		cmocka_unit_test(test_a_job_that_takes_too_long_does_not_block_shorter_ones),
+		cmocka_unit_test(test_a_job_that_is_expected_to_take_too_long_does_not_block_others),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,7 +67,7 @@ def test_cluster_of_the_tests_has_notes_only(checker):
     assert not checker.lab.journal.exists()
 
 
-def test_report_for_people(checker):
+def test_report_as_text(checker):
     text = checker.lab.gpuq("slurm", "check", *GPU)
     assert "  ok       TCP             the node has connected to 127.0.0.1\n" in text and text.endswith("0 problems, 3 notes\n")
 

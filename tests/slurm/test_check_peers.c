@@ -99,7 +99,7 @@ static void test_report_without_the_token_is_dropped(void **state)
 	close(right);
 }
 
-/* The time limit holds for the connection, not for each read; also with the right token. */
+/* The time limit applies to the connection, not to each read, even with the right token. */
 static void test_slow_connection_is_closed_though_it_sends(void **state)
 {
 	(void)state;

@@ -331,7 +331,7 @@ def answer_to(connection, opening):
     return b""
 
 
-def test_pilot_that_opened_to_a_thief_of_the_port_is_not_relayed(queue):
+def test_pilot_that_connects_to_another_process_on_the_port_is_not_relayed(queue):
     """Otherwise the thief could read all commands. The pilot connects to the next coordinator itself."""
     queue.add(WAITING)
     boss, pilot = queue.coordinator(), queue.pilot()

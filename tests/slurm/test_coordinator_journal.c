@@ -202,7 +202,7 @@ static const struct job *read_job(struct coordinator_journal *c)
 
 /* ---- Tests ---- */
 
-static void test_lines_of_an_attempt_are_read_as_its_life(void **state)
+static void test_state_of_an_attempt_is_read_from_its_lines(void **state)
 {
 	(void)state;
 	elsewhere(add_jobs);
@@ -438,7 +438,7 @@ static void test_pilots_of_another_host_are_taken_over_only_if_asked_for(void **
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		journal_test(test_lines_of_an_attempt_are_read_as_its_life),
+		journal_test(test_state_of_an_attempt_is_read_from_its_lines),
 		journal_test(test_an_end_is_written_once),
 		journal_test(test_job_that_was_lost_too_often_is_held),
 		journal_test(test_start_is_refused_after_a_cancel_a_hold_or_a_pause),

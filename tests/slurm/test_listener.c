@@ -236,7 +236,7 @@ static void test_opening_is_taken_once(void **state)
 	send_slowly(&n, fd, opening, size);
 	run_until(&n, (got = recv(fd, answer, sizeof(answer), MSG_DONTWAIT)) > 0);
 	check_refused(&n, opening, size);
-	/* Also when its connection has ended, and after other openings. */
+	/* Even when its connection has ended, and after other openings. */
 	close(fd);
 	connect_pilot(&n, &pilot, ours);
 	run_until(&n, n.boss.opened);

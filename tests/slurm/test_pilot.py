@@ -61,7 +61,7 @@ def test_log_has_the_name_in_the_journal_on_a_network_file_system(place, links):
         line.grant(job, 1, f"echo {job}")
         line.end()
         assert place.read(f"logs/job_{job}_attempt_1_slurm_4711.log") == f"{job}\n"
-    assert len(list((place.directory / "logs").iterdir())) == 2
+    assert len(list((place.directory / "logs").glob("*.log"))) == 2
 
 
 def test_energy_of_a_job_that_has_its_gpus_to_itself(place):
@@ -121,7 +121,7 @@ def test_log_that_exists_is_not_written_to(place):
     line.grant(7, 3, "echo out")
     assert line.end()["outcome"] == "completed"
     assert taken.read_text(encoding="ascii") == "of somebody else\n"
-    assert [path.read_text(encoding="ascii") for path in (place.directory / "logs").iterdir() if path != taken] == ["out\n"]
+    assert [path.read_text(encoding="ascii") for path in (place.directory / "logs").glob("*.log") if path != taken] == ["out\n"]
 
 
 def test_end_is_sent_again_until_it_is_acknowledged(place):

@@ -2,6 +2,7 @@
 """A queue on a real Slurm, as an ordinary user: the coordinator submits pilots, which run the jobs."""
 import collections
 import json
+import os
 import signal
 import subprocess
 
@@ -109,6 +110,29 @@ def test_job_starts_on_a_node_only_in_the_directory_in_which_it_was_added(queue,
     assert ("another user may have replaced it since the job was added" in end.get("reason", "")) == replaced
     assert (private / "state").exists() and (shared / "proj.old/state").exists() == replaced
     assert (queue.lab.directory / "where").read_text(encoding="utf-8") == ("/\n" if replaced else f"{shared}/proj\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user: run it as root")
+@pytest.mark.parametrize("folder, words", [("scripts", "its stored script"), ("env", "its environment")])
+def test_stored_file_of_another_user_is_used_only_with_trust(queue, folder, words):
+    """Another user was able to write to the folder in the past."""
+    run = ("gpuq", "run", "--slurm", "--partition=gpu --gres=gpu:1 --time=10", "--jobs-file", queue.lab.journal)
+    script = queue.lab.directory / "run.sh"
+    script.write_text("#!/bin/sh\necho ran >> ran\n", encoding="ascii")
+    script.chmod(0o755)
+    for _ in range(2):
+        queue.lab.gpuq("add", "--no-start", "--jobs-file", queue.lab.journal, "--retries", "0", "./run.sh", env={"OF_THE_JOB": "1"})
+    stored, = (queue.lab.directory / "jobs.jsonl.d" / folder).iterdir()
+    queue.lab.gpuq("hold", "--jobs-file", queue.lab.journal, "2")
+    os.chown(stored, 54321, 54321)
+    stored.chmod(0o755)
+    queue.lab.cluster.run(*run, cwd=queue.lab.directory, code=1)
+    (end,) = queue.events("end")
+    assert end["reason"] == f"could not be started: other users may have written {words}; add the job again"
+    assert not queue.lab.ran()
+    queue.lab.gpuq("release", "--jobs-file", queue.lab.journal, "2", code=None)  # it cannot start a runner
+    queue.lab.cluster.run(*run, "--trust", cwd=queue.lab.directory)
+    assert queue.lab.ran() == ["ran"]
 
 
 def test_cancelled_job_ends(queue):

@@ -88,7 +88,7 @@ def test_commands_file_runs_on_nodes_and_is_not_run_twice(cli):
     cli.until_idle()
 
 
-def test_settings_of_the_configuration_hold_also_for_what_add_starts(cli):
+def test_settings_of_the_configuration_apply_to_what_add_starts_too(cli):
     (cli.lab.directory / "gpuq.yaml").write_text(
         "slurm: --partition=gpu --gres=gpu:1 --time=10\nmax_nodes: 2\nslurm_silence: 5\nslurm_lease: 1m\n", encoding="utf-8")
     for _ in range(2):

@@ -79,7 +79,7 @@ static void test_command_that_hangs_is_killed_with_its_children(void **state)
 	assert_int_equal(a.result, -ETIMEDOUT);
 	if (scratch_has("child"))
 		assert_true(process_await_gone(atoi(scratch_read("child")), WAIT_MS));
-	/* Also if it has closed its output. */
+	/* Even if it has closed its output. */
 	run("exec > /dev/null 2>&1; sleep 1000", 200, &a);
 	assert_int_equal(a.result, -ETIMEDOUT);
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Numbers, because kernel headers may lack the names. From 424 on they are the same on all machines. */
@@ -41,6 +42,10 @@ static int forbid(long number)
 
 int missing_calls_forbid(const char *name)
 {
+	/* All kernels have these, but some file systems cannot change modes. */
+	int modes = name && strcmp(name, "fchmod") == 0 ? forbid(SYS_fchmod) : 1;
+	if (modes <= 0)
+		return modes < 0 ? modes : forbid(SYS_fchmodat);
 	int r = name ? -ENOENT : 0;
 	for (size_t i = 0; i < num_missing_calls && (r >= 0 || r == -ENOENT); i++)
 		if (!name || strcmp(name, missing_calls[i].name) == 0)

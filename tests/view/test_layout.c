@@ -153,8 +153,8 @@ static void test_panel_in_color_matches_the_golden_picture(void **state)
 	(void)state;
 	struct view_model *m = model_of(8);
 	cleanup_(text_finish) struct text t = {0};
-	layout_panel(&t, m, &(struct layout_options){.width = 80, .height = 24, .colour = true, .now_ns = 254 * S});
-	compare("8-gpus-80x24-colour", &t);
+	layout_panel(&t, m, &(struct layout_options){.width = 80, .height = 24, .color = true, .now_ns = 254 * S});
+	compare("8-gpus-80x24-color", &t);
 	view_model_destroy(m);
 }
 

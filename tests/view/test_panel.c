@@ -115,7 +115,7 @@ static void test_lines_of_others_stay_above_and_share_a_frame(void **state)
 	panel_destroy(p, m, 2 * S);
 }
 
-static void test_the_last_picture_stays_and_the_cursor_is_back(void **state)
+static void test_last_picture_stays_and_cursor_is_shown_again(void **state)
 {
 	(void)state;
 	struct panel *p = live();
@@ -295,7 +295,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_only_lines_that_changed_are_written),
 		T(test_lines_of_others_stay_above_and_share_a_frame),
-		T(test_the_last_picture_stays_and_the_cursor_is_back),
+		T(test_last_picture_stays_and_cursor_is_shown_again),
 		T(test_a_panel_that_drew_nothing_leaves_nothing),
 		T(test_a_terminal_that_takes_nothing_delays_nothing),
 		T(test_plain_lines_come_with_changes_and_not_too_often),

@@ -430,7 +430,7 @@ static void test_samples_become_lines_that_end_at_gaps(void **state)
 	assert_int_equal(f.gpus[0].peak_mem_mb, 500);
 	report_axis_init(&a, f.from_ms, f.to_ms);
 	report_usage(&t, &f, &a);
-	check_contains(t.data, "utilization 50 % on average, at most 500 MiB of memory used of 1000 MiB");
+	check_contains(t.data, "utilization 50% on average, at most 500 MiB of memory used of 1000 MiB");
 	const char *line = strstr(t.data, "class=\"util\" d=\"");
 	assert_non_null(line);
 	line += strlen("class=\"util\" d=\"");

@@ -127,7 +127,7 @@ static void test_selection_is_sorted_by_each_order(void **state)
 	selects(*state, (struct view_selection){.order = VIEW_BY_NAME}, "2 3 12 23 1");
 }
 
-static void test_unknown_values_come_last_also_in_reverse(void **state)
+static void test_unknown_values_come_last_even_in_reverse(void **state)
 {
 	selects(*state, (struct view_selection){.order = VIEW_BY_START, .reverse = true}, "3 2 1 12 23");
 	selects(*state, (struct view_selection){.order = VIEW_BY_MEMORY, .reverse = true}, "2 3 1 12 23");
@@ -181,7 +181,7 @@ int main(void)
 		T(test_text_matches_id_name_command_and_reason_without_case),
 		T(test_text_gpu_n_matches_jobs_on_that_gpu),
 		T(test_selection_is_sorted_by_each_order),
-		T(test_unknown_values_come_last_also_in_reverse),
+		T(test_unknown_values_come_last_even_in_reverse),
 		T(test_selection_counts_all_matches_and_returns_as_many_as_fit),
 		T(test_names_with_common_prefixes_are_sorted_like_strcasecmp),
 		T(test_selection_of_an_empty_model_is_empty),

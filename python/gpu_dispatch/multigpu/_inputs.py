@@ -20,7 +20,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpu_dispatch.multigpu._links import LinkFolder
-from gpu_dispatch.multigpu._trust import is_chosen
+from gpu_dispatch.multigpu._trust import resolve_any
 
 __all__ = ["Inputs", "prepare_inputs"]
 
@@ -34,6 +34,7 @@ class Inputs:
     ``folder``: the input folder that gpuq launch records; None: the one in the arguments.
     ``chosen``: another user chose the named folder, by a link that gpuq launch does not see.
     ``failed``: files that gpuq launch cannot get, as given in the queue, and the reasons.
+    ``links``: the temporary folder of links, and the folder of the files; None: there are no links.
     """
 
     def __init__(
@@ -43,16 +44,25 @@ class Inputs:
         files: dict[str, list[str]],
         chosen: bool = False,
         failed: Mapping[str, str] | None = None,
+        links: tuple[str, str] | None = None,
     ) -> None:
         self.arguments = arguments
         self.folder = folder
         self.chosen = chosen
         self.failed = failed or {}
         self._files = files
+        self._links = links
 
     def files_of(self, name: str) -> list[str]:
         """The files, as given in the queue, for a name relative to the input folder."""
         return self._files.get(name, [])
+
+    def in_words(self, words: str) -> str:
+        """The message, with paths of the user's folder in place of those of the temporary one."""
+        if self._links is None:
+            return words
+        temporary, folder = self._links
+        return words.replace(temporary + "/", os.path.join(folder, "")).replace(temporary, folder)
 
 
 @contextlib.contextmanager
@@ -69,14 +79,14 @@ def prepare_inputs(files: Sequence[str], input_dir: str | None = None) -> Iterat
     if named is not None and os.path.commonpath([folder, named]) == named:
         folder = named
     names = {os.path.relpath(path, folder): each for path, each in paths.items()}
-    real = os.path.realpath(folder)
+    real, chosen = resolve_any(folder)
     suffixes = _whole_suffixes(folder, set(names)) if folder == named else None
     if suffixes is not None:
         patterns = [word for suffix in suffixes for word in ("--pattern", f"*{_escape(suffix)}")]
         yield Inputs(["--input-dir", folder, *patterns], None, names)
         return
     # Links up to the folder named by the caller are resolved, and no others.
-    chosen = folder == named and is_chosen(folder)
+    chosen = chosen and folder == named
     targets = real if chosen else folder
     links = LinkFolder()
     try:
@@ -87,6 +97,7 @@ def prepare_inputs(files: Sequence[str], input_dir: str | None = None) -> Iterat
             names,
             chosen,
             failed,
+            (links.path, folder),
         )
     finally:
         links.remove()

@@ -78,7 +78,7 @@ class Launch:
             return self._process.pid if self._process else None
 
     def stop(self) -> None:
-        """Let the running files finish. The second call cancels them.
+        """Lets the running files finish. The second call cancels them.
 
         A signal handler may call this.
         """
@@ -87,12 +87,12 @@ class Launch:
             self._signal(signal.SIGTERM if self._signals else signal.SIGINT)
 
     def terminate(self) -> None:
-        """Cancel the running files."""
+        """Cancels the running files."""
         with self._lock:
             self._signal(signal.SIGTERM)
 
     def _signal(self, number: int) -> None:
-        """Send the signal now, or when the launcher starts."""
+        """Sends the signal now, or when the launcher starts."""
         self._signals.append(number)
         if self._process and self._process.poll() is None:
             self._process.send_signal(number)
@@ -120,7 +120,7 @@ class Launch:
             self.done.set()
 
     def _end(self, waiting: collections.Counter[str]) -> None:
-        """Report the files that have no result yet."""
+        """Reports the files that have no result yet."""
         error = self.error or "the worker did not report a result"
         if self._stopped():
             self.exit_code, error = 130, "interrupted"
@@ -144,7 +144,7 @@ class Launch:
         return files
 
     def _launch(self, waiting: collections.Counter[str]) -> int:
-        """Run gpuq launch on the files; remove those that get a result."""
+        """Runs gpuq launch on the files; removes those that get a result."""
         missing = [file for file in waiting if not os.path.isfile(file)]
         self._report_failed(dict.fromkeys(missing, "no such file"), waiting)
         if not waiting:
@@ -184,11 +184,12 @@ class Launch:
                 # If it has not begun, there was nothing to do: all files are done with these settings.
                 if skipped and (code == 0 or record.fingerprint is not None):
                     self._report_skipped(record, inputs, waiting)
-            _pass_on_warnings(log)
-            if waiting and code == 0 and numbers.get("inputs_skipped"):
+            for words in _warnings(log):
+                logger.warning("%s", inputs.in_words(words))
+            if waiting and numbers.get("inputs_skipped") and not numbers.get("files_left"):
                 self.error = "gpuq launch skipped it; see the warnings"
             elif waiting and code != 130:
-                self.error = _last_line(log) or f"gpuq launch ended with code {code}"
+                self.error = inputs.in_words(_last_line(log)) or f"gpuq launch ended with code {code}"
         return code
 
     def _start(
@@ -213,7 +214,7 @@ class Launch:
     # ---- Results ----------------------------------------------------------------------
 
     def _report_failed(self, failed: Mapping[str, str], waiting: collections.Counter[str]) -> None:
-        """Report files that are not given to gpuq launch."""
+        """Reports files that are not given to gpuq launch."""
         for file, error in failed.items():
             while _take(waiting, file):
                 self._results.put(_failed(file, error))
@@ -226,12 +227,15 @@ class Launch:
                 continue
             for file in inputs.files_of(name_of(event, "file")):
                 if _take(waiting, file):
-                    self._results.put(self._result(file, event))
+                    result = self._result(file, event)
+                    if result["error"] is not None:
+                        result["error"] = inputs.in_words(result["error"])
+                    self._results.put(result)
 
     def _report_skipped(
         self, record: Record, inputs: Inputs, waiting: collections.Counter[str]
     ) -> None:
-        """Report files without a result that an earlier run has finished, by the rules of gpuq launch.
+        """Reports files without a result that an earlier run has finished, by the rules of gpuq launch.
 
         Not every file with an earlier result was skipped: it may have waited for a worker until the launch ended,
         and its earlier result may come from other settings or from an older version of the file.
@@ -327,10 +331,8 @@ def _warning(line: str) -> str:
     return words if prefix.startswith("gpuq") else ""
 
 
-def _pass_on_warnings(log: IO[bytes]) -> None:
-    for line in _lines(log):
-        if words := _warning(line):
-            logger.warning("%s", _in_python(words))
+def _warnings(log: IO[bytes]) -> list[str]:
+    return [_in_python(words) for line in _lines(log) if (words := _warning(line))]
 
 
 def _last_line(file: IO[bytes]) -> str:

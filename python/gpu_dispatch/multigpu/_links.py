@@ -49,7 +49,7 @@ class LinkFolder:
         )
 
     def add(self, name: str, target: str) -> None:
-        """Create a link with this relative name, and the folders above it. Raises OSError."""
+        """Creates a link with this relative name, and the folders above it. Raises OSError."""
         if len(os.fsencode(self.path + name)) >= _LONGEST_PATH:
             raise OSError(errno.ENAMETOOLONG, "its path is too long")
         if name.count("/") > _MOST_FOLDERS:
@@ -63,7 +63,7 @@ class LinkFolder:
         self._links.append(name)
 
     def remove(self) -> None:
-        """Remove the links and the folder. No error if the folder is no longer at its path."""
+        """Removes the links and the folder. No error if the folder is no longer at its path."""
         for link in self._links:
             with contextlib.suppress(OSError):
                 os.unlink(link, dir_fd=self._fd)
@@ -92,7 +92,7 @@ def _places() -> Iterator[str]:
 
 
 def _make_below_own(path: str) -> None:
-    """Create missing directories, but not in a directory of another user, such as the home of the user who runs sudo."""
+    """Creates missing directories, but not in a directory of another user, such as the home of the user who runs sudo."""
     above = os.path.dirname(path)
     if not os.path.exists(above):
         _make_below_own(above)

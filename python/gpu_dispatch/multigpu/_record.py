@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from gpu_dispatch.multigpu._trust import is_chosen, is_off
+from gpu_dispatch.multigpu._trust import is_off, resolve_any
 
 __all__ = ["INPUT_VARIABLE", "MARK_VARIABLE", "RECORD_NAME", "Record", "event_of", "name_of"]
 
@@ -97,7 +97,7 @@ class Record:
 
 
 def event_of(file: str, events: Mapping[int, dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the event of this file. ``events``: by owner, as another user may have had a file of the same name."""
+    """Returns the event of this file. ``events``: by owner, as another user may have had a file of the same name."""
     user = os.geteuid()
     try:
         status = os.stat(file)
@@ -110,7 +110,7 @@ def event_of(file: str, events: Mapping[int, dict[str, Any]]) -> dict[str, Any] 
             own = events[_SEVERAL_USERS]
     else:
         own = events.get(owner, events.get(0))
-    if own is None and owner != user and is_chosen(os.path.abspath(file)):
+    if own is None and owner != user and resolve_any(file)[1]:
         return next(reversed(events.values()), None)  # recorded for the owner of a link
     return own
 

@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 
-__all__ = ["is_chosen", "is_off", "open_place"]
+__all__ = ["is_off", "open_place", "resolve", "resolve_any"]
 
 _MOST_LINKS = 40  # as in the kernel
 _OPEN = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -18,28 +18,40 @@ def is_off() -> bool:
     return os.environ.get("GPUQ_TRUST", "0") not in ("", "0")
 
 
-def is_chosen(path: str) -> bool:
-    """Whether a link of another user is in the absolute path, also behind links of this user.
+def resolve(path: str) -> tuple[str, bool]:
+    """The absolute path without links, and whether it leads through a link of another user, even behind links of this user.
 
-    True if the path cannot be examined: others may be changing it.
+    Each link is read once: its owner could replace it before a second look. Raises OSError.
     """
-    at, names, links = "/", path.split("/")[::-1], 0
+    whole = path if path.startswith("/") else os.path.join(os.getcwd(), path)
+    at, names, links, chosen = "/", whole.split("/")[::-1], 0, False
     while names:
-        entry = os.path.join(at, names.pop())
-        try:
-            status = os.lstat(entry)
-            target = os.readlink(entry) if stat.S_ISLNK(status.st_mode) else None
-        except OSError:
-            return True
-        if target is None:
+        name = names.pop()
+        if name == "..":
+            at = os.path.dirname(at)
+        if name in ("", ".", ".."):
+            continue
+        entry = os.path.join(at, name)
+        status = os.lstat(entry)
+        if not stat.S_ISLNK(status.st_mode):
             at = entry
             continue
+        target = os.readlink(entry)
+        chosen = chosen or status.st_uid not in (0, os.geteuid())
         links += 1
-        if status.st_uid not in (0, os.geteuid()) or links > _MOST_LINKS:
-            return True
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
         at = "/" if target.startswith("/") else at
         names += target.split("/")[::-1]
-    return False
+    return at, chosen
+
+
+def resolve_any(path: str) -> tuple[str, bool]:
+    """The same, but the path itself and True if it cannot be examined: others may be changing it."""
+    try:
+        return resolve(path)
+    except OSError:
+        return path, True
 
 
 def open_place(path: str) -> tuple[str, int]:
@@ -48,10 +60,10 @@ def open_place(path: str) -> tuple[str, int]:
     This applies to all directories above it, too, so the path can be used afterwards. Raises
     PermissionError for other directories, and OSError if it cannot be opened.
     """
-    real = os.path.realpath(path, strict=True)
+    real, chosen = resolve(path)
     if is_off():
         return real, os.open(real, _OPEN)
-    if is_chosen(path):
+    if chosen:
         raise _refuse(path, "is reached through a symbolic link of another user")
     at = "/"
     fd = os.open(at, _OPEN)

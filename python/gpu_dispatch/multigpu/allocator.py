@@ -9,10 +9,12 @@ import multiprocessing
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from multiprocessing.queues import Queue
+
+    from gpu_dispatch.multigpu.result import Queue as AnyQueue
 
 __all__ = ["ResourceAllocator", "Workload"]
 
@@ -29,15 +31,6 @@ class Workload(TypedDict):
     smallest_size: int
     largest_file: Path | None
     smallest_file: Path | None
-
-
-def local_queue() -> Any:
-    """A queue for this process and its forks.
-
-    With other start methods, Python starts a helper process for it, which imports modules from the current directory,
-    where another user may have planted some.
-    """
-    return multiprocessing.get_context("fork").Queue()
 
 
 class ResourceAllocator:
@@ -79,15 +72,12 @@ class ResourceAllocator:
         return [ordered[gpu::num_gpus] for gpu in range(num_gpus)]
 
     def create_task_queue(self, files: Iterable[Path], num_workers: int) -> Queue[Path | None]:
-        """A queue with all files, largest first, then one ``None`` per worker as end marker."""
+        """A queue of multiprocessing with all files, largest first, then one ``None`` per worker as end marker."""
         if num_workers < 1:
             raise ValueError(f"num_workers must be 1 or more, not {num_workers}")
-        queue: Queue[Path | None] = local_queue()
+        queue: Queue[Path | None] = multiprocessing.Queue()
         queue.cancel_join_thread()  # a program that gives up early must not wait for readers
-        for file in _largest_first(files):
-            queue.put(file)
-        for _ in range(num_workers):
-            queue.put(None)
+        put_tasks(queue, files, num_workers)
         return queue
 
     def estimate_workload(self, files: Sequence[Path]) -> Workload:
@@ -104,6 +94,14 @@ class ResourceAllocator:
             "largest_file": None if largest is None else files[largest],
             "smallest_file": None if smallest is None else files[smallest],
         }
+
+
+def put_tasks(queue: AnyQueue, files: Iterable[Path], num_workers: int) -> None:
+    """Puts all files into the queue, largest first, then one ``None`` per worker."""
+    for file in _largest_first(files):
+        queue.put(file)
+    for _ in range(num_workers):
+        queue.put(None)
 
 
 def _matching(folder: Path, pattern: str) -> set[Path]:
@@ -155,7 +153,7 @@ def _is_new(path: os.DirEntry[str], at: int, linked: set[tuple[int, int, int]]) 
 def _children(folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return list(entries)
+            return sorted(entries, key=lambda entry: entry.name)
     except OSError as failure:
         logger.debug("'%s' is skipped: %s", folder, failure)
         return []

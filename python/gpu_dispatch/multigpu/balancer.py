@@ -57,7 +57,7 @@ class LoadBalancer:
         total_files: int,
         progress_callback: Callable[[int, int, Result], object] | None = None,
     ) -> list[Result]:
-        """Wait for ``total_files`` results and return them.
+        """Waits for ``total_files`` results and returns them.
 
         ``progress_callback(completed, total, result)`` is called for each. ``None`` in the
         queue, which ProcessSpawner puts there after the last result, ends the wait early.
@@ -74,7 +74,7 @@ class LoadBalancer:
         return collected
 
     def add(self, result: Result) -> None:
-        """Count one result. ``monitor_progress()`` calls this for each."""
+        """Counts one result. ``monitor_progress()`` calls this for each."""
         self.results.append(result)
         if result["status"] != "success":
             self.errors.append(result)
@@ -120,7 +120,7 @@ class LoadBalancer:
         return stats
 
     def print_progress(self, completed: int, total: int, result: Result) -> None:
-        """One line for one result. Made for ``monitor_progress(progress_callback=…)``."""
+        """Prints a line for one result. Made for ``monitor_progress(progress_callback=…)``."""
         where = f"GPU {result['gpu_id']}" if result["gpu_id"] >= 0 else "no GPU"
         if result["status"] != "success":
             words = f"FAILED: {result['error']}"
@@ -133,7 +133,7 @@ class LoadBalancer:
         _print(f"[{completed}/{total}] {result['file']} ({where}): {words}")
 
     def print_summary(self, total_files: int) -> None:
-        """Totals, a line for each GPU, and the files that failed."""
+        """Prints totals, a line for each GPU, and the files that failed."""
         skipped = sum(result["skipped"] for result in self.results)
         words = f"{self.success_count} of {total_files} files done"
         if skipped:

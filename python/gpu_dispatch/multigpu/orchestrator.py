@@ -10,17 +10,15 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from queue import Queue
+from typing import Any
 
 from gpu_dispatch._text import printable
-from gpu_dispatch.multigpu.allocator import ResourceAllocator, Workload, local_queue
+from gpu_dispatch.multigpu.allocator import ResourceAllocator, Workload, put_tasks
 from gpu_dispatch.multigpu.balancer import LoadBalancer
 from gpu_dispatch.multigpu.detector import GPUDetector
 from gpu_dispatch.multigpu.result import Result
 from gpu_dispatch.multigpu.spawner import EXIT_USAGE, ProcessSpawner
-
-if TYPE_CHECKING:
-    from multiprocessing.queues import Queue
 
 __all__ = ["LauncherOrchestrator", "run_multi_gpu"]
 
@@ -56,7 +54,7 @@ class LauncherOrchestrator:
         settings: Mapping[str, str] | None = None,
         force: bool = False,
     ) -> int:
-        """Process the files that match. For ``worker`` and the rest see :class:`ProcessSpawner`.
+        """Processes the files that match. For ``worker`` and the rest see :class:`ProcessSpawner`.
 
         Returns 0 if everything is done or there is nothing to do, 1 if files failed, 2 for a wrong
         folder, GPU or worker, 130 after Ctrl-C. The first Ctrl-C lets the running files finish, the
@@ -73,9 +71,11 @@ class LauncherOrchestrator:
         if not files:
             print(printable(f"no file in '{input_dir}' matches '{pattern}'"), file=sys.stderr)
             return EXIT_DONE
-        tasks = self.resource_allocator.create_task_queue(files, len(numbers))
-        results: Queue[Result | None] = local_queue()
-        results.cancel_join_thread()
+        # Not queues of multiprocessing: depending on the start method, Python starts a process for those, which imports
+        # modules from the current directory, where another user may have planted some.
+        tasks: Queue[Path | None] = Queue()
+        results: Queue[Result | None] = Queue()
+        put_tasks(tasks, files, len(numbers))
         self.load_balancer = LoadBalancer(numbers)
         try:
             self.process_spawner = ProcessSpawner(
@@ -123,7 +123,7 @@ class LauncherOrchestrator:
         return self.gpu_detector.parse_gpu_list(gpus) if isinstance(gpus, str) else list(gpus)
 
     def _monitor(self, results: Queue[Result | None], total: int) -> bool:
-        """Take results until all workers have ended. True if Ctrl-C was pressed."""
+        """Takes results until all workers have ended. True if Ctrl-C was pressed."""
         assert self.load_balancer and self.process_spawner
         with _Interrupts(self.process_spawner) as interrupts:
             try:

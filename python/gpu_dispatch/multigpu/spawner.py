@@ -16,6 +16,7 @@ from typing import TypedDict
 
 from gpu_dispatch._main import safe_path_flags
 from gpu_dispatch._programs import find_gpuq
+from gpu_dispatch._spawn import found_in
 from gpu_dispatch.multigpu._launch import Launch
 from gpu_dispatch.multigpu._record import SETTING_VARIABLE
 from gpu_dispatch.multigpu.result import Queue
@@ -72,7 +73,7 @@ class WorkerProcess:
         self._launch.done.wait(timeout)
 
     def terminate(self) -> None:
-        """Cancel the running files and end all workers of this run."""
+        """Cancels the running files and ends all workers of this run."""
         self._launch.terminate()
 
     def __repr__(self) -> str:
@@ -86,10 +87,11 @@ class ProcessSpawner:
     ``worker`` is the name or file of a plug-in of ``gpuq launch``, ``worker_command`` a program
     that speaks its protocol (see :func:`gpu_dispatch.serve`). The default is faster-whisper if it
     is installed, otherwise the plug-in that gpuq launch chooses. ``settings`` are passed on like
-    those of ``--set``, but other users cannot read them in the process table. ``force``: also process files that an earlier run has finished. ``input_dir``: the folder
-    in which the files were found; it may be reached through links of other users, while files below
-    it or elsewhere may not. Names of results are relative to it if it contains all files, otherwise to
-    the folder that all files have in common.
+    those of ``--set``, but other users cannot read them in the process table. ``force``: also
+    process files that an earlier run has finished. ``input_dir``: the folder in which the files were
+    found. Links of other users may lead to this folder, but not to files below it or elsewhere. Names
+    of results are relative to it if it contains all files, otherwise to the folder that all files have
+    in common.
     """
 
     def __init__(
@@ -120,14 +122,14 @@ class ProcessSpawner:
         language: str | None = None,
         output_dir: str | os.PathLike[str] = Path("data/outputs"),
     ) -> list[WorkerProcess]:
-        """Start one worker per GPU and return at once.
+        """Starts one worker per GPU and returns at once.
 
         The task queue holds paths, then one ``None`` for each GPU: the work begins when all have
         arrived, the longest file first. The result queue gets one
         :class:`~gpu_dispatch.multigpu.Result` for each file as it ends, then ``None``.
         ``language=None``: detected by workers that support it.
 
-        Raises ValueError without a GPU, FileNotFoundError if gpuq or every worker is missing.
+        Raises ValueError without a GPU, FileNotFoundError if gpuq is missing or no worker is installed.
         """
         gpus = list(gpu_ids)
         if not gpus:
@@ -147,7 +149,7 @@ class ProcessSpawner:
         return processes
 
     def wait_for_completion(self, timeout: float | None = None) -> bool:
-        """Wait for all workers. False after ``timeout`` seconds."""
+        """Waits for all workers. Returns False after ``timeout`` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         for launch in self._launches:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -156,7 +158,7 @@ class ProcessSpawner:
         return True
 
     def stop(self) -> None:
-        """Let the running files finish and begin no others. The second call cancels them.
+        """Lets the running files finish and begins no others. The second call cancels them.
 
         A signal handler may call this.
         """
@@ -164,7 +166,7 @@ class ProcessSpawner:
             launch.stop()
 
     def terminate_all(self) -> None:
-        """Cancel the running files, end all workers and wait for them."""
+        """Cancels the running files, ends all workers and waits for them."""
         for launch in self._launches:
             if not launch.done.is_set():
                 launch.terminate()
@@ -218,7 +220,7 @@ class ProcessSpawner:
         return argv
 
     def _setting_variables(self) -> dict[str, str]:
-        """Settings may be secret, and every user can read the arguments of a process, but not its environment."""
+        """Variables for the settings, which may be secret: every user can read the arguments of a process, but not its environment."""
         return {
             f"{SETTING_VARIABLE}{number}": f"{key}={value}"
             for number, (key, value) in enumerate(self._settings.items())
@@ -240,7 +242,8 @@ def _plugins(gpuq: str) -> list[str]:
 
 def _environment() -> dict[str, str]:
     """Lets workers in Python import everything that this program can import."""
-    # Replace "" with the current directory. PYTHONPATH cannot express a path with a colon.
-    path = [os.path.abspath(entry) for entry in sys.path]
-    path = [entry for entry in dict.fromkeys(path) if os.pathsep not in entry]
+    # "", of interactive programs, is the current directory, where another user may have planted modules. The same is
+    # true of a relative entry that Python has not yet searched. PYTHONPATH cannot express a path with a colon.
+    path = [found_in(entry) for entry in sys.path if entry]
+    path = [entry for entry in dict.fromkeys(path) if os.path.isabs(entry) and os.pathsep not in entry]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}

@@ -42,7 +42,7 @@ int commands_rewind(struct commands *c);
 /* For messages: the path, or "standard input". */
 const char *commands_name(const struct commands *c);
 
-/* Whether it is a regular file, which can be read again, and not a pipe. After commands_read(). */
+/* Whether the input is a regular file, which can be read again, and not a pipe. After commands_read(). */
 bool commands_is_file(const struct commands *c);
 
 /*

@@ -43,7 +43,7 @@ int job_selection_add(struct job_selection *s, const char *text, struct gd_error
 /* Whether the text can be used as the name of a job: it does not mean an id, a group, a tag or several jobs. */
 bool job_selection_is_name(const char *text);
 
-/* Whether it contains only ids, which need no journal to be resolved. */
+/* Whether the selection contains only ids, which need no journal to be resolved. */
 bool job_selection_is_plain(const struct job_selection *s);
 
 /*

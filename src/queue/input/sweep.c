@@ -179,7 +179,7 @@ int sweep_parse_array(const char *text, struct id_list *ret, struct gd_error *er
 
 /* ---- The product ---------------------------------------------------------------------- */
 
-/* Merges all axes of one name into one axis, whose rows have a value of each. */
+/* Merges all axes that have a single name into one axis, whose rows have a value of each. */
 static int zip_axes(struct sweep *s, struct gd_error *err)
 {
 	struct sweep_axis zipped = {0};

@@ -43,7 +43,7 @@ int sweep_add_param(struct sweep *s, const char *text, struct gd_error *err);
 /* A CSV file: the first line has the names, each further line is one row of the axis. */
 int sweep_add_file(struct sweep *s, const char *path, struct gd_error *err);
 
-/* zip: all axes of one name become one axis. Checks everything; the words must outlive the sweep. */
+/* zip: all axes that have a single name become one axis. Checks everything; the words must outlive the sweep. */
 int sweep_prepare(struct sweep *s, bool zip, char **words, size_t num_words, struct gd_error *err);
 
 /* Appends command number i. */

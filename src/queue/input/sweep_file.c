@@ -78,6 +78,9 @@ static char *copy_of(const struct text *field)
 	return strdup(text_string(field));
 }
 
+/* Each name is compared with all others, so the time grows with the square of their number. */
+#define MOST_NAMES 1000
+
 static int read_names(struct csv_reader *c, struct sweep_axis *a, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text field = {0};
@@ -88,6 +91,8 @@ static int read_names(struct csv_reader *c, struct sweep_axis *a, struct gd_erro
 		int r = next_field(c, &field, &last, err);
 		if (r < 0)
 			return r;
+		if (a->num_names == MOST_NAMES)
+			return error_set(err, -EINVAL, "more than %d names", MOST_NAMES);
 		if (field.length == 0 || field.data[strcspn(field.data, "{}= ")])
 			return error_set(err, -EINVAL,
 				"'%s' is not a valid parameter name; the first line must contain the names",
@@ -119,7 +124,8 @@ static int read_row(struct csv_reader *c, struct sweep_axis *a, struct gd_error 
 			n++;
 	}
 	if (r == 0 && n != a->num_names)
-		r = error_set(err, -EINVAL, "%zu values for %zu parameters", n, a->num_names);
+		r = error_set(err, -EINVAL, "%zu value%s for %zu parameter%s", n, n == 1 ? "" : "s", a->num_names,
+			a->num_names == 1 ? "" : "s");
 	for (size_t i = 0; r < 0 && i < n && i < a->num_names; i++)
 		free(a->values[at + i]);
 	if (r == 0)

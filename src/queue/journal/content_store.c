@@ -110,8 +110,8 @@ int content_store_save(int dir_fd, const char *folder, const void *data, size_t 
 	/* A script that others can write to would be refused when a job starts. */
 	struct stat st;
 	if (r == 0 && fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid == geteuid() &&
-		st.st_mode & 022 && fchmodat(folder_fd, name, 0600, 0) < 0)
-		r = -errno;
+		st.st_mode & 022 && fchmodat(folder_fd, name, 0600, AT_SYMLINK_NOFOLLOW) < 0)
+		r = 0; /* best effort: some file systems cannot change modes */
 	if (r == -ENOENT)
 		r = write_new(dir_fd, folder_fd, name, data, size);
 	if (r < 0)
@@ -125,7 +125,7 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* True also for everything but regular files: the store creates nothing else, so the sweep keeps it. */
+/* Also true for everything but regular files: the store creates nothing else, so the sweep keeps it. */
 static bool is_young(int folder_fd, const char *name)
 {
 	struct stat st;

@@ -25,13 +25,12 @@ static int create_file(struct draft *d)
 	struct stat st;
 	if (fstat(d->journal->fd, &st) < 0)
 		return -errno;
+	if (st.st_uid != geteuid())
+		return -EPERM; /* the journal would get another owner */
 	/* A process that was killed may have left a draft. */
 	unlinkat(d->journal->dir_fd, DRAFT, 0);
 	d->fd = openat(d->journal->dir_fd, DRAFT, O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (d->fd < 0)
-		return -errno;
-	/* The journal keeps its owner, even if root replaces it. */
-	if (st.st_uid != geteuid() && fchown(d->fd, st.st_uid, st.st_gid) < 0)
 		return -errno;
 	return fchmod(d->fd, st.st_mode & 07777) < 0 ? -errno : 0;
 }

@@ -59,7 +59,7 @@ bool follow_is_lost(struct follow *f, uint64_t id);
 
 /*
  * Whether a lease waits although its `gpuq exec` is gone: the next runner will cancel it. If the last lines were not
- * read, it may have run meanwhile.
+ * read, the lease may have run meanwhile.
  */
 bool follow_lease_is_left(const struct follow *f, const struct job *job);
 

@@ -255,7 +255,7 @@ const char *job_reason(const struct job *j);
 int64_t job_attempt_idle_ms(const struct job_attempt *a, int64_t now_ms);
 /* Whether a GPU of the attempt is idle now. */
 bool job_attempt_is_idle(const struct job_attempt *a);
-/* The number of its next attempt. Numbers are not reused. */
+/* The number of the job's next attempt. Numbers are not reused. */
 uint32_t job_next_attempt(const struct job *j);
 /* Whether the job becomes pending again if its current attempt fails. */
 bool job_has_try_left(const struct job *j);

@@ -131,7 +131,7 @@ void jobs_lose(struct jobs *js, struct job *job);
 const char *jobs_absence(const struct jobs *js, uint64_t id);
 /* NULL if there is no such job. */
 struct job *jobs_find(const struct jobs *js, uint64_t id);
-/* Its index in by_id; js->count if there is no such job. */
+/* The job's index in by_id; js->count if there is no such job. */
 size_t jobs_index(const struct jobs *js, uint64_t id);
 /* NULL if there is none. */
 struct queue_pilot *jobs_pilot(const struct jobs *js, const char *name, size_t size);

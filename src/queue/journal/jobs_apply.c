@@ -137,7 +137,7 @@ static struct job_attempt *ending_attempt(struct jobs *js, struct job *job, cons
 		return a->state == JOB_RUNNING ? a : NULL; /* only its first end counts */
 	if (job->attempts && r->attempt < job->attempts->attempt)
 		return NULL;
-	/* Its start was lost. */
+	/* The attempt's start was lost. */
 	close_attempt(job);
 	return jobs_make_attempt(js, job, r, error);
 }
@@ -287,7 +287,7 @@ static int apply_control(struct jobs *js, const struct record *r)
 		if (!error)
 			error = jobs_begin_delay(js, job, r->time_ms, false);
 		set_state(js, job, JOB_CANCELLED);
-		/* A cancellation with a reason revokes a job that was never accepted: no hook. */
+		/* With a reason, the job was never accepted, or its `gpuq exec` no longer waits: no hook. */
 		if (!error && !job->reason)
 			error = jobs_add_hook(js, job, NULL, r);
 	} else if (r->event == EVENT_CANCEL && job->state == JOB_RUNNING) {

@@ -23,7 +23,10 @@
 
 /* ---- The lock ------------------------------------------------------------------ */
 
-/* The command in the message keeps the counters. A process that gets the old lock later sees that it was replaced. */
+/*
+ * The command in the message copies the counters, so they are kept. A process that gets the lock on the old file later
+ * sees that the file was replaced.
+ */
 static int blocked_words(const struct journal *j, struct gd_error *err)
 {
 	char reader[LOCK_WORDS_ROOM];

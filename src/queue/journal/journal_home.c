@@ -39,19 +39,19 @@ static bool has_lasting_inodes(int fd)
 	return false;
 }
 
-static bool describe(const struct journal *j, char text[ROOM])
+static bool describe(int dir_fd, char text[ROOM])
 {
 	struct stat st;
-	if (!has_lasting_inodes(j->dir_fd) || fstat(j->dir_fd, &st) < 0)
+	if (!has_lasting_inodes(dir_fd) || fstat(dir_fd, &st) < 0)
 		return false;
 	snprintf(text, ROOM, "inode %ju;", (uintmax_t)st.st_ino);
 	return true;
 }
 
 /* A link comes from elsewhere: the author of a copy could still write to its target. */
-static bool read_home(const struct journal *j, char text[ROOM])
+static bool read_home(int dir_fd, char text[ROOM])
 {
-	cleanup_(closep) int fd = file_open_regular(j->dir_fd, NAME, O_NOFOLLOW);
+	cleanup_(closep) int fd = file_open_regular(dir_fd, NAME, O_NOFOLLOW);
 	ssize_t n = fd < 0 ? -1 : file_read_full(fd, text, ROOM);
 	if (n < 0 || n == ROOM)
 		return false;
@@ -59,10 +59,10 @@ static bool read_home(const struct journal *j, char text[ROOM])
 	return true;
 }
 
-bool journal_home_is_here(const struct journal *j)
+bool journal_home_is_here(int dir_fd)
 {
 	char expected[ROOM], found[ROOM];
-	return !describe(j, expected) || (read_home(j, found) && strcmp(expected, found) == 0);
+	return !describe(dir_fd, expected) || (read_home(dir_fd, found) && strcmp(expected, found) == 0);
 }
 
 /* Replaces the file as a whole: after a power cut, an incomplete one would make the queue look like a copy. */
@@ -88,10 +88,28 @@ static int replace(int dir_fd, const char *text)
 int journal_home_set(const struct journal *j)
 {
 	char text[ROOM];
-	return !describe(j, text) || journal_home_is_here(j) ? 0 : replace(j->dir_fd, text);
+	return !describe(j->dir_fd, text) || journal_home_is_here(j->dir_fd) ? 0 : replace(j->dir_fd, text);
 }
 
 /* ---- Copies --------------------------------------------------------------------------------- */
+
+/*
+ * The entry is opened once: another user who can change the folder of a trusted queue could replace it with a link or a
+ * second name of a file of this user.
+ */
+static int clean_entry(int dir_fd, const char *name)
+{
+	struct stat st;
+	char opened[32];
+	cleanup_(closep) int fd = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	bool is_linked = S_ISLNK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_nlink > 1);
+	if (is_linked)
+		return unlinkat(dir_fd, name, 0) < 0 ? -errno : 0;
+	snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
+	return S_ISREG(st.st_mode) && chmod(opened, st.st_mode & 0700) < 0 ? -errno : 0;
+}
 
 /* Closes fd. */
 static int clean(int fd, bool is_top)
@@ -103,16 +121,10 @@ static int clean(int fd, bool is_top)
 	}
 	int r = fchmod(fd, 0700) < 0 ? -errno : 0;
 	for (const struct dirent *e; r == 0 && (e = readdir(d));) {
-		struct stat st;
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-			fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
 			continue;
-		bool is_linked = S_ISLNK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_nlink > 1);
-		if (is_linked && unlinkat(fd, e->d_name, 0) < 0)
-			r = -errno;
-		else if (!is_linked && S_ISREG(st.st_mode) && fchmodat(fd, e->d_name, st.st_mode & 0700, 0) < 0)
-			r = -errno;
-		bool is_part = is_top && S_ISDIR(st.st_mode) && strncmp(e->d_name, "trees", 5) != 0;
+		r = clean_entry(fd, e->d_name);
+		bool is_part = r == 0 && is_top && strncmp(e->d_name, "trees", 5) != 0;
 		int part = is_part ? openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
 		if (part >= 0)
 			r = clean(part, false);
@@ -121,26 +133,32 @@ static int clean(int fd, bool is_top)
 }
 
 /*
- * Frozen trees of a copy belong to the queue that was copied. Renames them, because prune would run git in them, with
- * the configuration of their repository.
+ * Frozen trees of a copy belong to the queue that was copied. Renames their folder, because prune would run git in
+ * them, with the configuration of their repository. Removes the folder if it is empty.
  */
-static int set_trees_aside(int dir_fd)
+static int set_trees_aside(int dir_fd, char ret_name[JOURNAL_TREES_ROOM])
 {
-	char name[32] = "";
+	char name[JOURNAL_TREES_ROOM] = "";
+	if (unlinkat(dir_fd, "trees", AT_REMOVEDIR) == 0 || errno == ENOENT)
+		return 0;
 	for (int i = 1; !*name || faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0; i++)
 		snprintf(name, sizeof(name), "trees.copied-%d", i);
-	return renameat(dir_fd, "trees", dir_fd, name) < 0 && errno != ENOENT ? -errno : 0;
+	if (renameat(dir_fd, "trees", dir_fd, name) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	memcpy(ret_name, name, sizeof(name));
+	return 0;
 }
 
-int journal_home_clean(struct journal *j, bool trusted, struct gd_error *err)
+int journal_home_clean(struct journal *j, bool trusted, char ret_trees[JOURNAL_TREES_ROOM], struct gd_error *err)
 {
 	struct stat st;
+	*ret_trees = '\0';
 	if (fstat(j->fd, &st) == 0 && st.st_nlink > 1)
 		return error_set(err, -EPERM,
 			"refusing to use '%s': it has several names (hard links), and may be the journal of another queue; remove it, or replace it with a copy",
 			j->path);
 	int fd = openat(j->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int r = fd < 0 ? -errno : trusted ? 0 : set_trees_aside(fd);
+	int r = fd < 0 ? -errno : trusted ? 0 : set_trees_aside(fd, ret_trees);
 	if (r == 0)
 		r = clean(fd, true);
 	else

@@ -11,17 +11,18 @@
 
 #include "queue/journal/journal.h"
 
-/* False also if the folder has no such file. True if the file system may change inode numbers: a copy is not
- * recognized. */
-bool journal_home_is_here(const struct journal *j);
+/* dir_fd: the journal's folder. Also false if the folder has no such file. True if the file system may change inode
+ * numbers: a copy is not recognized. */
+bool journal_home_is_here(int dir_fd);
 
 /*
  * Before a copy is used: an archive of another user can contain links and hard links, behind which files of this user
  * would be overwritten, and files that others can read. Removes links and files with several names, and takes the
- * permissions of others away. Unless trusted, renames the folder of frozen trees. Refuses a journal with several names,
- * which may be that of another queue, whose runner does not know this folder.
+ * permissions of others away. Unless trusted, renames the folder of frozen trees; ret_trees gets its new name, or "".
+ * Refuses a journal with several names, which may be that of another queue, whose runner does not know this folder.
  */
-int journal_home_clean(struct journal *j, bool trusted, struct gd_error *err);
+#define JOURNAL_TREES_ROOM 32
+int journal_home_clean(struct journal *j, bool trusted, char ret_trees[JOURNAL_TREES_ROOM], struct gd_error *err);
 
 /* The queue is used here from now on. Synced, because a queue without the file looks like a copy. */
 int journal_home_set(const struct journal *j);

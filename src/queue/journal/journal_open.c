@@ -53,13 +53,11 @@ static int resolve_any(const char *path, char **ret, const char **ret_objection,
 /* The path of a file in an open directory. */
 static int path_below(int dir_fd, const char *name, char **ret)
 {
-	char proc[32], dir[PATH_MAX];
+	char dir[PATH_MAX];
 	struct stat st, found;
-	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", dir_fd);
-	ssize_t n = readlink(proc, dir, sizeof(dir));
-	if (n < 0 || (size_t)n >= sizeof(dir))
-		return n < 0 ? -errno : -ENAMETOOLONG;
-	dir[n] = '\0';
+	int r = file_path(dir_fd, dir);
+	if (r < 0)
+		return r;
 	if (fstat(dir_fd, &st) < 0 || lstat(dir, &found) < 0)
 		return -errno;
 	if (st.st_dev != found.st_dev || st.st_ino != found.st_ino)
@@ -74,7 +72,7 @@ int journal_locate(const struct journal *j, char **ret)
 	return path_below(j->parent_fd, j->name, ret);
 }
 
-/* Something has replaced the journal, for example git: it would hide the jobs of the queue. */
+/* A link has replaced the journal, for example one that git has checked out: it would hide the jobs of the queue. */
 static bool is_link_beside_a_folder(const char *path)
 {
 	char folder[PATH_MAX];
@@ -109,6 +107,16 @@ int journal_resolve(const char *path, char **ret, const char **ret_objection, st
 	if (ret_objection)
 		*ret_objection = objection;
 	return 0;
+}
+
+/*
+ * Called before the check of the directory, whose message would propose --trust to root. The descriptor that is opened
+ * later is checked again.
+ */
+static int check_root(const struct journal *j, struct gd_error *err)
+{
+	cleanup_(closep) int fd = geteuid() == 0 ? openat(j->parent_fd, j->name, O_PATH | O_NOFOLLOW | O_CLOEXEC) : -1;
+	return fd < 0 ? 0 : trust_check_root(fd, j->path, err);
 }
 
 /* With O_CREAT alone, the kernel may refuse files of other users in sticky directories before we can report why. */
@@ -158,6 +166,8 @@ static int find_parent(struct journal *j, struct gd_error *err)
 static int open_parent(struct journal *j, struct gd_error *err)
 {
 	int r = find_parent(j, err);
+	if (r == 0)
+		r = check_root(j, err);
 	return r < 0 || j->accepted ? r : trust_check_journal_directory(j->parent_fd, j->path, err);
 }
 
@@ -175,7 +185,9 @@ int journal_open_file(struct journal *j, struct gd_error *err)
 		return error_set(err, -errno, "cannot open journal '%s': %s", j->path, error_words(errno));
 	if (!S_ISREG(st.st_mode))
 		return error_set(err, -EINVAL, "cannot open journal '%s': it is not a regular file", j->path);
-	r = j->accepted ? 0 : trust_check(fd, j->path, TRUST_OTHER_JOURNAL, err);
+	r = trust_check_root(fd, j->path, err);
+	if (r == 0 && !j->accepted)
+		r = trust_check(fd, j->path, TRUST_OTHER_JOURNAL, err);
 	if (r < 0)
 		return r;
 	j->fresh = created;
@@ -254,6 +266,8 @@ static int open_dir(
 		return error_set(err, -errno, "cannot open directory '%s': %s", shown, error_words(errno));
 	if (created)
 		file_remove_default_list(fd);
+	if (created && at == j->parent_fd)
+		file_write_gitignore(fd, 0600); /* environments and scripts can contain secrets */
 	int r = check_folder(j, fd, shown, err);
 	if (r == 0)
 		*ret_fd = take_fd(&fd);
@@ -267,8 +281,8 @@ static const char *folder_name(const struct journal *j)
 
 /*
  * Users make a project readable with chmod -R, but whoever can open these files can also lock them. The rest of the
- * folder stays readable. By name, because closing a descriptor of runner.lock would release the lock of a runner; no
- * other user can replace a name in a folder that was checked.
+ * folder stays readable. The mode of runner.lock is changed by name, because closing a descriptor of this file would
+ * release the lock of a runner; no other user can replace a name in a folder that was checked.
  */
 static void protect_locks(const struct journal *j, int dir_fd, int lock_fd)
 {
@@ -282,7 +296,7 @@ static void protect_locks(const struct journal *j, int dir_fd, int lock_fd)
 		return; /* best effort: some file systems have no modes */
 }
 
-/* The same for environments and scripts, which can contain secrets. Keepers have sockets that root uses, too. */
+/* The same for folders: environments and scripts can contain secrets, and only this user and root control keepers. */
 static void protect_part(const struct journal *j, int fd)
 {
 	struct stat st;
@@ -292,14 +306,13 @@ static void protect_part(const struct journal *j, int fd)
 		return; /* best effort: some file systems have no modes */
 }
 
-/* The folder is missing until a script is stored. If root has created it, with --trust, this user cannot open it, and
- * only jobs with scripts fail. */
+/* The folder is missing until a script is stored. */
 static int check_scripts(const struct journal *j, int dir_fd, struct gd_error *err)
 {
 	if (j->accepted)
 		return 0;
 	cleanup_(closep) int fd = openat(dir_fd, STORE_SCRIPTS, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0 && (errno == ENOENT || errno == EACCES))
+	if (fd < 0 && errno == ENOENT)
 		return 0;
 	char path[PATH_MAX];
 	snprintf(path, sizeof(path), "%s/" STORE_SCRIPTS, j->dir_path);
@@ -447,8 +460,8 @@ int journal_open(const char *path, bool accepted, struct journal **ret, struct g
 	cleanup_(journal_closep) struct journal *j = NULL;
 	const char *objection = NULL;
 	int r = journal_resolve(path, &real, &objection, err);
-	if (r == 0 && objection && !accepted)
-		r = trust_refuse(path, objection, err);
+	if (r == 0)
+		r = trust_check_links(path, objection, accepted, err);
 	if (r == 0)
 		r = journal_open_at(-1, real, accepted, &j, err);
 	if (r == 0 && !accepted)

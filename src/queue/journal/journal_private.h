@@ -36,7 +36,8 @@ int journal_recognize(int fd, off_t size);
 #define JOURNAL_ORIGINAL 2
 /* Returns -EPROTONOSUPPORT with the message that version 1 is not supported. */
 int journal_refuse_version(const struct journal *j, struct gd_error *err);
-/* Whether a file with a folder is the rest of a never synced journal after a power cut: less than a page of zeros. */
+/* Whether a file next to a folder FILE.d is what a power cut left of a journal that was never synced: less than a page
+ * of zeros. */
 bool journal_recognize_zeros(int fd, off_t size);
 /* Whether it begins with any record, perhaps torn, like an archive. */
 bool journal_recognize_archive(int fd, off_t size);

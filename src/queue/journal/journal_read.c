@@ -107,6 +107,9 @@ static int open_path(struct journal_reader *r, bool checked)
 	if (e < 0)
 		return e;
 	fd = file_open_regular(as_it_is ? reader_dir(r) : dir_fd, as_it_is ? reader_name(r) : name, O_NOFOLLOW);
+	bool acts = r->journal || (r->checked && !r->unordered); /* on a journal, not an archive */
+	if (fd >= 0 && acts && (e = trust_check_root(fd, r->path, &r->refusal)) < 0)
+		return e;
 	if (fd < 0 || !checked)
 		return take_fd(&fd);
 	e = trust_check(fd, r->path, TRUST_OTHER_JOURNAL, &r->refusal);

@@ -296,6 +296,9 @@ static int write_lines(struct recovery *v, bool is_empty, struct gd_error *err)
 	else if (complete)
 		r = tally_write(j->counts_fd, v->counts, v->num_counts);
 	if (r == 0 && is_empty) {
+		/* A new journal is private; one that was made with `touch jobs.jsonl` usually is not. Best effort. */
+		if (!j->fresh && !j->accepted)
+			(void)fchmod(j->fd, 0600);
 		record_write_journal(&t, j->queue, j->generation, j->next_id);
 		r = text_error(&t);
 		j->created = true;

@@ -21,14 +21,14 @@ static bool remove_folders(int dir_fd)
 
 void journal_remove_empty(struct journal *j)
 {
-	static const char *const files[] = {"counts", "runner.lock", "runner.log", "home", "append.lock"};
+	static const char *const files[] = {"counts", "runner.lock", "runner.log", "home", ".gitignore", "append.lock"};
 	if (!j->made || journal_lock(j, NULL) < 0)
 		return;
 	cleanup_(freep) char *folder = NULL;
 	pid_t runner = 0;
-	/* A runner may wait for the first job. It holds its lock, so removing the file would end it. */
+	/* A runner may be waiting for the first job. Removing runner.lock, which the runner holds, would end it. */
 	bool has_runner = lock_holder_at(j->dir_fd, "runner.lock", &runner) < 0 || runner != 0;
-	/* A process that waits for the lock sees that the lock file was removed, and creates both again. */
+	/* A process that waits for the lock sees that its file was removed, and creates folder and journal again. */
 	if (j->next_id == 1 && !has_runner && asprintf(&folder, "%s.d", j->name) >= 0 && remove_folders(j->dir_fd)) {
 		for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 			(void)unlinkat(j->dir_fd, files[i], 0);

@@ -194,18 +194,12 @@ static int write_seen(struct pruning *p)
 
 /* ---- Pruning ------------------------------------------------------------------------------ */
 
-/* The archive has the owner of the journal, even if root prunes. */
-static int keep_owner(int fd, const struct stat *journal)
-{
-	return journal->st_uid != geteuid() && fchown(fd, journal->st_uid, journal->st_gid) < 0 ? -errno : 0;
-}
-
 static int archive_failed(const char *path, int code, struct gd_error *err)
 {
 	return error_set(err, code, "cannot open archive '%s': %s", path, error_words(code));
 }
 
-static int open_archive(struct pruning *p, const char *path, const struct stat *journal, struct gd_error *err)
+static int open_archive(struct pruning *p, const char *path, struct gd_error *err)
 {
 	int dir_fd = p->journal->parent_fd;
 	const char *name = strrchr(path, '/') + 1;
@@ -213,10 +207,8 @@ static int open_archive(struct pruning *p, const char *path, const struct stat *
 	struct stat st;
 	char last;
 	p->archive_fd = openat(dir_fd, name, flags | O_CREAT | O_EXCL, 0600);
-	if (p->archive_fd >= 0) {
-		int r = keep_owner(p->archive_fd, journal);
-		return r < 0 ? archive_failed(path, r, err) : 0;
-	}
+	if (p->archive_fd >= 0)
+		return 0;
 	p->archive_fd = errno == EEXIST ? openat(dir_fd, name, flags) : -1;
 	if (p->archive_fd < 0 || fstat(p->archive_fd, &st) < 0)
 		return archive_failed(path, -errno, err);
@@ -241,13 +233,10 @@ static int open_archive(struct pruning *p, const char *path, const struct stat *
 
 static int open_files(struct pruning *p, struct gd_error *err)
 {
-	struct stat st;
 	cleanup_(freep) char *archive = NULL;
 	if (asprintf(&archive, "%s.archive", p->journal->path) < 0)
 		return error_set(err, -ENOMEM, "cannot prune: out of memory");
-	if (fstat(p->journal->fd, &st) < 0)
-		return error_set(err, -errno, "cannot prune '%s': %s", p->journal->path, error_words(errno));
-	int r = open_archive(p, archive, &st, err);
+	int r = open_archive(p, archive, err);
 	if (r < 0)
 		return r;
 	return draft_open(&p->draft, p->journal, err);

@@ -90,7 +90,7 @@ int record_read_value(struct record *r, const struct record_member *m, const str
 		r->event = record_event_parse(v);
 		return 0;
 	case MEMBER_GPU:
-		/* Written by the original gpu_dispatch: a number, or a string for none. */
+		/* Written by the original gpu_dispatch: the number of a GPU; a string means no GPU. */
 		if (v->type == JSON_NUMBER)
 			memcpy(field, v, sizeof(*v));
 		return 0;

@@ -50,8 +50,8 @@ typedef int samples_fn(void *context, const struct sample *s);
 int samples_read(int dir_fd, samples_fn *fn, void *context);
 
 /*
- * Reads the last sample, if it was written since `*stamp` was set; the caller sets it to zero first. Reads only the end
- * of the file.
+ * Reads the last sample, if it was written since the last call with this `stamp`, which is {0} before the first call.
+ * Reads only the end of the file.
  */
 struct samples_stamp {
 	uint64_t inode;

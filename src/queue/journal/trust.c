@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +12,9 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/named_file.h"
+#include "base/shell_words.h"
 #include "base/text.h"
 #include "base/trust.h"
 
@@ -19,6 +22,17 @@ int trust_refuse(const char *path, const char *objection, struct gd_error *err)
 {
 	return error_set(err, -EPERM,
 		"refusing to use '%s': it %s, so other users could run commands as you; work in another directory or name another file, or use --trust if you accept that",
+		path, objection);
+}
+
+int trust_check_links(const char *path, const char *objection, bool accepted, struct gd_error *err)
+{
+	if (!objection || (accepted && geteuid() != 0))
+		return 0;
+	if (!accepted)
+		return trust_refuse(path, objection, err);
+	return error_set(err, -EPERM,
+		"refusing to use '%s': it %s, and root follows no links of other users to a queue; name the file without them",
 		path, objection);
 }
 
@@ -44,19 +58,47 @@ int trust_check(int fd, const char *path, const char *otherwise, struct gd_error
 	return objection ? refuse(path, "it ", objection, otherwise, err) : 0;
 }
 
+int trust_check_root(int fd, const char *path, struct gd_error *err)
+{
+	struct stat st;
+	struct passwd pw, *user = NULL;
+	char room[4096];
+	cleanup_(text_finish) struct text way_out = {0};
+	if (geteuid() != 0)
+		return 0;
+	if (fstat(fd, &st) < 0)
+		return error_set(err, -errno, "cannot examine '%s': %s", path, error_words(errno));
+	if (st.st_uid == 0)
+		return 0;
+	if (trust_is_unmapped(st.st_uid) || getpwuid_r(st.st_uid, &pw, room, sizeof(room), &user) != 0 || !user)
+		return error_set(err, -EPERM,
+			"refusing to use '%s': it belongs to user %u, and root never runs or changes a queue of another user; run gpuq as that user",
+			path, (unsigned)st.st_uid);
+	shell_quote(&way_out, user->pw_name, strlen(user->pw_name));
+	return error_set(err, -EPERM,
+		"refusing to use '%s': it belongs to user '%s', and root never runs or changes a queue of another user; use: runuser -u %s -- gpuq …",
+		path, user->pw_name, text_string(&way_out));
+}
+
 static int open_named(const char *path, int *ret_fd, struct gd_error *err)
 {
+	cleanup_(closep) int place = -1;
+	struct trust_way way = {.replaceable = true}; /* not examined */
+	const char *objection;
 	char found[32];
 	struct stat st;
-	cleanup_(closep) int place = open(path, O_PATH | O_CLOEXEC);
-	if (place < 0 || fstat(place, &st) < 0)
-		return errno == EPERM ? -EACCES : -errno;
-	if (named_file_is_pipe_of_others(place, &st))
-		return error_set(err, -EPERM,
-			"cannot read '%s': it is a pipe of another user, who could make this command wait forever; copy its contents into a file",
-			path);
+	int r = named_file_find(path, &way, &place, &st, &objection);
+	if (objection)
+		return error_set(err, -EPERM, "cannot read '%s': %s; %s", path, objection,
+			way.chooser ? "name it without this link" : "copy its contents into a file");
+	if (r < 0)
+		return r == -EPERM ? -EACCES : r;
 	snprintf(found, sizeof(found), "/proc/self/fd/%d", place);
-	int fd = open(found, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	/* Waits for the writer of a pipe, but only briefly for a process that has a lease (F_SETLEASE) on a file. */
+	int fd = S_ISREG(st.st_mode) ? file_open_leased(found) : open(found, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd == -EAGAIN)
+		return error_set(
+			err, -EPERM, "cannot read '%s': another process has a lease on it; try again later", path);
 	if (fd < 0)
 		return errno == EPERM ? -EACCES : -errno;
 	*ret_fd = fd;

@@ -13,7 +13,7 @@
 
 /* How an input file was chosen. */
 enum trust_choice {
-	TRUST_NAMED,    /* on the command line: any file, or a pipe of this user, which is waited for */
+	TRUST_NAMED,    /* on the command line: what named_file_find() finds; a pipe of this user is waited for */
 	TRUST_FOUND,    /* not named: a regular file that only the user and root could have written and put there */
 	TRUST_ACCEPTED, /* not named, but with --trust: a regular file of any user */
 };
@@ -31,11 +31,23 @@ int trust_open(const char *path, enum trust_choice choice, const char *otherwise
  */
 int trust_check(int fd, const char *path, const char *otherwise, struct gd_error *err);
 
+/*
+ * -EPERM if this process is root and the open journal belongs to another user, who could be harmed by what root creates
+ * in the folder, or could make root run jobs or change files: not even --trust permits this. The message contains the
+ * command that works.
+ */
+int trust_check_root(int fd, const char *path, struct gd_error *err);
+
 /* The alternative for a journal. */
 #define TRUST_OTHER_JOURNAL "use --jobs-file with a file in a directory of your own, such as ~/q.jsonl"
 
 /* Returns -EPERM with the message "refusing to use 'path': it belongs to another user", and what to do. */
 int trust_refuse(const char *path, const char *objection, struct gd_error *err);
+/*
+ * Refuses a path that other users control by links; objection: from journal_resolve(), or NULL. accepted: with --trust,
+ * which allows it, except to root: the links could lead to a queue of root, whose jobs would then be chosen by others.
+ */
+int trust_check_links(const char *path, const char *objection, bool accepted, struct gd_error *err);
 
 /*
  * 0 if no other user can add or replace files in the directory dir_fd, which is that of the journal `path`. A sticky

@@ -195,28 +195,25 @@ static int write_script(struct attempt *a)
 	return file_write_all(a->script_fd, a->command, size);
 }
 
-static int check_stored_script(const struct journal *j, const char *name)
+static int check_stored_script(int dir_fd, const char *name)
 {
-	cleanup_(closep) int folder = openat(j->dir_fd, STORE_SCRIPTS, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	cleanup_(closep) int folder = openat(dir_fd, STORE_SCRIPTS, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	cleanup_(closep) int fd = folder < 0 ? -1 : openat(folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	/* A missing script is reported by the interpreter, in the log. */
 	return fd >= 0 && trust_objection(fd) ? -EPERM : 0;
 }
 
-/* Other users may have been able to write to the folder of stored scripts in the past. */
-static int check_stored_scripts(const struct attempt *a, const struct journal *j)
+int attempt_check_scripts(const char *command, int dir_fd)
 {
 	static const char folder[] = "/" STORE_SCRIPTS "/";
 	int r = 0;
-	if (j->accepted)
-		return 0;
-	for (const char *p = strstr(a->command, folder); r == 0 && p; p = strstr(p, folder)) {
+	for (const char *p = strstr(command, folder); r == 0 && p; p = strstr(p, folder)) {
 		char name[HASH_TEXT];
 		p += sizeof(folder) - 1;
 		if (strspn(p, "0123456789abcdef") < sizeof(name) - 1)
 			continue;
 		snprintf(name, sizeof(name), "%s", p);
-		r = check_stored_script(j, name);
+		r = check_stored_script(dir_fd, name);
 	}
 	return r;
 }
@@ -255,7 +252,7 @@ int attempt_prepare(struct attempt *a, const struct journal *j, const char *keep
 		return r;
 	if (r == 0) {
 		a->missing = ATTEMPT_SCRIPT;
-		r = check_stored_scripts(a, j);
+		r = j->accepted ? 0 : attempt_check_scripts(a->command, j->dir_fd);
 	}
 	if (r == 0) {
 		a->missing = ATTEMPT_COMMAND;

@@ -95,6 +95,11 @@ void attempt_finish(struct attempt *a);
 
 /* Prepares environment, script and log file. On failure the attempt is refused and leaves nothing behind. */
 int attempt_prepare(struct attempt *a, const struct journal *j, const char *keeper, struct attempt_cache *cache);
+/*
+ * -EPERM if other users may have written a stored script of the command: they may have been able to write to the folder
+ * of scripts in the past. dir_fd: the folder of the queue's journal.
+ */
+int attempt_check_scripts(const char *command, int dir_fd);
 /* Prepares only the environment, for a hook without an attempt. */
 int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char *keeper, struct attempt_cache *cache);
 

@@ -84,7 +84,8 @@ static bool is_replaced_by_user(int fd)
 }
 
 /*
- * The directory of the queue was renamed, and the job's directory is inside of it: tries each end of the path there.
+ * The directory of the queue was renamed, and the job's directory is inside of it: tries each trailing part of the
+ * path there.
  * Only the directory in which the job was added is accepted. *ret_length: of the part of the path that was the queue's
  * directory.
  */

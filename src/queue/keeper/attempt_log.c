@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/trust.h"
 #include "queue/journal/journal.h"
 #include "queue/keeper/known_directory.h"
@@ -61,6 +62,15 @@ static int make_last(int dir_fd, const char *name, mode_t mode)
 	return r;
 }
 
+/* Whether it is the folder that is used if none is configured, and no other user can replace it. */
+static bool is_default(const struct attempt_log_options *o)
+{
+	const struct journal *j = o->journal;
+	size_t length = j ? strlen(j->parent_path) : 0;
+	return j && strncmp(o->directory, j->parent_path, length) == 0 && strcmp(o->directory + length, "/logs") == 0 &&
+	       !trust_objection(j->parent_fd);
+}
+
 /* Opens a component of the path; creates it if it is missing. */
 static int enter(const struct attempt_log_options *o, int dir_fd, const char *name, bool is_last, int *ret)
 {
@@ -71,7 +81,10 @@ static int enter(const struct attempt_log_options *o, int dir_fd, const char *na
 		r = make_last(dir_fd, name, directory_mode(o->access));
 	else
 		r = mkdirat(dir_fd, name, 0755) < 0 ? -errno : 0; /* whatever the umask of the runner */
-	return r < 0 && r != -EEXIST ? r : open_existing(o, dir_fd, name, ret);
+	int e = r < 0 && r != -EEXIST ? r : open_existing(o, dir_fd, name, ret);
+	if (r == 0 && e == 0 && is_last && is_default(o))
+		file_write_gitignore(*ret, file_mode(o->access));
+	return e;
 }
 
 /* Opens the directory below which the path is created; *ret_rest: the rest of the path. */

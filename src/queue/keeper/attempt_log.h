@@ -36,8 +36,9 @@ struct attempt_log_options {
 	int64_t max_bytes;             /* above this, the middle is removed; 0: no limit */
 	struct known_directory *known; /* the directory of the last attempt */
 	const char *name;              /* if NULL, or if this file exists, the name is made of time and job */
-	const struct journal *journal; /* a missing folder in its directory is created in that directory, also if it is
-					  renamed meanwhile; NULL: by its path */
+	/* A missing folder inside the directory of this journal is created through the descriptor of that directory,
+	 * which may be renamed meanwhile; NULL: by its path. */
+	const struct journal *journal;
 };
 
 /* The name of a log on a cluster, which the coordinator knows before the attempt begins. */

@@ -2,8 +2,8 @@
 /*
  * The claim of a keeper's job: it lives as long as the job, even if the runner dies.
  *
- * Each keeper has one file, created for its first job with a claim, rewritten for each such job, and
- * without any GPU between jobs. Best effort, like all claims: write errors are not reported.
+ * Each keeper has one file, created for its first job with a claim, and rewritten for each such job.
+ * Between jobs, the claim names no GPU. Best effort, like all claims: write errors are not reported.
  */
 #ifndef QUEUE_KEEPER_KEEPER_CLAIM_H
 #define QUEUE_KEEPER_KEEPER_CLAIM_H

@@ -109,7 +109,7 @@ _Noreturn void keeper_lease_main(const struct nursery_options *options, const st
 	struct keeper_lease lease = {.front = front, .fd = fd};
 	struct keeper k = {.options = options, .lease = &lease};
 	sigset_t all;
-	/* Out of reach of the terminal's signals. The command gets the front's signal mask back. */
+	/* The terminal's signals must not reach the keeper. The command gets the front's signal mask back. */
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	setpgid(0, 0);

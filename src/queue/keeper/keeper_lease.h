@@ -20,7 +20,7 @@ struct keeper_lease {
 /* The main function of the process; does not return. */
 _Noreturn void keeper_lease_main(const struct nursery_options *options, const struct attempt_front *front, int fd);
 
-/* Whether it may start its job now. It gets only one order, because the job's `add` names this keeper. */
+/* Whether the keeper may start its job now. It gets only one order, because the job's `add` names this keeper. */
 bool keeper_lease_may_start(const struct keeper *k);
 /* Handles a message from the front, or its disappearance. */
 void keeper_lease_on_front(struct keeper *k);

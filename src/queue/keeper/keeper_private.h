@@ -115,8 +115,8 @@ void keeper_append(struct keeper *k, const struct text *line);
 /* Waits before the next write attempt. Exits if the journal's folder has been missing for too long. */
 void keeper_wait_for_journal(struct keeper *k);
 
-/* keeper_hook.c: for the end that we have just written, or that KEEPER_ORDER_HOOK names. Both end with
- * KEEPER_NOTE_READY. */
+/* keeper_hook.c: runs the hook of the end that we have just written, or that KEEPER_ORDER_HOOK names. Both functions
+ * send KEEPER_NOTE_READY last. */
 void keeper_hook_after_end(struct keeper *k, const struct text *end_line);
 void keeper_hook_ordered(struct keeper *k, const struct keeper_order *order, char *payload);
 

@@ -54,7 +54,10 @@ uint64_t keeper_explained_until_ns(const struct keeper *k)
 	return k->reaped_ns + (took < most ? took : most);
 }
 
-/* Other processes of the job may still be running when the first one has ended. */
+/*
+ * Whether the allocation ends, and this was announced early enough to be the reason why the job's first process has
+ * ended. Other processes of the job may still be running.
+ */
 static bool is_explained(const struct keeper *k, const char *reason)
 {
 	return strcmp(reason, REASON_INTERRUPTED) == 0 && clock_now_ns() < keeper_explained_until_ns(k);

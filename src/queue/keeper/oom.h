@@ -29,7 +29,7 @@ bool oom_in_log(const void *tail, size_t size, struct gd_bytes *ret_line);
 bool oom_denied_by_log(const void *tail, size_t size);
 
 /*
- * True if less than 256 MB or 2 % of a GPU is free, and the job has at least half of the used memory.
+ * True if less than 256 MB or 2% of a GPU is free, and the job has at least half of the used memory.
  * TensorFlow, which allocates all it can, leaves more free.
  */
 bool oom_is_full(uint64_t total_bytes, uint64_t free_bytes, uint64_t job_bytes);

@@ -151,7 +151,7 @@ static int open_scheduler(struct runner *r)
 	return 0;
 }
 
-/* The runner before, in this process, may still hold the lock. Another descriptor of it must not be closed. */
+/* This process may already hold the lock, for its previous runner: closing another descriptor would release it. */
 static int take_lock(struct runner *r, pid_t *ret_holder, struct gd_error *err)
 {
 	const struct journal *j = r->following.journal;

@@ -86,8 +86,8 @@ struct runner_options {
 	int jobs_per_gpu;     /* 0: as many as fit into memory */
 	bool cpu_affinity;    /* jobs run on the CPUs of their GPUs' NUMA nodes */
 	int max_failures;     /* 0: no limit */
-	/* The result of the runner before, if it ended with `moved`. Its jobs count, and its lock is used and owned by
-	 * the new runner. */
+	/* The result of the previous runner, if it ended with `moved`. Its jobs count, and the new runner takes over
+	 * its lock. */
 	struct runner_result so_far;
 	struct order_defaults order;
 	const char *on_finish;

@@ -58,7 +58,7 @@ static void stop_asking(struct runner *r)
 	loop_remove(e->source);
 	e->source = NULL;
 	close_fd(&e->fd);
-	/* It has closed its output, so it is about to exit, or has been reaped already. */
+	/* The process has closed its output, so it is about to exit, or has been reaped already. */
 	while (e->pid > 0 && waitpid(e->pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	e->pid = 0;
@@ -86,7 +86,7 @@ static void ask(struct runner *r)
 	struct runner_end *e = &r->end;
 	e->have = 0;
 	e->fd = -1;
-	/* If it fails, the known end stays; it is tried again later. */
+	/* If Slurm cannot be asked, the known end stays; a later call tries again. */
 	if (allocation_end_ask(&e->pid, &e->fd) < 0) {
 		e->answered_ns = clock_now_ns();
 		return;

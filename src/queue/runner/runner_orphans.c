@@ -45,8 +45,8 @@ static bool is_helper(pid_t pid)
 	return fd >= 0 && read(fd, name, sizeof(name)) >= 5 && memcmp(name, "gpuq-", 5) == 0;
 }
 
-/* Whether all children are helpers: after a rename of the queue's directory, this process has those of the runner
- * before. */
+/* Whether all children are helpers: after a rename of the queue's directory, this process has those of the
+ * previous runner. */
 static bool has_only_helpers(void)
 {
 	cleanup_(freep) pid_t *children = NULL;

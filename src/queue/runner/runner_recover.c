@@ -53,8 +53,10 @@ pid_t runner_keeper_holder(const struct runner *r, const struct keeper_info *k)
 /* More ancestors of a process are not examined. */
 #define MOST_ANCESTORS 64
 
-/* Whether the keeper is an ancestor of the process: then it is not gone, but belongs to the queue of which ours is a
- * copy. */
+/*
+ * Whether the keeper is an ancestor of the process: then it is not gone, but belongs to the queue of which ours is a
+ * copy. A keeper that is exiting is gone: the kernel frees its lock before it gives its children to another process.
+ */
 static bool has_keeper(pid_t pid, const struct keeper_info *keeper)
 {
 	struct process_info info;
@@ -62,7 +64,7 @@ static bool has_keeper(pid_t pid, const struct keeper_info *keeper)
 		if (process_info(pid, &info) < 0)
 			return false;
 		if (info.ppid == keeper->pid)
-			return true;
+			return process_info(keeper->pid, &info) == 0 && !info.is_exiting;
 	}
 	return false;
 }

@@ -16,7 +16,7 @@ struct runner_watching {
 	struct gd_gpu_list *gpus;
 	char *gpu_spec; /* the GPUs found at the start; NULL: as in the options */
 	bool simulated;
-	/* The probe is new: until each GPU has answered or been given up, `gpus` comes from the probe before. */
+	/* The probe is new: until each GPU has answered or been given up, `gpus` comes from the previous probe. */
 	bool incomplete;
 	struct claims *claims;     /* NULL: simulated GPUs, or no directory for claims */
 	struct claim *spare_claim; /* unused, kept for the next job */

@@ -20,7 +20,7 @@
 #include "base/units.h"
 
 #define MAX_ENTRIES 65536
-#define MAX_FOLDERS 4096
+#define MAX_FOLDERS 1024
 /* Users have one folder, or a second one if another user took the name of the first. */
 #define MAX_FOLDERS_OF_USER 16
 #define SETTLE_MS           100

@@ -37,7 +37,7 @@ struct claim_folders {
 
 /*
  * All folders that count; reads the directory only if it has changed since the last call. If the
- * directory has more than 65,536 entries, or 4,096 folders, only the folders of users with a process
+ * directory has more than 65,536 entries, or 1,024 folders, only the folders of users with a process
  * on this machine are found. At most 16 folders per user count.
  */
 int claim_folders_update(int dir_fd, struct claim_folders *f);

@@ -27,7 +27,7 @@
 #define CLAIM_PROOF_NS (UINT64_C(900) * NS_PER_S)
 /* How long after the user's last claim the time is forgotten. */
 #define CLAIM_PROOF_FORGET_NS (UINT64_C(86400) * NS_PER_S)
-/* Time between two reads of a claim counts up to this: the claim may not have existed all the time. */
+/* Time between two reads of a claim counts up to this: the claim might not have existed all the time. */
 #define CLAIM_PROOF_GAP_NS (UINT64_C(60) * NS_PER_S)
 
 /* A user who claims a GPU, or has claimed it. */

@@ -21,14 +21,20 @@
 
 #define LARGEST_CLAIM CLAIM_TEXT_ROOM
 #define NAME_ROOM     (CLAIM_MAX_QUEUE + 48)
-/* Limits of files examined and claims listed for one user; a user with more hides only their own claims. */
-#define MAX_FILES       1024
-#define MAX_CLAIMS      256
+#define MAX_TRIES     16
+
+/*
+ * Limits for one other user, who hides only their own claims by exceeding them. With many users, each has an equal
+ * share of `total`, but at least `least`: one person may have thousands of user ids (subuid).
+ */
+struct limit {
+	size_t alone, total, least;
+};
+static const struct limit FILES = {1024, 32768, 16}; /* examined */
+static const struct limit CLAIMS = {256, 4096, 8};   /* listed */
+static const struct limit BROKEN = {64, 1024, 4};    /* locked, but not a claim; reading them costs time */
+static const struct limit RETRIES = {256, 4096, 4};  /* to read broken files */
 #define MAX_FILES_OF_US 65536
-/* Limits of one user's locked files without a valid claim, and of retries to read them: these cost time. */
-#define MAX_BROKEN  64
-#define MAX_RETRIES 256
-#define MAX_TRIES   16
 
 /* A claim that this process holds. */
 struct claim {
@@ -243,13 +249,18 @@ static int64_t lock_holder(int fd)
 	return lock.l_pid > 0 ? lock.l_pid : 0;
 }
 
+struct user_limits {
+	size_t files, claims, broken, retries;
+};
+
 /* The claims of one user, while they are read. */
 struct user_claims {
 	uid_t owner;
-	size_t first;   /* index of the user's first claim in the list */
-	size_t files;   /* examined so far */
-	size_t broken;  /* locked, but not a claim */
+	size_t first; /* index of the user's first claim in the list */
+	size_t files; /* examined so far */
+	size_t broken;
 	size_t retries; /* of all files together */
+	struct user_limits max;
 };
 
 /* Retries while the file is being rewritten. */
@@ -260,7 +271,7 @@ static bool read_info(int fd, struct user_claims *user, struct claim_info *ret)
 		ssize_t size = pread(fd, text, sizeof(text), 0);
 		if (size > 0 && claim_info_parse(text, (size_t)size, ret) == 0)
 			return true;
-		if (size <= 0 || tries == MAX_TRIES || user->retries == MAX_RETRIES)
+		if (size <= 0 || tries == MAX_TRIES || user->retries == user->max.retries)
 			break;
 		user->retries++;
 		sched_yield();
@@ -317,9 +328,8 @@ static int list_folder(struct claims *c, DIR *dir, const char *queue, struct use
 	struct claims_list *list, size_t *capacity)
 {
 	bool ours = user->owner == geteuid();
-	size_t max_files = ours ? MAX_FILES_OF_US : MAX_FILES, max_claims = ours ? MAX_FILES_OF_US : MAX_CLAIMS;
-	size_t max_broken = ours ? MAX_FILES_OF_US : MAX_BROKEN;
-	while (user->files++ < max_files && user->broken < max_broken && list->count - user->first < max_claims) {
+	while (user->files++ < user->max.files && user->broken < user->max.broken &&
+		list->count - user->first < user->max.claims) {
 		errno = 0;
 		const struct dirent *entry = readdir(dir);
 		if (!entry)
@@ -338,8 +348,27 @@ static int list_folder(struct claims *c, DIR *dir, const char *queue, struct use
 	return 0;
 }
 
+static size_t share(const struct limit *limit, size_t users)
+{
+	size_t part = limit->total / users;
+	return part > limit->alone ? limit->alone : part < limit->least ? limit->least : part;
+}
+
+/* The limits for each other user. */
+static struct user_limits limits_for(const struct claim_folders *folders)
+{
+	size_t users = 1;
+	for (size_t i = 1; i < folders->count; i++)
+		users += folders->folders[i].owner != folders->folders[i - 1].owner;
+	return (struct user_limits){.files = share(&FILES, users),
+		.claims = share(&CLAIMS, users),
+		.broken = share(&BROKEN, users),
+		.retries = share(&RETRIES, users)};
+}
+
 int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
 {
+	const struct user_limits ours = {MAX_FILES_OF_US, MAX_FILES_OF_US, MAX_FILES_OF_US, RETRIES.alone};
 	const struct claim_folders *folders = &c->folders;
 	struct claims_list list = {0};
 	struct user_claims user = {0};
@@ -347,10 +376,13 @@ int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
 	int r = claim_folders_update(c->shared_fd, &c->folders);
 	if (r < 0)
 		return r;
+	const struct user_limits others = limits_for(folders);
 	for (size_t i = 0; r == 0 && i < folders->count; i++) {
 		int fd;
 		if (i == 0 || folders->folders[i].owner != user.owner)
-			user = (struct user_claims){.owner = folders->folders[i].owner, .first = list.count};
+			user = (struct user_claims){.owner = folders->folders[i].owner,
+				.first = list.count,
+				.max = folders->folders[i].owner == geteuid() ? ours : others};
 		/* The folder is gone, or no longer valid. */
 		if (claim_folder_open(c->shared_fd, &folders->folders[i], &fd) < 0)
 			continue;

@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 
-/* 80 % of a normal distribution lie within this many standard deviations of the mean. */
+/* 80% of a normal distribution lie within this many standard deviations of the mean. */
 #define Z80 1.2816
 
 /*

@@ -23,7 +23,7 @@ struct expected_job {
 	struct duration_estimate duration; /* for a running job, the remaining duration */
 };
 
-/* In milliseconds from now. With a probability of 80 % the job starts between low and high. */
+/* In milliseconds from now. With a probability of 80% the job starts between low and high. */
 struct expected_start {
 	bool known;   /* false: no data, or the job needs more slots than exist; nothing else is set */
 	bool at_most; /* the duration of an earlier job is not known: this job may start earlier */

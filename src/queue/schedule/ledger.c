@@ -307,7 +307,7 @@ bool ledger_watch(struct ledger_watch *w, uint64_t now_ns, bool known, uint64_t 
 		w->seen = true;
 		w->since_ns = now_ns;
 	}
-	/* 2 %: caching allocators grow by some MB for hours. */
+	/* 2%: caching allocators grow by some MB for hours. */
 	if (known && bytes > w->bytes + w->bytes / 50) {
 		w->bytes = bytes;
 		w->since_ns = now_ns;

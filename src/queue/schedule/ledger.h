@@ -27,7 +27,7 @@
 
 #define LEDGER_QUEUE_ROOM 65
 
-/* Threshold for jobs that declare nothing, if min_free_mem_mb is not set; at most 90 % of the GPU's memory. */
+/* Threshold for jobs that declare nothing, if min_free_mem_mb is not set; at most 90% of the GPU's memory. */
 #define LEDGER_DEFAULT_BYTES (UINT64_C(6000) << 20)
 
 /* The effective value of `bytes` on one GPU. by_card: the default threshold, unless `bytes` is more. */
@@ -76,7 +76,7 @@ struct ledger_job {
 
 /* What is known about a GPU beyond the sample; may be {0}. */
 struct ledger_note {
-	bool quarantined;        /* taken out of use by us, e.g. because a job there cannot be killed */
+	bool quarantined;        /* taken out of use by us, for example because a job there cannot be killed */
 	const char *why;         /* message for quarantined */
 	bool baseline_known;     /* see ledger_watch_baseline() */
 	uint64_t baseline_bytes; /* used by others while none of the jobs ran there */
@@ -186,7 +186,7 @@ struct ledger_watch {
 	bool settled;
 };
 
-/* A job has settled when it uses memory and has not grown by more than 2 % for this long… */
+/* A job has settled when it uses memory and has not grown by more than 2% for this long… */
 #define LEDGER_SETTLE_NS UINT64_C(10000000000)
 /* …or when none of its memory was seen for this long. */
 #define LEDGER_SETTLE_UNSEEN_NS UINT64_C(60000000000)

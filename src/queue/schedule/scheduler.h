@@ -156,7 +156,7 @@ size_t scheduler_num_late(const struct scheduler *s);
 int scheduler_decide(struct scheduler *s, uint64_t now_ns, struct scheduler_start *ret);
 /* Whether a job that was handed out still fits on its GPUs: there may be new claims. */
 bool scheduler_still_fits(struct scheduler *s, uint64_t id);
-/* It does not fit. The job waits again, and nothing starts before until_ns. */
+/* The job does not fit: it waits again, and nothing starts before until_ns. */
 int scheduler_refuse(struct scheduler *s, uint64_t id, uint64_t until_ns);
 /* How many starts in a row were refused. */
 unsigned scheduler_refusals(const struct scheduler *s);

@@ -35,8 +35,7 @@ struct view_work {
 	const char *note;     /* a status message: "ending: Ctrl-C once more ends running jobs"; or NULL */
 	uint64_t start_ns;
 	uint64_t end_ns; /* 0 while running */
-	/* The time of these counts. The rate is computed between the times of several puts; 0: over all since start_ns.
-	 */
+	/* The time of these counts. The rate is computed between the times of several puts; 0: since start_ns. */
 	uint64_t time_ns;
 };
 

@@ -73,7 +73,7 @@ static void restore(struct capture *c)
 	}
 }
 
-/* The length of any other sequence. */
+/* The length of an escape sequence that is not a color. */
 static size_t sequence_length(const char *s, size_t size)
 {
 	size_t i = 2;
@@ -93,7 +93,7 @@ static size_t sequence_length(const char *s, size_t size)
 
 void capture_clean(struct text *to, const char *line, size_t size)
 {
-	bool coloured = false;
+	bool colored = false;
 	while (size && line[size - 1] == '\r')
 		size--;
 	for (size_t i = size; i > 0; i--)
@@ -103,11 +103,11 @@ void capture_clean(struct text *to, const char *line, size_t size)
 			break;
 		}
 	for (size_t i = 0; i < size;) {
-		size_t colour = terminal_text_color(line + i, size - i);
-		if (colour) {
-			text_append(to, line + i, colour);
-			coloured = true;
-			i += colour;
+		size_t color = terminal_text_color(line + i, size - i);
+		if (color) {
+			text_append(to, line + i, color);
+			colored = true;
+			i += color;
 		} else if (line[i] == '\033') {
 			i += sequence_length(line + i, size - i);
 		} else if ((unsigned char)line[i] >= 0x20) {
@@ -118,7 +118,7 @@ void capture_clean(struct text *to, const char *line, size_t size)
 			i++;
 		}
 	}
-	if (coloured)
+	if (colored)
 		text_append_string(to, "\033[0m");
 }
 

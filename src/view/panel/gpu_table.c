@@ -117,20 +117,20 @@ static struct column_plan make_plan(const struct extent *e, size_t width, bool a
 
 /* ---- One cell ---------------------------------------------------------------------- */
 
-static void write_left(struct text *t, bool colour, enum ink ink, const char *words, size_t width)
+static void write_left(struct text *t, bool color, enum ink ink, const char *words, size_t width)
 {
-	ink_begin(t, colour, ink);
+	ink_begin(t, color, ink);
 	display_append_padded(t, words, strlen(words), width);
-	ink_end(t, colour, ink);
+	ink_end(t, color, ink);
 }
 
-static void write_right(struct text *t, bool colour, enum ink ink, const char *words, size_t width)
+static void write_right(struct text *t, bool color, enum ink ink, const char *words, size_t width)
 {
 	size_t used = display_width(words, strlen(words));
 	ink_spaces(t, used < width ? width - used : 0);
-	ink_begin(t, colour, ink);
+	ink_begin(t, color, ink);
 	display_append(t, words, strlen(words), width);
-	ink_end(t, colour, ink);
+	ink_end(t, color, ink);
 }
 
 static size_t common_prefix(const char *a, const char *b)
@@ -141,7 +141,7 @@ static size_t common_prefix(const char *a, const char *b)
 	return n;
 }
 
-/* The word at which the task begins to differ from the rows around it; 0: at the start. */
+/* The word at which the task begins to differ from all other rows; 0: at the start. */
 static size_t difference(const struct view_model *m, size_t row)
 {
 	const char *task = view_gpu(m, row)->task;
@@ -168,12 +168,12 @@ static size_t write_distinct(struct text *t, const char *task, size_t from, size
 	return used + display_append(t, task + from, strlen(task + from), room - used);
 }
 
-static void write_task(struct text *t, const struct view_model *m, size_t row, bool colour, size_t width)
+static void write_task(struct text *t, const struct view_model *m, size_t row, bool color, size_t width)
 {
 	const struct view_gpu *g = view_gpu(m, row);
 	char more[32] = "", id[32] = "";
 	if (g->status == VIEW_GPU_ERROR && g->error) {
-		write_left(t, colour, INK_RED, g->error, width);
+		write_left(t, color, INK_RED, g->error, width);
 		return;
 	}
 	if (g->num_tasks > 1)
@@ -181,14 +181,14 @@ static void write_task(struct text *t, const struct view_model *m, size_t row, b
 	if (g->task_id)
 		snprintf(id, sizeof(id), "#%" PRIu64 " ", view_id_number(g->task_id));
 	size_t beside = strlen(more) + strlen(id), room = beside < width ? width - beside : 0;
-	ink_words(t, colour, INK_DIM, room ? id : "");
+	ink_words(t, color, INK_DIM, room ? id : "");
 	size_t used = room ? strlen(id) : 0;
 	if (g->task_name && *g->task_name)
 		used += display_append(t, g->task_name, strlen(g->task_name), room ? room : width);
 	else if (g->task)
 		used += write_distinct(t, g->task, difference(m, row), room ? room : width);
 	if (room) {
-		ink_words(t, colour, INK_DIM, more);
+		ink_words(t, color, INK_DIM, more);
 		used += strlen(more);
 	}
 	ink_spaces(t, width - used);
@@ -199,10 +199,10 @@ static void write_time(struct text *t, const struct view_gpu *g, const struct la
 	char buf[UNITS_ROOM] = "";
 	if (g->since_ns >= 0 && o->now_ns >= (uint64_t)g->since_ns)
 		layout_time(o->now_ns - (uint64_t)g->since_ns, buf);
-	write_right(t, o->colour, INK_PLAIN, buf, width);
+	write_right(t, o->color, INK_PLAIN, buf, width);
 }
 
-static void write_percent(struct text *t, bool colour, double fraction, size_t bar, size_t width)
+static void write_percent(struct text *t, bool color, double fraction, size_t bar, size_t width)
 {
 	char buf[16] = "";
 	if (fraction < 0) {
@@ -210,27 +210,27 @@ static void write_percent(struct text *t, bool colour, double fraction, size_t b
 		return;
 	}
 	if (bar) {
-		ink_bar(t, colour, INK_PLAIN, fraction, bar);
+		ink_bar(t, color, INK_PLAIN, fraction, bar);
 		ink_spaces(t, 1);
 		width -= bar + 1;
 	}
 	snprintf(buf, sizeof(buf), "%d%%", (int)(fraction * 100 + 0.5));
-	write_right(t, colour, INK_PLAIN, buf, width);
+	write_right(t, color, INK_PLAIN, buf, width);
 }
 
-static void write_memory(struct text *t, const struct view_gpu *g, const struct column_plan *p, bool colour)
+static void write_memory(struct text *t, const struct view_gpu *g, const struct column_plan *p, bool color)
 {
 	bool known = g->memory_total_bytes > 0 && g->memory_used_bytes >= 0;
 	double fraction = known ? (double)g->memory_used_bytes / (double)g->memory_total_bytes : -1;
 	size_t amount = p->amounts ? 14 : 0;
 	char buf[32] = "";
-	write_percent(t, colour, fraction, p->memory_bar, p->widths[MEMORY] - amount);
+	write_percent(t, color, fraction, p->memory_bar, p->widths[MEMORY] - amount);
 	if (!amount)
 		return;
 	if (known)
 		snprintf(buf, sizeof(buf), "%.1f/%.0f GiB", (double)g->memory_used_bytes / (double)UNITS_GB,
 			(double)g->memory_total_bytes / (double)UNITS_GB);
-	write_right(t, colour, INK_DIM, buf, amount);
+	write_right(t, color, INK_DIM, buf, amount);
 }
 
 /* The same word as for jobs; the JSON of gpuq web keeps "processing". */
@@ -248,32 +248,32 @@ static void write_cell(struct text *t, const struct view_model *m, size_t i, enu
 	switch (c) {
 	case GPU:
 		label_of(m, i, buf);
-		write_right(t, o->colour, INK_PLAIN, buf, width);
+		write_right(t, o->color, INK_PLAIN, buf, width);
 		break;
 	case NAME:
-		write_left(t, o->colour, INK_DIM, g->name ? g->name : "", width);
+		write_left(t, o->color, INK_DIM, g->name ? g->name : "", width);
 		break;
 	case STATUS:
-		write_left(t, o->colour, (enum ink)palette_of_gpu(g->status),
+		write_left(t, o->color, (enum ink)palette_of_gpu(g->status),
 			p->words ? status_words(g->status) : palette_sign_of_gpu(g->status), width);
 		break;
 	case TASK:
-		write_task(t, m, i, o->colour, width);
+		write_task(t, m, i, o->color, width);
 		break;
 	case TIME:
 		write_time(t, g, o, width);
 		break;
 	case DONE:
-		write_right(t, o->colour, INK_PLAIN, layout_number(g->completed, buf), width);
+		write_right(t, o->color, INK_PLAIN, layout_number(g->completed, buf), width);
 		break;
 	case FAILED:
-		write_right(t, o->colour, g->failed ? INK_RED : INK_DIM, layout_number(g->failed, buf), width);
+		write_right(t, o->color, g->failed ? INK_RED : INK_DIM, layout_number(g->failed, buf), width);
 		break;
 	case MEMORY:
-		write_memory(t, g, p, o->colour);
+		write_memory(t, g, p, o->color);
 		break;
 	case LOAD:
-		write_percent(t, o->colour, g->utilization_percent / 100.0, p->load_bar, width);
+		write_percent(t, o->color, g->utilization_percent / 100.0, p->load_bar, width);
 		break;
 	case COLUMNS:
 		break;
@@ -330,9 +330,9 @@ static size_t write_table(struct text *t, const struct view_model *m, const stru
 	struct extent e = measure(m);
 	struct column_plan p = make_plan(&e, o->width - 1, false);
 	if (titles) {
-		ink_begin(t, o->colour, INK_DIM);
+		ink_begin(t, o->color, INK_DIM);
 		write_titles(t, &p);
-		ink_end(t, o->colour, INK_DIM);
+		ink_end(t, o->color, INK_DIM);
 		end_line(t);
 	}
 	for (size_t i = 0; i < view_num_gpus(m); i++) {
@@ -359,7 +359,7 @@ static void write_legend(struct text *t, const struct view_model *m, const struc
 		if (used + (used ? BETWEEN : 0) + 1 + size > o->width - 1)
 			break;
 		ink_spaces(t, used ? BETWEEN : 0);
-		ink_words(t, o->colour, (enum ink)palette_of_gpu(order[i]), palette_sign_of_gpu(order[i]));
+		ink_words(t, o->color, (enum ink)palette_of_gpu(order[i]), palette_sign_of_gpu(order[i]));
 		text_append_string(t, words);
 		used += (used ? BETWEEN : 0) + 1 + size;
 	}
@@ -400,7 +400,7 @@ static void write_grid_line(struct text *t, const struct view_model *m, const st
 		if (i > g->shown || (i == g->shown && g->shown == view_num_gpus(m)))
 			break;
 		if (k)
-			ink_words(t, o->colour, INK_DIM, " │ ");
+			ink_words(t, o->color, INK_DIM, " │ ");
 		if (i < g->shown)
 			write_row(t, m, i, p, o);
 		else
@@ -419,13 +419,13 @@ static size_t write_grid(struct text *t, const struct view_model *m, const struc
 	struct grid g = make_grid(view_num_gpus(m), e.label, width, lines - 1);
 	struct column_plan p = make_plan(&e, (width - (g.tables - 1) * BETWEEN) / g.tables, true);
 	if (g.titles) {
-		ink_begin(t, o->colour, INK_DIM);
+		ink_begin(t, o->color, INK_DIM);
 		for (size_t k = 0; k < g.tables; k++) {
 			if (k)
 				text_append_string(t, " │ ");
 			write_titles(t, &p);
 		}
-		ink_end(t, o->colour, INK_DIM);
+		ink_end(t, o->color, INK_DIM);
 		end_line(t);
 	}
 	for (size_t row = 0; row < g.rows; row++)

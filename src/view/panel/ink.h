@@ -3,7 +3,7 @@
  * Text of the panel in color: escape sequences around words, and bars.
  *
  * Everything that is begun is ended on the same line, so a line can be cut off or
- * replaced without affecting the next one. With `colour` false no escape sequence is
+ * replaced without affecting the next one. With `color` false no escape sequence is
  * written, and the text is otherwise the same.
  */
 #ifndef VIEW_PANEL_INK_H
@@ -28,12 +28,12 @@ enum ink {
 };
 
 /* Text appended between the two calls has this ink. */
-void ink_begin(struct text *t, bool colour, enum ink ink);
-void ink_end(struct text *t, bool colour, enum ink ink);
-void ink_words(struct text *t, bool colour, enum ink ink, const char *words);
+void ink_begin(struct text *t, bool color, enum ink ink);
+void ink_end(struct text *t, bool color, enum ink ink);
+void ink_words(struct text *t, bool color, enum ink ink, const char *words);
 void ink_spaces(struct text *t, size_t count);
 
 /* A bar of `columns`, of which the fraction 0…1 is filled; the rest is a thin, dim line. */
-void ink_bar(struct text *t, bool colour, enum ink ink, double fraction, size_t columns);
+void ink_bar(struct text *t, bool color, enum ink ink, double fraction, size_t columns);
 
 #endif

@@ -124,8 +124,8 @@ static void write_facts(struct text *t, const struct facts *f, const struct layo
 		if (!(chosen & (1u << order[i])))
 			continue;
 		if (any)
-			ink_words(t, o->colour, INK_DIM, " · ");
-		ink_words(t, o->colour, f->inks[order[i]], f->words[order[i]]);
+			ink_words(t, o->color, INK_DIM, " · ");
+		ink_words(t, o->color, f->inks[order[i]], f->words[order[i]]);
 		any = true;
 	}
 }
@@ -150,9 +150,9 @@ static size_t write_note(struct text *t, const char *note, const struct layout_o
 {
 	if (!note || !*note)
 		return 0;
-	ink_begin(t, o->colour, INK_YELLOW);
+	ink_begin(t, o->color, INK_YELLOW);
 	display_append(t, note, strlen(note), columns);
-	ink_end(t, o->colour, INK_YELLOW);
+	ink_end(t, o->color, INK_YELLOW);
 	text_append_char(t, '\n');
 	return 1;
 }
@@ -174,16 +174,16 @@ static size_t append_head(struct text *t, const struct view_model *m, const stru
 	size_t right = strlen(counts) + 2, used = 0;
 	if (w->title && columns > right + 8) {
 		size_t room = columns - right - 8;
-		ink_begin(t, o->colour, INK_BOLD);
+		ink_begin(t, o->color, INK_BOLD);
 		used = display_append(t, w->title, strlen(w->title), room < columns / 2 ? room : columns / 2);
-		ink_end(t, o->colour, INK_BOLD);
+		ink_end(t, o->color, INK_BOLD);
 		ink_spaces(t, 2);
 		used += 2;
 	}
 	double fraction = view_fraction(m);
 	if (fraction >= 0 && columns > used + right + 4) {
 		size_t bar = columns - used - right;
-		ink_bar(t, o->colour, bar_ink(w), fraction, bar < 100 ? bar : 100);
+		ink_bar(t, o->color, bar_ink(w), fraction, bar < 100 ? bar : 100);
 		ink_spaces(t, 2);
 	}
 	display_append(t, counts, strlen(counts), columns - used);

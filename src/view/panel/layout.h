@@ -15,7 +15,7 @@
 
 struct layout_options {
 	size_t width, height; /* of the terminal */
-	bool colour;
+	bool color;
 	uint64_t now_ns;
 };
 

@@ -46,9 +46,9 @@ struct panel {
 
 enum panel_mode panel_auto_mode(int fd)
 {
-	const char *no_colour = getenv("NO_COLOR");
+	const char *no_color = getenv("NO_COLOR");
 	const char *term = getenv("TERM");
-	if (!isatty(fd) || (no_colour && *no_colour) || !term || !*term || strcmp(term, "dumb") == 0)
+	if (!isatty(fd) || (no_color && *no_color) || !term || !*term || strcmp(term, "dumb") == 0)
 		return PANEL_PLAIN;
 	return PANEL_LIVE;
 }
@@ -114,7 +114,7 @@ static bool in_foreground(const struct panel *p)
 
 static void compose(struct panel *p, const struct view_model *m, uint64_t now_ns)
 {
-	struct layout_options o = {.width = p->size.ws_col, .height = p->size.ws_row, .colour = true, .now_ns = now_ns};
+	struct layout_options o = {.width = p->size.ws_col, .height = p->size.ws_row, .color = true, .now_ns = now_ns};
 	text_clear(&p->frame);
 	layout_panel(&p->frame, m, &o);
 }

@@ -44,7 +44,7 @@ static void write_tiles(struct text *t, const struct report_facts *f)
 	report_tile(&tiles, NULL, "start to end", "%s", f->num_attempts ? duration(f->to_ms - f->from_ms, words) : "—");
 	if (f->gpu_ms) {
 		unsigned busy = share(f->busy_ms, f->gpu_ms);
-		report_tile(&tiles, NULL, "GPU time busy", "%u.%u %%", busy / 10, busy % 10);
+		report_tile(&tiles, NULL, "GPU time busy", "%u.%u%%", busy / 10, busy % 10);
 	}
 	if (f->num_idle)
 		report_tile(&tiles, "bad", "idle GPU time of jobs", "%s", duration(f->wasted_ms, words));
@@ -68,13 +68,13 @@ static void write_gpu(struct text *t, const struct report_facts *f, const struct
 		text_append_string(t, "</span>");
 	}
 	text_appendf(t,
-		"</td><td class=\"k\"><span class=\"bar\"><i style=\"width:%u.%u%%\"></i></span>%u.%u %%</td>"
+		"</td><td class=\"k\"><span class=\"bar\"><i style=\"width:%u.%u%%\"></i></span>%u.%u%%</td>"
 		"<td class=\"n\">%s</td><td class=\"n\">%s</td><td class=\"n%s\">%s</td>",
 		busy / 10, busy % 10, busy / 10, busy % 10, duration(g->busy_ms, words),
 		units_format_count(g->num_spans, spans), g->num_failed ? " bad" : "",
 		units_format_count(g->num_failed, failed));
 	if (g->mean_util >= 0)
-		text_appendf(t, "<td class=\"n\">%d %%</td>", g->mean_util);
+		text_appendf(t, "<td class=\"n\">%d%%</td>", g->mean_util);
 	else
 		text_append_string(t, "<td class=\"n\">—</td>");
 	text_append_string(t, "<td class=\"n\">");
@@ -143,7 +143,7 @@ static void write_usage(struct text *t, const struct report_facts *f, const stru
 	write_chart(t, "Utilization and memory",
 		"<div class=\"key\"><span><i style=\"background:var(--running);opacity:.5\"></i>utilization</span>"
 		"<span><i class=\"l\" style=\"background:var(--memory)\"></i>memory used</span>"
-		"<span>each from 0 to 100 %</span></div>",
+		"<span>each from 0 to 100%</span></div>",
 		report_usage, f, a);
 }
 
@@ -196,7 +196,7 @@ static void write_waiting(struct text *t, const struct report_facts *f, const st
 	if (f->num_attempts && f->gpu_ms) {
 		unsigned idle = share(f->idle_ms, f->gpu_ms);
 		text_appendf(t,
-			"<p class=\"note\">GPUs were empty for %s in total (%u.%u %% of their time) while jobs "
+			"<p class=\"note\">GPUs were empty for %s in total (%u.%u%% of their time) while jobs "
 			"that could have used them were waiting.</p>\n",
 			duration(f->idle_ms, words), idle / 10, idle % 10);
 	}

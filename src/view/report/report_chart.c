@@ -133,7 +133,7 @@ static void usage_words(struct text *t, const struct report_gpu *g)
 	char label[REPORT_GPU_LABEL], size[UNITS_ROOM];
 	text_append_string(t, report_gpu_label(g, label));
 	if (g->mean_util >= 0)
-		text_appendf(t, ": utilization %d %% on average", g->mean_util);
+		text_appendf(t, ": utilization %d%% on average", g->mean_util);
 	if (g->peak_mem_mb >= 0)
 		text_appendf(t, ", at most %s of memory used", units_format_size((uint64_t)g->peak_mem_mb << 20, size));
 	if (g->memory_total_mb >= 0)

@@ -60,7 +60,7 @@ static int by_gpu(const void *a, const void *b)
 	return last ? last : (x->id > y->id) - (x->id < y->id);
 }
 
-/* NULL: it is not shown. */
+/* NULL: the GPU is not shown. */
 static struct report_gpu *find_gpu(const struct report_facts *f, int id)
 {
 	const struct report_gpu key = {.id = id};

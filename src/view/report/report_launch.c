@@ -116,7 +116,7 @@ void report_launch_tiles(struct text *t, const struct report_facts *f, const str
 		put_figure(&tiles, "speedup", &value);
 	}
 	put_decimal(&value, 100 * skew(f, l, sum.all_processing_seconds), 1);
-	text_append_string(&value, " %");
+	text_append_string(&value, "%");
 	put_figure(&tiles, "skew", &value);
 	report_tiles(t, &tiles);
 	text_append_string(t,
@@ -139,7 +139,7 @@ static void write_gpu(struct text *t, const struct report_gpu *g, const struct r
 	unsigned part = whole > 0 ? (unsigned)(sum.all_processing_seconds / whole * 1000 + 0.5) : 0;
 	part = part > 1000 ? 1000 : part;
 	text_appendf(t,
-		"<tr><td class=\"k\">%s</td><td class=\"k\"><span class=\"bar\"><i style=\"width:%u.%u%%\"></i></span>%u.%u %%</td>"
+		"<tr><td class=\"k\">%s</td><td class=\"k\"><span class=\"bar\"><i style=\"width:%u.%u%%\"></i></span>%u.%u%%</td>"
 		"<td class=\"n\">%zu</td><td class=\"n%s\">%zu</td><td class=\"n\">",
 		report_gpu_label(g, label), part / 10, part % 10, part / 10, part % 10, sum.done,
 		sum.failed ? " bad" : "", sum.failed);

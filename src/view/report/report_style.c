@@ -9,7 +9,7 @@
 #include "view/report/html.h"
 #include "view/report/report_parts.h"
 
-/* The colors of states come from the palette; every other adjacent job is paler. */
+/* The colors of states come from the palette; of adjacent completed jobs, every other one is paler. */
 static const char style[] =
 	":root{color-scheme:light dark;--ground:#fff;--ink:#1f2328;--faint:#67707a;--line:#e3e7eb;--card:#f6f8fa;"
 	"--completed2:color-mix(in srgb,var(--completed) 72%,var(--ground))}\n"

@@ -129,7 +129,7 @@ static void add_first_wait(struct waiting_sweep *s, const struct view_model *m, 
 	add_wait(s, REPORT_WAIT_GPU, gpu);
 }
 
-/* The total time it was held, and the time before its begin time. */
+/* Adds the total time that the job was held, and the time before its begin time. */
 static void add_delays(struct waiting_sweep *s, const struct report_facts *f, const struct view_job *j)
 {
 	int64_t held = 0, begin = 0;

@@ -21,8 +21,8 @@ enum screen_style {
 	SCREEN_BLUE,
 	SCREEN_MAGENTA,
 	SCREEN_CYAN,
-	SCREEN_COLOURS, /* the number of colors */
-	SCREEN_COLOUR = 0x0f,
+	SCREEN_COLORS, /* the number of colors */
+	SCREEN_COLOR = 0x0f,
 	SCREEN_BOLD = 0x10,
 	SCREEN_DIM = 0x20,
 	SCREEN_REVERSE = 0x40,

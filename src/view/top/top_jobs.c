@@ -215,7 +215,7 @@ static const char *last_word(const char *command)
 	return space ? space + 1 : command;
 }
 
-/* Whether the commands above and below end with different words. */
+/* Whether the commands above and below end with other words than this row's. */
 static bool ends_alone(const struct top *t, size_t row)
 {
 	const char *own = last_word(t->jobs[row]->command);

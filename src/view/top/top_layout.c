@@ -52,13 +52,13 @@ static void draw_title(const struct top *t, struct screen *s, int64_t now_ms)
 		right -= width;
 		screen_put(s, 0, right, width, SCREEN_REVERSE | (nobody || t->facts.paused ? SCREEN_BOLD : 0), runner);
 	}
-	/* Show the end of a long path. */
 	if (t->facts.all_queues) {
 		draw_queues(t, s, at, right - at - 2);
 		return;
 	}
 	const char *path = t->facts.journal ? t->facts.journal : "";
 	int room = right - at - 2, length = (int)display_width(path, strlen(path));
+	/* Show the end of a long path. */
 	if (length > room && room > 12) {
 		const char *slash = strrchr(path, '/');
 		for (const char *p = path; slash && p < slash; p++)

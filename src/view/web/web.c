@@ -108,9 +108,9 @@ static bool is_page(const char *url)
 }
 
 /*
- * Whether the page may be shown under this name. If this start has its own name (see struct web_place), plain names of
- * loopback are refused, unless the page needs no token, the user allowed the name with --host, or the server listens on
- * a Unix socket: then the port belongs to the user's own ssh.
+ * Whether the page may be shown under this name. If this start of the server has its own name (see struct web_place),
+ * plain names of loopback are refused, unless the page needs no token, the user allowed the name with --host, or the
+ * server listens on a Unix socket: then the port belongs to the user's own ssh.
  */
 static bool shows_page(const struct web *w, const char *host)
 {

@@ -189,7 +189,7 @@ static int listen_tcp(const char *where, struct web_place *ret, struct gd_error 
 		return wrong(where, err);
 	if (is_loopback(&wanted) && !other_loopback(&wanted, &a, &(socklen_t){0}))
 		return error_set(err, -EINVAL,
-			"cannot listen on '%s': the only loopback addresses for a page that is safe from other users are 127.0.0.1 and [::1]; use 127.0.0.1:0 for any free port",
+			"cannot listen on '%s': of the loopback addresses, only 127.0.0.1 and [::1] protect the page from other users; use 127.0.0.1:0 for any free port",
 			where);
 	bool any_port = (wanted.any.sa_family == AF_INET ? wanted.v4.sin_port : wanted.v6.sin6_port) == 0;
 	int r = -EADDRINUSE;

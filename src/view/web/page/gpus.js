@@ -118,7 +118,7 @@ function fillCard(p, gpu) {
   p.task.title = gpu.task ?? runWords(gpu);
   const known = gpu.memory_used !== null && gpu.memory_total;
   fillMeter(p.memory, known ? gpu.memory_used / gpu.memory_total : null, known ? `${bytes(gpu.memory_used)} of ${bytes(gpu.memory_total)}` : "unknown");
-  fillMeter(p.busy, gpu.utilization === null ? null : gpu.utilization / 100, gpu.utilization === null ? "unknown" : `${gpu.utilization} %`);
+  fillMeter(p.busy, gpu.utilization === null ? null : gpu.utilization / 100, gpu.utilization === null ? "unknown" : `${gpu.utilization}%`);
   const beyond = known && gpu.memory_reserved > gpu.memory_used ? gpu.memory_reserved - gpu.memory_used : 0;
   p.reserved.style.width = `${Math.min(1, beyond / (gpu.memory_total || 1)) * 100}%`;
   p.foreign.hidden = !gpu.memory_foreign;

@@ -45,7 +45,7 @@ function showProgress(counts, jobs) {
     bar.children[i].hidden = !counts[state];
   });
   const over = counts.completed + counts.failed + counts.cancelled;
-  bar.setAttribute("aria-label", jobs ? `${Math.floor((over / jobs) * 100)} % of all jobs have ended` : "no jobs");
+  bar.setAttribute("aria-label", jobs ? `${Math.floor((over / jobs) * 100)}% of all jobs have ended` : "no jobs");
 }
 
 function paceWords(state) {

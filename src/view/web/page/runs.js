@@ -50,7 +50,7 @@ function fillCard(p, run) {
   showState(p.state, ...stateOf(run));
   p.meter.hidden = run.fraction === null;
   p.fill.style.width = `${share * 100}%`;
-  p.meter.setAttribute("aria-label", `${Math.floor(share * 100)} % done`);
+  p.meter.setAttribute("aria-label", `${Math.floor(share * 100)}% done`);
   p.figures.replaceChildren(...figures(run).map((words) => element("span", {}, words)));
   fillTable(p, run);
 }

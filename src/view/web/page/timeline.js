@@ -17,7 +17,7 @@ let onWindow = () => {};
 
 export const shownMinutes = () => minutes;
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // Sizes a canvas to the physical pixels of the screen.
 function prepare(canvas, height) {
@@ -39,8 +39,8 @@ function stepFor(span) {
 
 function drawAxis(pen, width, height, from, to, x) {
   const step = stepFor(to - from), offset = zone().timeZone ? 0 : new Date(to).getTimezoneOffset() * 60e3;
-  pen.strokeStyle = colour("--line");
-  pen.fillStyle = colour("--dim");
+  pen.strokeStyle = color("--line");
+  pen.fillStyle = color("--dim");
   pen.textAlign = "center";
   for (let at = Math.ceil((from - offset) / step) * step + offset; at < to; at += step) {
     const left = Math.round(x(at)) + 0.5, date = new Date(at);
@@ -75,10 +75,10 @@ function drawBars() {
   pen.clearRect(0, 0, width, height);
   drawAxis(pen, width, height, from, to, x);
   for (const [gpu, row] of rows) {
-    pen.fillStyle = colour("--dim");
+    pen.fillStyle = color("--dim");
     pen.textAlign = "left";
     pen.fillText(`GPU ${gpu}`, 0, row.top + Math.min(row.height, LANE) / 2);
-    pen.fillStyle = colour("--line");
+    pen.fillStyle = color("--line");
     pen.globalAlpha = 0.45;
     pen.fillRect(LABEL, row.top, width - LABEL, row.height - 2);
     pen.globalAlpha = 1;
@@ -88,7 +88,7 @@ function drawBars() {
     const row = rows.get(gpu), left = Math.max(LABEL, x(start)), right = Math.min(width, x(end ?? to));
     if (!row || right < LABEL) continue;
     const wide = Math.max(1.5, right - left - (right - left > 4 ? 1 : 0)), top = row.top + lane * LANE;
-    pen.fillStyle = colour(n > 1 ? "--completed" : `--${state}`);
+    pen.fillStyle = color(n > 1 ? "--completed" : `--${state}`);
     pen.globalAlpha = state === "completed" || n > 1 ? 0.75 : 0.9;
     pen.beginPath();
     pen.roundRect(left, top, wide, LANE - 2, Math.min(3, wide / 2));
@@ -96,12 +96,12 @@ function drawBars() {
     if (n > 1 && failed) {
       // The share of failed jobs, but always high enough to be visible.
       const high = Math.max(3, (LANE - 2) * failed / n);
-      pen.fillStyle = colour("--failed");
+      pen.fillStyle = color("--failed");
       pen.fillRect(left, top + LANE - 2 - high, wide, high);
     }
     pen.globalAlpha = 1;
     if (n === 1 && wide > 34) {
-      pen.fillStyle = colour("--panel");
+      pen.fillStyle = color("--panel");
       pen.textAlign = "left";
       pen.fillText(String(jobNumber(id)), left + 6, top + LANE / 2 - 0.5);
     }
@@ -116,12 +116,12 @@ function drawThroughput() {
   const to = now(), from = to - minutes * 60e3, base = 60;
   const x = (ms) => LABEL + ((ms - from) / (to - from)) * (width - LABEL);
   pen.clearRect(0, 0, width, 64);
-  pen.strokeStyle = colour("--line");
+  pen.strokeStyle = color("--line");
   pen.beginPath();
   pen.moveTo(LABEL, base + 0.5);
   pen.lineTo(width, base + 0.5);
   pen.stroke();
-  pen.fillStyle = colour("--dim");
+  pen.fillStyle = color("--dim");
   pen.textAlign = "left";
   pen.fillText(count(most), 0, 8);
   data.bins.forEach((bin, i) => {
@@ -132,7 +132,7 @@ function drawThroughput() {
     pen.globalAlpha = 0.8;
     ENDS.forEach((state, k) => {
       const high = (bin[k] / most) * (base - 4);
-      pen.fillStyle = colour(`--${state}`);
+      pen.fillStyle = color(`--${state}`);
       pen.fillRect(left, top -= high, wide, high);
     });
     pen.globalAlpha = 1;
