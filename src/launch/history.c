@@ -112,6 +112,16 @@ static struct history_entry *entry_for(struct history *h, const char *file, size
 	return &h->entries[h->count++];
 }
 
+/* Only digits that hash_format() writes: with any other character, the entry would change when it is written again. */
+static int get_fingerprint(const struct json_value *value, char out[HASH_TEXT])
+{
+	if (value->type != JSON_STRING || value->size != HASH_TEXT - 1)
+		return -EBADMSG;
+	memcpy(out, value->data, HASH_TEXT - 1);
+	out[HASH_TEXT - 1] = '\0';
+	return strspn(out, "0123456789abcdef") == HASH_TEXT - 1 ? 0 : -EBADMSG;
+}
+
 /* A missing owner is this user. */
 static int get_owner(const struct json_value *value, uid_t *ret)
 {
@@ -131,14 +141,14 @@ static bool is_refused(const struct history_entry *e, const struct history_line 
 
 static int take_file(struct history *h, const struct history_line *line, const char *input)
 {
-	char file[PATH_MAX], output[PATH_MAX];
+	char file[PATH_MAX], output[PATH_MAX], fingerprint[HASH_TEXT];
 	int64_t size, mtime;
 	uid_t owner;
 	int length = get_path(&line->file, file);
 	int output_length = get_path(&line->output, output);
-	if (length < 0 || output_length < 0 || line->fingerprint.type != JSON_STRING ||
-		line->fingerprint.size != HASH_TEXT - 1 || json_to_int64(&line->size, &size) < 0 || size < 0 ||
-		json_to_int64(&line->mtime, &mtime) < 0 || get_owner(&line->owner, &owner) < 0)
+	if (length < 0 || output_length < 0 || get_fingerprint(&line->fingerprint, fingerprint) < 0 ||
+		json_to_int64(&line->size, &size) < 0 || size < 0 || json_to_int64(&line->mtime, &mtime) < 0 ||
+		get_owner(&line->owner, &owner) < 0)
 		return -EBADMSG;
 	struct history_entry *e = entry_for(h, file, (size_t)length, owner);
 	if (e && is_refused(e, line, input))
@@ -152,7 +162,7 @@ static int take_file(struct history *h, const struct history_line *line, const c
 	e->input = input;
 	e->size_bytes = (uint64_t)size;
 	e->mtime_ns = mtime;
-	memcpy(e->fingerprint, line->fingerprint.data, HASH_TEXT - 1);
+	memcpy(e->fingerprint, fingerprint, HASH_TEXT);
 	e->audio_seconds = -1;
 	e->processing_seconds = 0;
 	if (json_to_double(&line->audio, &e->audio_seconds) < 0 || !(e->audio_seconds >= 0))

@@ -282,6 +282,31 @@ static void test_lines_of_version_1_have_no_checksum(void **state)
 	assert_read(2, 1);
 }
 
+/* Such a line is not ours. If it counted, it would be lost as soon as it is written again, with other bytes. */
+static void test_line_with_a_fingerprint_that_is_not_hexadecimal_is_skipped(void **state)
+{
+	(void)state;
+	static const char line[] =
+		"{\"event\":\"done\",\"file\":\"a.wav\",\"size\":1,\"mtime\":2,\"output\":\"o\",\"fingerprint\":\"%s\"}\n";
+	static const char *const bad[] = {
+		"0123456789abcdef0123456789abcde\x7f",
+		"0123456789abcdef0123456789abcde\\",
+		"0123456789abcdef01234567\\u0061bc",
+		"0123456789ABCDEF0123456789ABCDEF",
+		"0123456789abcdef0123456789abcde",
+		"0123456789abcdef0123456789abcdef0",
+	};
+	char text[512];
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		snprintf(text, sizeof(text), line, bad[i]);
+		scratch_write_text("launch.jsonl", text);
+		assert_read(0, 1);
+	}
+	snprintf(text, sizeof(text), line, PRINT);
+	scratch_write_text("launch.jsonl", text);
+	assert_read(1, 0);
+}
+
 static void test_newer_version_is_refused(void **state)
 {
 	(void)state;
@@ -443,6 +468,7 @@ int main(void)
 		scratch_test(test_file_truncated_anywhere_is_read),
 		scratch_test(test_line_with_a_changed_byte_is_skipped),
 		scratch_test(test_lines_of_version_1_have_no_checksum),
+		scratch_test(test_line_with_a_fingerprint_that_is_not_hexadecimal_is_skipped),
 		scratch_test(test_newer_version_is_refused),
 		scratch_test(test_second_launcher_is_refused_and_told_who_holds_the_history),
 		scratch_test(test_lock_on_the_results_does_not_stop_a_launcher),
