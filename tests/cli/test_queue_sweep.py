@@ -68,6 +68,8 @@ def test_files_of_parameters_that_make_no_sense_are_refused(lab, text, message):
     (["--param", "n=5-1", "echo", "{n}"], "5-1 is reversed"),
     (["--param", "n=1-2000", "--param", "m=1-2000", "echo", "{n}{m}"], "more than 1000000 jobs"),
     (["--param", "n=1-99999999", "echo", "{n}"], "more than 1000000 values"),
+    (["--param", "n=1-1000000,x", "echo", "{n}"], "more than 1000000 values"),
+    (["--param", "n=x,1-1000000", "echo", "{n}"], "more than 1000000 values"),
     (["--param", "n=1", "--zip", "echo", "{n}"], "--zip: nothing to pair"),
     (["--param", "n=1", "--array", "1-3", "echo", "{n}"], "--array cannot be used with --param"),
     (["--param", "n=1", "-"], "cannot be used with commands from standard input"),

@@ -83,11 +83,12 @@ bool sweep_parse_range(const char *text, size_t size, uint64_t *ret_from, uint64
 static int add_range(struct sweep_axis *a, const char *text, uint64_t from, uint64_t to, uint64_t step)
 {
 	int width = *text == '0' ? (int)strspn(text, "0123456789") : 1;
-	for (uint64_t n = from; n <= to; n += step) {
+	uint64_t last = (to - from) / step;
+	if (last >= SWEEP_MAX_JOBS - a->num_rows)
+		return -ERANGE;
+	for (uint64_t i = 0; i <= last; i++) {
 		char *value = NULL;
-		if (a->num_rows >= SWEEP_MAX_JOBS)
-			return -ERANGE;
-		if (asprintf(&value, "%0*llu", width, (unsigned long long)n) < 0)
+		if (asprintf(&value, "%0*llu", width, (unsigned long long)(from + i * step)) < 0)
 			value = NULL;
 		if (sweep_axis_add(a, value) < 0)
 			return -ENOMEM;
@@ -105,6 +106,8 @@ static int add_values(struct sweep_axis *a, const char *text, struct gd_error *e
 			if (from > to)
 				return error_set(err, -EINVAL, "%.*s is reversed", (int)size, text);
 			r = add_range(a, text, from, to, step);
+		} else if (a->num_rows >= SWEEP_MAX_JOBS) {
+			r = -ERANGE;
 		} else {
 			r = sweep_axis_add(a, strndup(text, size));
 		}
