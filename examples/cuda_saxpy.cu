@@ -163,7 +163,7 @@ static int note_failure(void *context, const struct gd_event *e)
 int main(int argc, char **argv)
 {
 	if (!gd_gpu_cuda_available()) {
-		puts("cuda_saxpy: there is no NVIDIA GPU here, so nothing was run; examples/opencl_saxpy runs anywhere");
+		puts("cuda_saxpy: there is no NVIDIA GPU here, so nothing was run; examples/opencl_saxpy also runs on a CPU");
 		return 77;
 	}
 

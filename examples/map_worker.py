@@ -17,7 +17,7 @@ for line in sys.stdin:
         answer = {"type": "ready"}
     else:
         answer = {"id": message["id"], "ok": True}
-        try:  # Python refuses integers of more than 4,300 digits: only that item fails
+        try:  # Python refuses integers of more than 4,300 digits; here, only that item fails
             answer["results"] = count(json.loads(line)["items"])
         except Exception as error:
             answer.update(ok=False, error=f"{type(error).__name__}: {error}")

@@ -11,7 +11,7 @@
  *
  *     POCL_DEVICES="pthread pthread" opencl_saxpy
  *
- * Exit code: 0 if all numbers are right, 1 if some are wrong, 77 without an OpenCL device.
+ * Exit code: 0 if all numbers are right, 1 if not, 77 without an OpenCL device.
  */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>

@@ -472,7 +472,7 @@ int main(int argc, char **argv)
 	r = serve(&s);
 	unlink(argv[1]);
 	if (r < 0)
-		fprintf(stderr, "poll_server: %s\n", strerror(-r));
+		fprintf(stderr, "poll_server: the event loop failed: %s\n", strerror(-r));
 	gd_pool_close(s.pool, NULL, 0, NULL);
 	for (struct client *c = s.clients; c; c = c->next)
 		client_hang_up(&s, c);

@@ -43,7 +43,7 @@ def variables(job: dict) -> dict:
 def main() -> None:
     key = os.environ.get("WANDB_API_KEY")
     if not key:
-        sys.exit("wandb.py: set WANDB_API_KEY")
+        sys.exit("wandb.py: set WANDB_API_KEY to your API key")
     body = json.dumps({"query": UPSERT, "variables": variables(json.load(sys.stdin))}).encode()
     request = urllib.request.Request(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai").rstrip("/") + "/graphql", body, {
         "Content-Type": "application/json",

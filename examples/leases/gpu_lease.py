@@ -22,7 +22,7 @@ def lease(*options):
         lines = itertools.takewhile(lambda line: line != "\n", iter(holder.stdout.readline, ""))
         granted = dict(line.rstrip("\n").partition("=")[::2] for line in lines)
         if "GPUQ_GPU" not in granted:
-            raise RuntimeError(f"gpuq exec failed with {holder.wait()}")
+            raise RuntimeError(f"gpuq exec failed with exit code {holder.wait()}")
         before = {name: os.environ.pop(name, None) for name in NAMES}
         os.environ.update((name, granted[name]) for name in NAMES if name in granted)
         try:
