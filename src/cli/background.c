@@ -160,8 +160,8 @@ void background_say_unused(const struct queue_choice *q)
 		if (config_has(&q->config, keys[i]))
 			text_appendf(&names, "%s%s", names.length ? ", " : "", config_rows[keys[i]].name);
 	if (names.length && !text_error(&names))
-		say("the runner does not use the settings %s of '" CONFIG_HERE
-		    "', because its queue is in another directory; set them in gpuq.yaml next to '%s', or in ~/.config/gpuq/config.yaml",
+		say("the runner does not use these settings of '" CONFIG_HERE
+		    "', because its queue is in another directory: %s; set them in gpuq.yaml next to '%s', or in ~/.config/gpuq/config.yaml",
 			text_string(&names), q->journal_path);
 }
 

@@ -162,9 +162,9 @@ static void check_jobs(struct doctor *d, struct follow *f)
 		if (js->counts[s])
 			text_appendf(&t, ", %zu %s", js->counts[s], job_state_name(s));
 	doctor_add(d, js->counts[JOB_UNKNOWN] ? DOCTOR_PROBLEM : DOCTOR_OK, "jobs",
-		js->counts[JOB_UNKNOWN] ? "records of some were lost; run 'gpuq verify'" : NULL, "%s", text_string(&t));
+		js->counts[JOB_UNKNOWN] ? "some jobs lost records; run 'gpuq verify'" : NULL, "%s", text_string(&t));
 	if (js->paused)
-		doctor_add(d, DOCTOR_NOTE, "paused", "'gpuq resume' continues it", "no new jobs start");
+		doctor_add(d, DOCTOR_NOTE, "paused", "run 'gpuq resume' to continue", "no new jobs start");
 	if (runner > 0)
 		check_runner(d, f, runner);
 	else if (runner < 0)

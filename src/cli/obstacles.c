@@ -34,7 +34,7 @@ static int tell(struct obstacles *o, const struct job *job, const char *words)
 	if (is_told(o, job) || o->told_more)
 		return 0;
 	if (o->told.count == MOST_TOLD) {
-		say("there are more; 'gpuq status' lists all");
+		say("more jobs cannot start; 'gpuq status' lists all jobs");
 		o->told_more = true;
 		return 0;
 	}

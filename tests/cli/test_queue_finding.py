@@ -78,7 +78,7 @@ def test_settings_of_one_directory_do_not_apply_to_jobs_of_another(home):
         (home.path / name).mkdir()
     (home.path / "a/gpuq.yaml").write_text("log_access: all\nmax_failures: 1\nretries: 1\nlog_dir: logs-of-a\non_finish: echo finished >> finished\n")
     note = home.gpuq("add", "exit 3", cwd="a").stderr.splitlines()[-1]
-    assert note == ("gpuq: the runner does not use the settings log_access, max_failures of './gpuq.yaml', because its queue is in another directory;"
+    assert note == ("gpuq: the runner does not use these settings of './gpuq.yaml', because its queue is in another directory: log_access, max_failures;"
                     f" set them in gpuq.yaml next to '{home.personal}', or in ~/.config/gpuq/config.yaml")
     assert home.gpuq("add", "exit 4", cwd="b").stderr.count("\n") == 1
     home.gpuq("wait", 1, code=3)
