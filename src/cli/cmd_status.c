@@ -107,7 +107,7 @@ static bool wanted(const struct status *s, const struct job *job, int64_t now)
 	return true;
 }
 
-/* Shows leases whose `gpuq exec` has ended as cancelled, as the next runner will record them. */
+/* If the `gpuq exec` of a lease has ended, shows the lease as cancelled: the next runner will record this. */
 static void mark_left(struct follow *f)
 {
 	size_t waiting = f->jobs.counts[JOB_PENDING] + f->jobs.counts[JOB_HELD];
@@ -122,7 +122,7 @@ static void mark_left(struct follow *f)
 	}
 }
 
-/* Shows jobs whose keeper has died as failed, as the next runner will record them. */
+/* If the keeper of a job has died, shows the job as failed: the next runner will record this. */
 static void mark_lost(struct follow *f)
 {
 	for (size_t i = 0; f->jobs.counts[JOB_RUNNING] && i < f->jobs.count; i++) {

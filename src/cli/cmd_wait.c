@@ -328,7 +328,7 @@ static int wait_all(struct wait *w)
 {
 	struct follow f;
 	const char *variable = getenv("GPUQ_JOBS_FILE");
-	/* Otherwise scripts would depend on a job of another queue than the one in the configuration. */
+	/* Ignore a refused configuration only if it cannot name the queue: scripts must not wait for another one. */
 	w->queue.shows = w->queue.jobs_file || (variable && *variable);
 	int r = queue_choice_resolve(&w->queue, &w->err);
 	if (r == 0)

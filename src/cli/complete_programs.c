@@ -39,7 +39,7 @@ static unsigned kind_of(int dir_fd, const char *name)
 	return st.st_mode & 0111 ? ENTRY_PROGRAM | ENTRY_FILE : ENTRY_FILE;
 }
 
-/* A name with a leading dash would be read as an option, and hidden files must be asked for. */
+/* A name with a leading dash would be read as an option. Hidden files are offered only after a typed dot. */
 static bool is_candidate(const char *name, const char *prefix)
 {
 	return strncmp(name, prefix, strlen(prefix)) == 0 && name[0] != '-' && (name[0] != '.' || prefix[0] == '.') &&

@@ -32,7 +32,7 @@
 #define EXIT_NOT_FOUND      127
 #define EXIT_SIGNAL         128
 
-/* Processes left by a killed keeper are killed again at this interval, and given up after KILL_NS. */
+/* Processes left by a killed keeper are killed again at this interval, for at most KILL_NS. */
 #define KILL_AGAIN_MS 20
 #define KILL_NS       (10 * NS_PER_S)
 

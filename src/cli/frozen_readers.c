@@ -13,7 +13,7 @@
 #include "base/trust.h"
 #include "cli/git.h"
 
-/* To the directory above. 1; 0: this was the root; or a negative errno value. */
+/* Changes *fd to the directory above. 1; 0 if it was the root; or a negative errno value. */
 static int go_up(int *fd, struct stat *st)
 {
 	struct stat above;

@@ -9,8 +9,8 @@
 
 /* The top of the working tree that contains `dir`. -EINVAL: not in a working tree; err has git's message. */
 int git_find_top(const char *dir, struct text *ret, struct gd_error *err);
-/* The same for the current directory, which is cwd_fd. Ignores repositories that other users could have put there;
- * -EPERM, -ENOENT. */
+/* The same for the current directory, which is cwd_fd. Ignores repositories that other users could have put there:
+ * -EPERM if there is no other one; -ENOENT if there is none at all. */
 int git_find_trusted_top(int cwd_fd, struct text *ret, struct gd_error *err);
 
 /*

@@ -60,7 +60,7 @@ static int open_folder(const char *path, bool is_named, int *ret_fd)
 	return 0;
 }
 
-/* If others are shown the log, no other user may have been able to move a private file of this user to its name. */
+/* If others are shown the log, refuses a folder into which another user could have moved a private file. */
 static int open_folder_for(const struct job_log_source *s, const char *path, bool is_named, int *ret_fd)
 {
 	cleanup_(closep) int fd = -1;

@@ -15,7 +15,7 @@
 #include "cli/launch_summary.h"
 
 #define MOST_READ 5000            /* maximum number of files opened for their duration, evenly spread */
-#define MOST_NS   (30 * NS_PER_S) /* for reading them */
+#define MOST_NS   (30 * NS_PER_S) /* time limit for all of them */
 
 /* The files to process, with their durations as far as they were read: copies, and pointers to them. */
 struct todo {

@@ -23,7 +23,7 @@
 
 extern char **environ;
 
-/* One process for each of a million pictures would take hours: only names of audio and video files. */
+/* Only names of audio and video files: starting a process for each of a million pictures would take hours. */
 static bool promises_sound(const char *path)
 {
 	static const char *const endings[] = {"m4a", "mp4", "m4b", "webm", "mkv", "mka", "mov", "aac", "ac3", "wma",

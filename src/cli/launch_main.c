@@ -66,7 +66,7 @@ static void on_result(void *context, const struct gd_file_result *result)
 
 static void on_warning(void *context, const char *words)
 {
-	(void)context; /* the panel reads standard error */
+	(void)context; /* not needed: a panel shows what is written to standard error */
 	cleanup_(text_finish) struct text line = {0};
 	launch_words_append(&line, words);
 	say("warning: %s", text_string(&line));

@@ -43,7 +43,7 @@ static void on_failure(void *context, uint64_t number, const char *reason)
 
 static void on_warning(void *context, const char *words)
 {
-	(void)context; /* the panel reads standard error */
+	(void)context; /* not needed: a panel shows what is written to standard error */
 	say("warning: %s", words);
 }
 

@@ -64,7 +64,7 @@ void pool_panel_put_worker(struct pool_panel *p, const struct gd_worker_stats *w
 		g.failed = counts->failed;
 	}
 	g.name = name;
-	if (!name) { /* its figures are those of this machine */
+	if (!name) { /* a GPU of this machine, not of a node: show its figures, too */
 		devices_open(&p->devices, w->vendor);
 		devices_fill_row(&p->devices, &g);
 	}

@@ -155,7 +155,7 @@ static void choose(struct queue_choice *q, enum queue_source source, const char 
 /* Finds a queue if none was named. */
 static int search(struct queue_choice *q, struct gd_error *err)
 {
-	/* If another user's journal were used, everyone who can create files here could stop the user's commands. */
+	/* Another user's journal would be refused, so anyone who can create files here could stop all commands. */
 	bool skip = !q->trust && !q->creates_here && queue_place_is_planted();
 	struct gd_error why = {0};
 	if (queue_place_is_here() && !skip) {

@@ -79,7 +79,7 @@ static int examine(const char *dir, char **ret_why)
 	if (r == 0)
 		r = trust_check_place(fd, &why);
 	*ret_why = NULL;
-	/* After another error, the command that opens the journal explains it. */
+	/* The command that opens the journal reports other errors. */
 	if (r != -EPERM)
 		return 0;
 	*ret_why = strdup(why.message);

@@ -143,7 +143,7 @@ struct gpu_use {
 	const struct job *oldest; /* the oldest running job; NULL: none is running */
 	unsigned queue;           /* queue of that job */
 	int count;
-	int64_t reserved_bytes; /* -1 */
+	int64_t reserved_bytes; /* -1: no job has requested memory */
 	struct gpu_tally tally;
 };
 
