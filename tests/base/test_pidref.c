@@ -35,7 +35,7 @@ static int reap(pid_t pid)
 	return WIFSIGNALED(status) ? WTERMSIG(status) : -1;
 }
 
-static void test_a_process_is_signalled_and_its_end_is_seen(void **state)
+static void test_a_process_is_signaled_and_its_end_is_seen(void **state)
 {
 	(void)state;
 	struct pidref p = PIDREF_NONE;
@@ -207,7 +207,7 @@ static void test_a_queued_signal_carries_its_value(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_a_process_is_signalled_and_its_end_is_seen),
+		cmocka_unit_test(test_a_process_is_signaled_and_its_end_is_seen),
 		cmocka_unit_test(test_without_a_descriptor_signals_go_by_number),
 		cmocka_unit_test(test_without_a_descriptor_the_end_of_any_process_is_seen),
 		cmocka_unit_test(test_poll_sees_the_end_and_other_descriptors),

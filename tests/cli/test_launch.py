@@ -67,7 +67,7 @@ def test_without_libsndfile_files_are_done_and_no_duration_is_known(launch):
     assert summary["files_done"] == 1 and summary["audio_seconds"] is None
 
 
-def test_option_names_simulated_gpus_of_the_variable(launch):
+def test_gpus_option_selects_from_the_simulated_gpus_of_the_variable(launch):
     launch.put("a.wav", "b.wav")
     for spec, gpus in (("auto", [0, 1]), ("all", [0, 1]), ("0-1", [0, 1]), ("1", [1])):
         summary, _ = launch.summary("--force", "--gpus", spec, *PROGRAM)

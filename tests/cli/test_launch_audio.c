@@ -16,7 +16,7 @@
 
 #define LIMIT_SECONDS 60
 
-/* Another user can replace a found file by a pipe. */
+/* Another user can replace a found file with a pipe. */
 static void test_pipe_is_not_waited_for(void **state)
 {
 	(void)state;

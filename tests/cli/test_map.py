@@ -76,7 +76,7 @@ def test_items_of_a_stream_are_not_kept_waiting_for_a_full_batch(map):
 
 
 def test_workers_are_served_while_lines_that_are_no_items_are_read(map):
-    """The lines suffice for many seconds: the result does not wait for their end."""
+    """There are enough lines for many seconds; the result must not wait for their end."""
     with subprocess.Popen(["sh", "-c", """echo '"wait"'; yes x | head -n 30000000"""], stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL) as writer:
         process = map.start("--output", "-", "--errors", "/dev/null", files=False, stdin=writer.stdout, stderr=subprocess.DEVNULL)
@@ -222,7 +222,7 @@ def test_larger_batches_are_tried_again_after_out_of_memory(map):
 
 
 def test_items_that_need_too_much_memory_alone_do_not_make_batches_small(map):
-    """Even if an error only quotes an item with these words."""
+    """Each of them fails alone, and the batches grow again."""
     map.put(*[*range(300), "bad"] * 6)
     (map.directory / "worker.py").write_text(OUT_OF_MEMORY_ONCE.replace('"fail" in message["items"] and len(message["items"]) > 4', '"bad" in message["items"]'))
     summary, _ = map.summary("--batch", 64, "--gpus", "sim:1", code=1)
@@ -477,7 +477,7 @@ def test_input_of_holes_is_refused(map):
 
 @pytest.mark.parametrize("end", ["\n", ""])
 def test_file_that_grows_while_it_is_read_ends_at_its_original_size(map, end):
-    """Faster than it is read: holes cost a writer nothing."""
+    """It grows faster than it is read: holes cost a writer nothing."""
     library = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/libgrowing_file.so"
     map.input.write_text("1\n2\n3" + end)
     map.run("--batch", 10, code=0 if end else 1,

@@ -215,7 +215,7 @@ def test_huge_journal_of_others_is_refused_before_it_is_read(owner, queue, words
 
 
 def test_cost_of_a_launch_of_another_user_is_limited(owner, queue):
-    """While the report is written to a full pipe."""
+    """The limit still applies while the report is written to a full pipe."""
     run = f'{{"event":"run","version":1,"time":"{TIME}"}}\n'
     failed = "".join(f'{{"event":"failed","file":"{number}","gpu":0,"processing_seconds":1,"error":"{"x" * 100}","time":"{TIME}"}}\n' for number in range(5000))
     queue.write("launch.jsonl", run + failed)

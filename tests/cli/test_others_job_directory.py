@@ -158,7 +158,7 @@ class GroupProject:
         assert self.gpuq("add", "--no-start", *words, cwd=self.shared / "proj").returncode == 0
 
     def plan(self, text):
-        """Replaces the directory; for the other user."""
+        """Commands with which the other user replaces the directory."""
         return f"mv proj proj.old; {text.format(private=self.private)}"
 
     def run(self):

@@ -459,7 +459,7 @@ def test_input_named_like_the_lock_of_a_launch_has_its_own_folder(victim):
 
 
 def test_group_that_can_rename_the_output_folder_must_be_accepted(machine, victim, other):
-    """A member replaces it by a link while a worker is busy, and so redirects the results."""
+    """A member replaces it with a link while a worker is busy, and so redirects the results."""
     shared = machine.directory(GROUP)
     victim.sh("mkdir -p project/out", shared)
     for output in ("project/out", "project/new", "project/../project/out"):
@@ -752,7 +752,7 @@ def test_empty_file_that_more_users_can_read_than_a_new_one_is_not_used_as_outpu
 
 
 def test_group_that_can_rename_a_directory_above_the_output_of_a_map_must_be_accepted(machine, victim):
-    """A member could replace it by a link and so redirect the log of the next worker."""
+    """A member could replace it with a link and so redirect the log of the next worker."""
     shared = machine.directory(GROUP)
     victim.sh(f"mkdir -m 700 project; ln -s '{shared}/project/out.jsonl' '{victim.home}/link.jsonl'", shared)
     for output in (shared / "project/out.jsonl", "link.jsonl"):

@@ -281,7 +281,7 @@ def test_job_without_runner_is_cancelled_while_others_crowd_its_keeper(machine, 
 
 
 def test_runner_stays_with_its_directory(machine, owner):
-    """Its user renames the directory, and replaces it by a link to another queue."""
+    """Its user renames the directory, and replaces it with a link to another queue."""
     shared = machine.project(owner)
     owner.sh(f"mkdir proj; mkdir -p '{owner.home}/private'", shared)
     private = owner.home / "private/jobs.jsonl"

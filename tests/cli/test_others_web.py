@@ -128,7 +128,7 @@ def planted(log):
 
 @pytest.mark.parametrize("name", ["id_rsa", "job_20261115_214219_1.log"])
 def test_planted_journal_shows_no_file_of_the_owner(machine, owner, other, name):
-    """Another user replaces the folder of logs by a link, and adds a journal that names a file there."""
+    """Another user replaces the folder of logs with a link, and adds a journal that names a file there."""
     shared = machine.directory(0o2775)
     owner.sh(f"rm -rf secrets; mkdir secrets; echo secret > secrets/{name}", owner.home)
     assert owner.gpuq("add", "--trust", "--no-start", "echo mine", cwd=shared).returncode == 0

@@ -415,7 +415,7 @@ def test_folder_that_is_a_link_is_not_used(lab):
     assert lab.ran() == []
 
 
-def test_keeper_whose_name_leads_elsewhere_is_not_signalled(lab):
+def test_keeper_whose_name_leads_elsewhere_is_not_signaled(lab):
     """Another user's journal names a locked file of ours; cancelling must not signal any process."""
     marker = lab.directory / "marker"
     marker.touch()

@@ -91,7 +91,7 @@ def test_mistakes_end_with_125_and_queue_nothing(lab, words, message):
 
 
 def test_descriptors_are_inherited(lab):
-    """As make passes its jobserver."""
+    """For example, make passes its jobserver in this way."""
     read, write = os.pipe()
     process = lab.start("exec", "--", "bash", "-c", f"echo token >&{write}", pass_fds=[write])
     os.close(write)
@@ -309,7 +309,7 @@ def test_need_that_no_gpu_can_meet_is_an_error(one):
     assert one.job(1)["status"] == "cancelled"
 
 
-def test_machine_without_a_runner_says_why(lab):
+def test_exec_reports_that_no_runner_can_start(lab):
     lab.environment["GPUQ_GPUS"] = "7"
     result = lab.result("exec", "true")
     assert result.returncode == 125 and "cannot start a runner" in result.stderr

@@ -54,7 +54,7 @@ def test_end_of_the_allocation_leaves_its_jobs_pending(lab):
     check_completed_by_the_next(lab)
 
 
-def test_job_signalled_just_before_the_runner_has_not_completed(lab):
+def test_job_signaled_just_before_the_runner_has_not_completed(lab):
     """The batch system signals all processes, one after the other. The shell continues and exits 0."""
     runner = begin(lab)
     for pid in sleepers(lab):
@@ -159,7 +159,7 @@ def test_keeper_without_a_job_that_was_told_of_the_end_starts_no_job(lab, busy):
     assert len(keepers) == len(set(keepers)) == 2
 
 
-def test_first_process_signalled_before_the_runner_while_another_of_its_job_lives_is_interrupted(lab):
+def test_first_process_signaled_before_the_runner_while_another_of_its_job_lives_is_interrupted(lab):
     """The shell dies by the signal of the batch system, a process that ignores the signal stays for
     the grace period."""
     lab.add("[ $GPUQ_ATTEMPT != 1 ] || { (trap '' TERM; exec sleep 1000) & wait; }; echo $GPUQ_ATTEMPT >> ran")

@@ -140,7 +140,7 @@ def ice():
             (group / "freezer.state").write_text(state)
             if (group / "freezer.state").read_text().strip() == state:
                 return
-        raise AssertionError(f"it does not become {state}")
+        raise AssertionError(f"control group '{group}' does not become {state}")
 
     class Ice:
         @staticmethod

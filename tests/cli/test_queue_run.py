@@ -68,7 +68,7 @@ def test_two_at_once_on_two_gpus_and_each_sees_its_own(lab):
 
 
 @pytest.mark.parametrize("spec, gpus", [("auto", {0, 1}), ("all", {0, 1}), ("0,1", {0, 1}), ("1", {1})])
-def test_option_names_simulated_gpus_of_the_variable(lab, spec, gpus):
+def test_gpus_option_selects_from_the_simulated_gpus_of_the_variable(lab, spec, gpus):
     lab.environment["GPUQ_GPUS"] = "sim:2"
     count = len(gpus)
     lab.commands(*(f"touch began.$GPUQ_JOB_ID; until [ -e began.1 -a -e began.{count} ]; do sleep 0.01; done",) * count)

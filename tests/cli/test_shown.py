@@ -88,7 +88,7 @@ def test_fourth_ctrl_c_ends_the_program_and_gives_the_terminal_back(shown):
     assert terminal.screen.cursor
 
 
-def test_a_run_that_is_stopped_shows_how_far_it_came(shown):
+def test_a_run_that_is_stopped_shows_how_far_it_got(shown):
     terminal = shown("stop", *["a"] * 5000)
     assert terminal.wait() == 1
     text = terminal.screen.everything()

@@ -297,8 +297,8 @@ def test_only_the_end_of_a_huge_log_is_read(lab, terminal):
     top.shows("(only the end of a long log)")
 
 
-def test_log_that_grows_while_it_is_read_does_not_hang_it(lab, terminal):
-    """Faster than it can be read: holes cost a writer nothing."""
+def test_log_that_grows_while_it_is_read_does_not_hang_top(lab, terminal):
+    """It grows faster than it can be read: holes cost a writer nothing."""
     lab.add("--", "echo begin")
     lab.gpuq("run", "--min-free-mem-mb", "1")
     library = pathlib.Path(os.environ["GD_BUILD"]) / "tests/cli/libgrowing_file.so"

@@ -113,7 +113,7 @@ class Machine:
         return path
 
     def project(self, owner):
-        """A new directory of `owner`, who can share it with the group by OPEN."""
+        """A new directory of `owner`, who can share it with the group by running OPEN."""
         path = self.directory(0o755)
         shutil.chown(path, owner.uid, self.group)
         return path

@@ -104,7 +104,7 @@ static void test_rubbish_before_and_among_the_lines_does_no_harm(void **state)
 	assert_int_equal(check_occurrences(file_rig_read(rig, "heard"), "\"setup\""), 1);
 }
 
-static void test_messages_of_unknown_type_are_passed_over(void **state)
+static void test_messages_of_unknown_type_are_ignored(void **state)
 {
 	assert_string_equal(run_then_another(rig_of(state, "chatty"), "one")->message, "");
 }
@@ -346,7 +346,7 @@ int main(void)
 		file_rig_test(test_file_that_fails_does_not_affect_other_files),
 		file_rig_test(test_file_that_fails_without_a_reason_says_so),
 		file_rig_test(test_rubbish_before_and_among_the_lines_does_no_harm),
-		file_rig_test(test_messages_of_unknown_type_are_passed_over),
+		file_rig_test(test_messages_of_unknown_type_are_ignored),
 		file_rig_test(test_program_that_leaves_between_files_is_started_again),
 		file_rig_test(test_error_in_setup_is_reported),
 		file_rig_test(test_program_that_is_never_ready_is_given_up),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A control group (version 1) for one test; if none can be created, the test is skipped by name. */
+/* A control group (version 1) for one test; if none can be created, the test is skipped. */
 #ifndef TESTS_POOL_CGROUP_H
 #define TESTS_POOL_CGROUP_H
 

@@ -215,7 +215,7 @@ ssize_t read(int fd, void *buf, size_t size)
 }
 
 /* A draft is all that is outstanding, and the descriptor is readable since the last callback. */
-static void open_signalled(struct pool_rig *rig)
+static void open_signaled(struct pool_rig *rig)
 {
 	open_warm(rig);
 	reserve(rig);
@@ -225,7 +225,7 @@ static void open_signalled(struct pool_rig *rig)
 static void test_a_draft_abandoned_just_before_the_poller_sleeps_wakes_it(void **state)
 {
 	struct pool_rig *rig = *state;
-	open_signalled(rig);
+	open_signaled(rig);
 	uint64_t begin = clock_now_ns();
 	assert_int_equal(gd_pool_poll(rig->pool, WAIT_MS, 0), 0);
 	assert_true(clock_now_ns() - begin < (uint64_t)WAIT_MS * NS_PER_MS);
@@ -236,7 +236,7 @@ static void test_a_draft_abandoned_just_before_the_poller_sleeps_wakes_it(void *
 static void test_a_draft_abandoned_as_gd_poll_returns_makes_the_descriptor_readable(void **state)
 {
 	struct pool_rig *rig = *state;
-	open_signalled(rig);
+	open_signaled(rig);
 	struct pollfd end = {.fd = gd_pool_fd(rig->pool), .events = POLLIN};
 	assert_int_equal(gd_pool_poll(rig->pool, 0, 0), 0);
 	assert_null(abandon_before_read);
@@ -250,7 +250,7 @@ static void test_a_draft_abandoned_as_gd_poll_returns_makes_the_descriptor_reada
 static void test_a_draft_abandoned_just_before_gd_close_sleeps_wakes_it(void **state)
 {
 	struct pool_rig *rig = *state;
-	open_signalled(rig);
+	open_signaled(rig);
 	alarm(WAIT_MS / 1000);
 	assert_int_equal(pool_rig_close(rig), 0);
 	alarm(0);

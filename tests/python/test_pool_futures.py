@@ -20,7 +20,7 @@ from waiting import DEADLINE_SECONDS, eventually, fifo, release, says
 
 
 def test_task_that_waits_for_room_is_submitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The condition of a wait may be called again after it was true: by a thread that follows."""
+    """A thread that follows may call the condition of a wait again after it was true."""
     with Pool(Actor, "sim:2", queue_size=3) as pool:
         wait = pool._core.leader.wait_progress
 

@@ -62,8 +62,7 @@ static void test_spread_grows_with_each_job_in_front(void **state)
 	struct expected_job waiting[5] = {job, job, job, job, job};
 	struct expected_start s[COUNT(waiting)];
 	assert_int_equal(expected_start(1, &job, 1, waiting, COUNT(waiting), s), 0);
-	/* 20 for the spread between runs, and a quarter of that because 16 runs determine the median no better.
-	 */
+	/* The root of 20² + 5²: the spread between runs, and the uncertainty of a median of 16 runs. */
 	assert_true(s[0].median_ms == 100 && s[0].high_ms > 120.6 && s[0].high_ms < 120.7);
 	for (size_t i = 1; i < COUNT(waiting); i++) {
 		assert_true(s[i].median_ms == 100. * (double)(i + 1));

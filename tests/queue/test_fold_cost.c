@@ -100,7 +100,7 @@ static void test_many_pilots(void **state)
 	jobs_finish(&js);
 }
 
-/* The hooks are followed in an order in which each is the last of those that are due. */
+/* Each hook runs when it is the last of those that are due. */
 static void test_many_hooks(void **state)
 {
 	(void)state;

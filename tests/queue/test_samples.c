@@ -182,7 +182,7 @@ static void test_file_stays_small_if_the_clock_jumps(void **state)
 	assert_true(read_all().count > 0);
 }
 
-static void test_bad_and_torn_lines_are_passed_over(void **state)
+static void test_bad_and_torn_lines_are_ignored(void **state)
 {
 	(void)state;
 	static const char bad[] =
@@ -253,7 +253,7 @@ int main(void)
 		SAMPLES(test_reading_ends_when_the_callback_asks),
 		SAMPLES(test_a_full_file_is_thinned_evenly_over_its_whole_time),
 		SAMPLES(test_file_stays_small_if_the_clock_jumps),
-		SAMPLES(test_bad_and_torn_lines_are_passed_over),
+		SAMPLES(test_bad_and_torn_lines_are_ignored),
 		SAMPLES(test_unknown_members_of_a_newer_version_are_ignored),
 		SAMPLES(test_sample_that_cannot_be_written_whole_leaves_the_file_unchanged),
 		SAMPLES(test_a_file_that_is_not_ours_is_begun_anew),

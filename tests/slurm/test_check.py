@@ -221,7 +221,7 @@ def test_directory_that_others_can_write_is_refused(checker):
 
 
 def test_swapped_directory_is_not_written(checker):
-    """With --trust others can replace the directory: here by one that others can enter, with a link to a file of the user."""
+    """With --trust others can replace the directory: here with one that others can enter, with a link to a file of the user."""
     checker.lab.directory.chmod(0o777)
     (checker.lab.directory / "mine").write_text("precious", encoding="utf-8")
     env = checker.program("sbatch", """#!/usr/bin/env python3
