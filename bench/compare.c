@@ -71,7 +71,7 @@ void compare_print(const struct comparison *c)
 	printf("No-op tasks of %zu bytes, there and back: the pool, and the same traffic over its bare rings\n"
 	       "(the same ring code and as many worker processes, but no task table, callbacks, checks or timeouts).\n"
 	       "%d pairs of whole runs in turn, %llu tasks each, on %ld processors; medians of the runs and of the\n"
-	       "quotients of each pair. Processor time and context switches are those of all processes of a run.\n\n",
+	       "ratios of each pair. Processor time and context switches are those of all processes of a run.\n\n",
 		c->payload, c->pairs, (unsigned long long)c->tasks, sysconf(_SC_NPROCESSORS_ONLN));
 	printf("        |   million tasks per second      |  processor time per task, ns  | switches/1000 tasks\n");
 	printf("workers |     pool    rings  ratio goal   |    pool   rings  ratio goal   |     pool    rings\n");

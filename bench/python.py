@@ -37,7 +37,7 @@ def echo(item: Any) -> Any:
 try:
     from gpu_dispatch import BaseWorker as _Base
 except ImportError:
-    sys.exit("bench/python.py: the package gpu_dispatch is not here; build it and set PYTHONPATH, or pip install .")
+    sys.exit("bench/python.py: cannot import gpu_dispatch; build it and set PYTHONPATH, or run pip install .")
 
 
 class Echo(_Base):

@@ -143,7 +143,7 @@ def idle_cpu(bench, jobs):
     process = bench.start_coordinator(directory, gpus=1, nodes=64)
     journal = bench.center.real / directory.name / "jobs.jsonl"
     processes.until(lambda: journal.read_bytes().count(b'"event":"start"') == 64, LIMIT, lambda: f"64 pilots: {bench.center.squeue()}")
-    # Slurm's listing and the first minute have passed.
+    # Do not measure the work of the start.
     time.sleep(5)
     before, begin = cpu_s(process.pid), time.monotonic()
     time.sleep(WATCHED_S)

@@ -67,7 +67,7 @@ def main():
     if options.json:
         print(json.dumps(figures))
         return
-    print(f"{f'report of {options.jobs:,} jobs':28} {report:8.2f} s   {report / status:.1f} of gpuq status; {size / 1e6:.2f} MB")
+    print(f"{f'report of {options.jobs:,} jobs':28} {report:8.2f} s   {report / status:.1f} times gpuq status; {size / 1e6:.2f} MB")
     print(f"{'top, one job changed, p90':28} {screen['by_state_ms']:8.1f} ms  by time {screen['by_time_ms']:.1f}, by name"
           f" {screen['by_name_ms']:.1f}, filtered {screen['filtered_ms']:.1f}")
 
