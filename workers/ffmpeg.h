@@ -18,7 +18,7 @@ struct ffmpeg {
  * the descriptor: another file, such as a pipe, may have its name now. -ENOENT: ffmpeg is not installed.
  */
 int ffmpeg_open(struct ffmpeg *f, int file_fd, int rate);
-/* Reads up to `count` samples; 0: the end; -EIO: ffmpeg failed; see its log. */
+/* Reads up to `count` samples; 0: the end; -EIO: ffmpeg failed; the worker's log has its messages. */
 long ffmpeg_read(struct ffmpeg *f, float *samples, size_t count);
 /* Ends ffmpeg if it still runs. */
 void ffmpeg_close(struct ffmpeg *f);

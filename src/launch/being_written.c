@@ -20,8 +20,8 @@ static bool has_changed_just_now(const struct stat *st)
 }
 
 /*
- * A read lease is refused (EAGAIN) while the file is open for writing. The lease is given back at once. A writer that
- * opens the file in between waits that long, and the kernel signals us: use a signal that is ignored by default.
+ * A read lease is refused (EAGAIN) while the file is open for writing. The lease is released at once. A writer that
+ * opens the file in between waits until then, and the kernel signals us: use a signal that is ignored by default.
  */
 bool being_written(int fd, const struct stat *st)
 {

@@ -8,8 +8,8 @@
 
 /*
  * For our own files, the kernel reports whether they are open for writing. For other users' files, and on file systems
- * without leases, only the time of the last change is known: such a file counts as being written for two seconds after
- * it. fd may be opened with O_PATH.
+ * without leases, only the time of the last change is known: such a file counts as being written until two seconds
+ * after that change. fd may be opened with O_PATH.
  */
 bool being_written(int fd, const struct stat *st);
 

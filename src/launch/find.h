@@ -39,7 +39,7 @@ bool find_is_open_to_others(const struct gd_files *files);
 const char *find_chosen_part(const struct gd_files *files);
 
 /*
- * The other user whom file i of a search belongs to, or whose link leads to it; 0: this user or root.
+ * The other user who owns file i of a search, or whose link leads to it; 0: this user or root.
  * TRUST_SEVERAL_USERS is possible, also for a file of this user or root that others may have written or linked: if they
  * can change the input folder, they may have put it there.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The input folder. One walk along the given path opens and judges it, and its path is then that of the descriptor: in
- * a second walk, other users could show another link or folder.
+ * The input folder. One walk along the given path opens and checks it, and its real path is then read from the
+ * descriptor: in a second walk, other users could present another link or folder.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -64,7 +64,7 @@ const char *find_names_of_others(const char *path)
 	char name[NAME_MAX + 1];
 	size_t length;
 	cleanup_(closep) int fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	/* Other users can rename no component before the first one that is returned, so the path leads there. */
+	/* Other users cannot rename the components before the returned one, so these still lead to the same folder. */
 	for (const char *p = path + 1; *p; p += length + (p[length] == '/')) {
 		length = strcspn(p, "/");
 		if (length >= sizeof(name) || fd < 0 || trust_objection_above(fd))

@@ -5,7 +5,7 @@
  *
  * Each search of the tree adds the folders that it enters, before it reads them, so that nothing is missed in between.
  * The kernel watches folders, not paths: when a folder is created, removed or renamed, the paths of events may be wrong
- * until the tree is searched again: folder_watch_is_stale() returns true until then, and also when the kernel has
+ * until the tree is searched again. folder_watch_is_stale() returns true until then, and also when the kernel has
  * dropped events.
  */
 #ifndef LAUNCH_FOLDER_WATCH_H

@@ -56,7 +56,7 @@ static double eta_seconds(const struct gd_launcher *l, const struct gd_launch_su
 	return alive == 0 ? -1 : work > 0 ? work / (double)alive : 0;
 }
 
-/* Time spent loading, as the mean over the workers that were ready at some time. */
+/* Mean time that a worker spent loading. Lost workers that have processed nothing do not count. */
 static double loading_seconds(const struct gd_launcher *l)
 {
 	uint64_t all_ns = l->reloaded_ns;

@@ -27,8 +27,8 @@
 #define FEED_NS       (20 * NS_PER_MS) /* per call of feed_line(): a stop must not wait for many incomplete files */
 
 /*
- * Workers open files by their paths, which other users may have redirected. -EPERM: by a link; -ESTALE: by another
- * folder. In a watched folder, the files of the old folder are gone, and those of the new one will be found.
+ * Workers open files by their paths, which other users may have redirected. -EPERM: by a link; -ESTALE: to another
+ * folder. -ENOENT instead if the folder is watched: its old files are gone, and a search finds those of the new one.
  */
 static int check_folder(struct gd_launcher *l)
 {

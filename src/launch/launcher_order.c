@@ -52,7 +52,7 @@ static bool is_deferred(const struct gd_launcher *l, size_t i)
 
 /*
  * Sorts the numbers of files according to balance, into `order`. If other users can choose files, theirs come after
- * those of this user: otherwise the longest files, which come first, could all be made to delay this user's files.
+ * those of this user: otherwise they could delay this user's files with long files, which come first.
  */
 static int sort_files(
 	struct gd_launcher *l, const struct gd_found *const *files, const size_t *numbers, size_t count, size_t *order)

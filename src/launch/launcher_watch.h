@@ -5,8 +5,9 @@
  *
  * A file is considered when it was closed after writing, renamed or linked into place, or found by a search. Searches
  * are made at the beginning, when folders are created or removed, when the kernel has dropped events, and every few
- * seconds if folders cannot be watched. When the turn of a file has come and it is still being written, it is set
- * aside. Other users can keep any number of files in this state, so few of theirs are checked at a time.
+ * seconds if folders cannot be watched or are on a network file system. When the turn of a file has come and it is
+ * still being written, it is set aside. Other users can keep any number of files in this state, so few of theirs are
+ * checked at a time.
  */
 #ifndef LAUNCH_LAUNCHER_WATCH_H
 #define LAUNCH_LAUNCHER_WATCH_H

@@ -261,7 +261,7 @@ static void cleanup_failed(struct gd_pool *p, struct slot *s, const struct ring_
 	payload_finish(&payload);
 }
 
-/* Kept until the process has ended; see life_over(). */
+/* Keeps the failure until the process has ended; see life_over(). */
 static void setup_failed(struct gd_pool *p, struct slot *s, const struct ring_desc *d)
 {
 	/* The worker leaves next, with the time limit of a cleanup. */

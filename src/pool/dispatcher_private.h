@@ -19,7 +19,7 @@
 struct gd_feed {
 	struct gd_dispatcher *dispatcher;
 	struct gd_pool *pool;
-	int error; /* why the pool refused the task; the run knows that already */
+	int error; /* why the pool refused a task; 0: it did not */
 	bool emitted;
 	struct gd_draft *draft;
 	size_t size;

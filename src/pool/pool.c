@@ -264,7 +264,7 @@ void gd_pool_expect_no_more(struct gd_pool *p)
 
 /* ---- Closing ------------------------------------------------------------ */
 
-/* Workers may become ready late. */
+/* Called again in every turn: a worker can be asked to leave only when it is ready. */
 static void close_workers(struct gd_pool *p)
 {
 	for (size_t i = 0; i < p->num_slots; i++)

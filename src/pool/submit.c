@@ -148,7 +148,7 @@ __attribute__((noinline)) static int put_aside(
 }
 
 /*
- * Updates the average interval between tasks. Longer intervals than this are ignored, because they are not typical of
+ * Updates the average interval between tasks. A longer interval counts as PACE_MOST_NS, because it is not typical of
  * short tasks.
  */
 #define PACE_MOST_NS 2000

@@ -334,7 +334,7 @@ static void drain(int fd)
 	} while (n > 0 || (n < 0 && errno == EINTR));
 }
 
-/* The owner is gone, or asked the warden to end. True when nothing is left to do. */
+/* True when the warden was asked to end, or its owner is gone, and nothing is left to do or its time is over. */
 static bool finished(struct warden_process *w, uint64_t now)
 {
 	if (!w->ending)

@@ -45,7 +45,7 @@
 #include "slurm/frame.h"
 #include "slurm/listing.h"
 
-/* No pilot is fenced this soon after a restart: it may be about to connect. */
+/* How long no pilot is declared dead after a restart, because it may be about to connect. See the guarantees above. */
 #define COORDINATOR_GRACE_NS 60000000000ull
 /* A job that was lost with its pilot this many times is held: the job may be the cause of the node failures. */
 #define COORDINATOR_LOSSES 3
@@ -175,7 +175,7 @@ enum coordinator_action_kind {
 	COORDINATOR_LIST,        /* ask Slurm for a listing */
 	COORDINATOR_READY, /* `pilot` takes jobs: `gpus` as of its last sample, cpus, host_bytes, remaining_ms. Also
 			      with each sample */
-	COORDINATOR_AWAY,  /* `pilot` takes no more jobs; its attempts still count as running. `words` */
+	COORDINATOR_AWAY,  /* `pilot` takes no jobs for now; its attempts still count as running. `words` */
 	COORDINATOR_GONE,  /* `pilot` has ended, and so have its attempts in the journal. `proof`, or PROOF_NONE if it
 			      sent bye. result 1: Slurm or its time limit ended it. `words` */
 	COORDINATOR_BEGAN, /* the attempt `id` is running, with `pid` on its node */
@@ -224,7 +224,7 @@ uint64_t coordinator_core_wake_ns(const struct coordinator_core *c);
 
 /* Whether starts are accepted. Until then coordinator_core_waits_for() returns the reason. */
 bool coordinator_core_is_recovered(const struct coordinator_core *c);
-/* "pilot p3 on node7 (its lease ends in 8 min)"; "" if it waits for nothing. Returns `words`. */
+/* "pilot p3 on node7 has not connected yet (…)"; "" if it waits for nothing. Returns `words`. */
 const char *coordinator_core_waits_for(const struct coordinator_core *c, uint64_t now_ns, char words[FRAME_WORDS_ROOM]);
 
 /* Pilots as `status` and `why` show them. */

@@ -117,7 +117,7 @@ int64_t pilot_remaining_ms(const struct pilot_core *c)
 
 /* ---- Time ------------------------------------------------------------------------------ */
 
-/* Leaves once everything is reported, or there is no connection and all ends are in the outbox. */
+/* Leaves when nothing is left to do or report, after the grace period of its end, or if no coordinator has answered. */
 static void step_leave(struct pilot_core *c)
 {
 	bool done = c->num_attempts == 0 && (c->released || c->ending);

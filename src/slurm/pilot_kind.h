@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The resources of one kind of pilot. A kind is defined by the options of one --slurm. They give some of the values;
- * the first pilot that connects provides the rest. No I/O.
+ * The resources of one kind of pilot. A kind is defined by the options of one --slurm, which give some of the values
+ * until its first pilot connects. From then on they are the largest values of its pilots. No I/O.
  */
 #ifndef SLURM_PILOT_KIND_H
 #define SLURM_PILOT_KIND_H

@@ -40,8 +40,7 @@ void slurm_client_destroy(struct slurm_client *c);
 /*
  * sbatch OPTIONS… --parsable --no-requeue --nodes=1 --ntasks=1 --job-name=NAME --output=OUTPUT --open-mode=append
  * --wrap=SCRIPT. options: the user's options, split into words as a shell does; ours come after them and override them.
- * Returns 0, or -ENOMEM or -EINVAL (an
- * unclosed quotation mark), after which no callback follows.
+ * Returns 0, or -ENOMEM or -EINVAL (an unclosed quotation mark), after which no callback follows.
  */
 int slurm_client_submit(
 	struct slurm_client *c, const char *name, const char *options, const char *output, const char *script);

@@ -14,9 +14,9 @@
  *
  * If Slurm refuses the options permanently before it has accepted any pilot, nothing more is submitted. A pilot that
  * Slurm accepts but will never start because of its options (PartitionTimeLimit) is cancelled, and counts as such a
- * refusal. Later, the configuration of Slurm may be changing: then such refusals are retried, and after `give_up` of
- * them in a row without any pilot nothing more is submitted. Temporary refusals, and an sbatch that could not reach
- * Slurm, are retried without limit. These retries are 5 s apart, doubled each time up to a minute.
+ * refusal. Once Slurm has accepted a pilot, its configuration may be changing: such refusals are retried, and after
+ * `give_up` of them in a row without any pilot nothing more is submitted. Temporary refusals, and an sbatch that could
+ * not reach Slurm, are retried without limit. These retries are 5 s apart, doubled each time up to a minute.
  *
  * A pilot that is idle for `idle_ns` is released, even if jobs wait: they evidently do not fit on it. If it never had a
  * job, that is a failure, too.

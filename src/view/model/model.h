@@ -32,7 +32,7 @@ struct view_work {
 	double total_amount, done_amount;
 	const char *detail;   /* an additional short text: "RTF 0.12"; or NULL */
 	int64_t given_eta_ns; /* at time_ns, from a better source than the rate; 0: none */
-	const char *note;     /* a status message: "ending: Ctrl-C once more ends running jobs"; or NULL */
+	const char *note;     /* a status message: "Ending the running jobs. Ctrl-C again kills them."; or NULL */
 	uint64_t start_ns;
 	uint64_t end_ns; /* 0 while running */
 	/* The time of these counts. The rate is computed between the times of several puts; 0: since start_ns. */

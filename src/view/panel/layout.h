@@ -22,7 +22,7 @@ struct layout_options {
 /* Appends the lines, each with a newline; at most height - 1. Returns their number. */
 size_t layout_panel(struct text *t, const struct view_model *m, const struct layout_options *o);
 
-/* One line without a newline, for output without a panel: "gpuq run: 53%, 1066/2000 done, 3 failed, …". */
+/* One line without a newline, for output without a panel: "gpuq run: 53%, 1,066/2,000 done, 3 failed, …". */
 void layout_line(struct text *t, const struct view_model *m, uint64_t now_ns);
 
 /* 1234567 as "1,234,567". Returns buf. */

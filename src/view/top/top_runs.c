@@ -76,7 +76,7 @@ static void draw_run(struct screen *s, int row, const struct view_run *r)
 	screen_put(s, row, end - width, width, r->failed ? SCREEN_YELLOW : SCREEN_PLAIN, text_string(&figures));
 }
 
-/* "GPU 0 12, 1 failed, RTF 0.01: a.wav" each, as many as fit. */
+/* "GPU 0  12, 1 failed, RTF 0.01  a.wav" each, as many as fit. */
 static void draw_run_gpus(struct screen *s, int row, const struct view_run *r)
 {
 	int at = 8;

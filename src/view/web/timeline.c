@@ -20,7 +20,7 @@ static int add_bar(struct builder *b, const struct timeline_bar *bar)
 	return 0;
 }
 
-/* An attempt with an unknown end (the journal of another program) has no duration. */
+/* -1: running. An unknown end (in the journal of another program) is the start plus the duration, if that is known. */
 static int64_t end_of(const struct view_attempt *a)
 {
 	if (a->state == VIEW_JOB_RUNNING)

@@ -86,7 +86,7 @@ static const char *header(struct MHD_Connection *c, const char *name)
 	return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
-/* The local address of the connection, as in a numeric URL: not a name, so rebinding is impossible. */
+/* Whether the Host header is the numeric local address of the connection: DNS rebinding needs a name. */
 static bool is_own_address(struct MHD_Connection *c, const char *host)
 {
 	const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);

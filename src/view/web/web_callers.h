@@ -2,9 +2,9 @@
 /*
  * The clients of the page's server, and their connection limits.
  *
- * Three kinds of callers have separate limits, so that none can lock out another: the owner, that is the user who runs
- * the server and everyone who has given the token; the other users of this machine; other machines. Within the last two
- * kinds, each user or address also has a limit. A user can still have many ids (/etc/subuid), and a machine many
+ * Three kinds of callers have separate limits, so that none can lock out another: the owner (the user who runs the
+ * server, and everyone who has given the token), the other users of this machine, and other machines. Within the last
+ * two kinds, each user or address also has a limit. A user can still have many ids (/etc/subuid), and a machine many
  * addresses: if such a kind is full, a user or address with fewer connections gets the place of one with the most.
  *
  * A caller has a deadline for each request, from its first byte to the end of the answer, and for the next request

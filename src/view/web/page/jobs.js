@@ -145,7 +145,7 @@ export function clearChoice() {
   showChosen();
 }
 
-// Selects all jobs of the page; if all are selected, none.
+// Selects all jobs of the page, or deselects them if all are selected.
 function toggleAll() {
   const all = ids.every((id) => chosen.has(id));
   for (const id of ids) {
