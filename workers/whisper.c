@@ -71,7 +71,7 @@ static int check_language(const char *language, char *words, size_t room)
 {
 	if (strcmp(language, "auto") == 0 || whisper_lang_id(language) >= 0)
 		return 0;
-	snprintf(words, room, "unknown language '%.60s'; expected one like en, de or auto", language);
+	snprintf(words, room, "unknown language '%.60s'; expected a code such as en or de, or auto", language);
 	return -EINVAL;
 }
 
@@ -110,7 +110,9 @@ static int load(struct gd_worker *w, void *state)
 	params.gpu_device = gd_worker_device(w);
 	r->context = whisper_init_from_file_with_params(path, params);
 	snprintf(r->model, sizeof(r->model), "whisper %s", strrchr(size, '/') ? strrchr(size, '/') + 1 : size);
-	return r->context ? 0 : gd_worker_fail(w, -EIO, "whisper cannot load the model '%.300s'; see its log", path);
+	return r->context
+		       ? 0
+		       : gd_worker_fail(w, -EIO, "whisper cannot load the model '%.300s'; see the worker's log", path);
 }
 
 static void unload(void *state)
@@ -201,7 +203,7 @@ static int recognize(struct gd_worker *w, void *state, struct audio *a, struct t
 	if (gd_worker_cancelled(w, 0))
 		return gd_worker_fail(w, -ECANCELED, "cancelled");
 	if (failed)
-		return gd_worker_fail(w, -EIO, "whisper failed with code %d; see its log", failed);
+		return gd_worker_fail(w, -EIO, "whisper failed with code %d; see the worker's log", failed);
 	take_segments(r, t);
 	return 0;
 }

@@ -29,8 +29,8 @@ SIZED_NO_TAIL(gd_found, seconds);
 #define MAX_DEPTH 128
 /* Other users can put any number of entries into a folder that each cause a warning. */
 #define MOST_WARNINGS 1000
-/* In nested folders with long names, they can do so with 20 bytes of their disk space for a path of 4 KiB. Limits what
- * all paths of their files and folders together have beyond the usual length of each. */
+/* In nested folders with long names, an entry with a path of 4 KiB costs other users only 20 bytes of disk space. The
+ * limit is for the sum of the bytes by which the paths of their files and folders exceed the usual length. */
 #define USUAL_LENGTH    256
 #define MOST_LONG_BYTES ((size_t)64 << 20)
 
@@ -103,7 +103,7 @@ static int warn_of_rest(struct finder *f)
 	text_appendf(&words, "%zu more file%s or folder%s skipped without a warning", f->unsaid,
 		f->unsaid == 1 ? "" : "s", f->unsaid == 1 ? "" : "s");
 	text_appendf(&paths,
-		"%zu file%s or folder%s of other users skipped: their paths are too long for so many; set trust_input to include them",
+		"%zu file%s or folder%s of other users skipped: too many long paths; set trust_input to include them",
 		f->num_long, f->num_long == 1 ? "" : "s", f->num_long == 1 ? "" : "s");
 	int r = f->unsaid ? find_result_warn(f->found, &words) : 0;
 	return r < 0 || f->num_long == 0 ? r : find_result_warn(f->found, &paths);

@@ -159,7 +159,7 @@ static void lower_batch(struct map *m, struct map_batch *b)
 	/* Each failed attempt costs all messages in flight. */
 	m->patience = m->patience < MOST_PATIENCE ? 2 * m->patience : MOST_PATIENCE;
 	if (half < m->warned_batch)
-		map_warn(m, "out of memory with %zu items per message; using %zu from now on", b->count, half);
+		map_warn(m, "out of memory with %zu items per message; continuing with %zu", b->count, half);
 	m->warned_batch = half < m->warned_batch ? half : m->warned_batch;
 }
 

@@ -127,7 +127,7 @@ bool pilot_kind_takes(const struct pilot_kind *k, const struct placement_need *n
 	else if (k->cpus && need->cpus > k->cpus)
 		snprintf(words, FRAME_WORDS_ROOM, "a job needs %u CPUs, a pilot has %u", need->cpus, k->cpus);
 	else if (k->time_ms > 0 && least_ms > k->time_ms)
-		snprintf(words, FRAME_WORDS_ROOM, "a job needs %s, a pilot has %s",
+		snprintf(words, FRAME_WORDS_ROOM, "a job needs %s of run time, a pilot has %s",
 			units_format_duration((uint64_t)need->time_ms, want),
 			units_format_duration((uint64_t)k->time_ms, have));
 	return !*words;

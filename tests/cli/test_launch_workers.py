@@ -116,7 +116,7 @@ def test_settings_reach_whisper(whisper, tmp_path):
     assert whisper.json("x")["language"] == "de"
     assert "threads 2, translated" in whisper.json("x")["text"]
     code, lines = whisper.run([file], "language=xx")
-    assert code == 1 and "unknown language 'xx'; expected one like en, de or auto" in lines
+    assert code == 1 and "unknown language 'xx'; expected a code such as en or de, or auto" in lines
 
 
 def test_model_is_a_path_or_a_name_that_is_searched(whisper, tmp_path):
@@ -167,7 +167,7 @@ def test_missing_parts_are_reported_before_anything_starts(whisper, tmp_path):
 def test_failure_of_whisper_fails_the_file_and_writes_nothing(whisper, tmp_path):
     file = write_tone(tmp_path / "x.wav")
     assert whisper.run([file], "model_size=broken") == (
-        1, [f"{file}: failed: whisper failed with code -7; see its log"])
+        1, [f"{file}: failed: whisper failed with code -7; see the worker's log"])
     assert whisper.written() == []
 
 

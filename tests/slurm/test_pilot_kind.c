@@ -75,7 +75,7 @@ static void test_a_pilot_takes_what_fits_on_it_when_it_is_empty(void **state)
 		"a job needs 65.0 GiB of main memory, a pilot has 64.0 GiB");
 	assert_refused(&k, (struct placement_need){.num_gpus = 1, .time_ms = 3700000}, "");
 	assert_refused(&k, (struct placement_need){.num_gpus = 1, .time_ms = 7200000},
-		"a job needs 2h 00m, a pilot has 1h 00m");
+		"a job needs 2h 00m of run time, a pilot has 1h 00m");
 	learn(&k, -1);
 	assert_refused(&k, (struct placement_need){.num_gpus = 1, .time_ms = 7200000}, "");
 }

@@ -212,8 +212,8 @@ static int find_directory(const char *path, char **ret_dir, const char **ret_nam
 	const char *name = slash ? slash + 1 : path;
 	cleanup_(freep) char *given = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
 	if (!*name || !given)
-		return error_set(
-			err, *name ? -ENOMEM : -EINVAL, "cannot listen on 'unix:%s': not the path of a file", path);
+		return error_set(err, *name ? -ENOMEM : -EINVAL, "cannot listen on 'unix:%s': %s", path,
+			*name ? "out of memory" : "the path ends without a file name");
 	cleanup_(freep) char *dir = realpath(given, NULL);
 	if (!dir)
 		return error_set(err, -errno, "cannot listen on 'unix:%s': %s", path, error_words(errno));
