@@ -61,7 +61,8 @@ struct history_reader {
  * followed, -EPERM. Returns the descriptor or a negative errno value.
  */
 int history_reader_open(const char *path);
-/* 0, a negative errno value of reading the file, or what take() returned. -EFBIG: a line is too long. */
+/* 0, a negative errno value of reading the file, or what take() returned. -EFBIG: a line is too long, or the file has
+ * many holes. -E2BIG: other users could have written it, and it is larger than HISTORY_MAX_FOREIGN_BYTES. */
 int history_reader_run(struct history_reader *r, int fd);
 /* The message for a code of these functions. */
 const char *history_reader_words(int code);

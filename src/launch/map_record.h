@@ -77,7 +77,7 @@ void map_record_format(struct text *t, uint64_t number, uint32_t check, bool fai
 /* The file for such lines. */
 struct map_file *map_record_file(struct map_record *r, bool failed);
 
-/* Writes pending lines. After an error the file ends with a whole line, and nothing else can be written. */
+/* Writes pending lines. After an error they are lost, and the file ends with a whole line. */
 int map_record_flush(struct map_record *r, struct gd_error *err);
 /* Syncs the files to the disk. */
 int map_record_sync(struct map_record *r, struct gd_error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A dispatcher run with a panel, built on public functions only.
+ * A dispatcher run with a panel. Uses only the public functions of the dispatcher.
  *
  * The panel has its own thread, because callbacks may be slow or may not be made for a
  * long time. A forked worker must not see threads, so the first call of the generator
