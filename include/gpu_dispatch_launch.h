@@ -368,7 +368,7 @@ struct gd_launch_worker {
 struct gd_launch_progress {
 	size_t size;
 	const struct gd_launch_summary *summary; /**< so far */
-	int ending;                              /**< a stop was requested: no new file begins */
+	int ending;                              /**< a stop was requested: no new file is started */
 	int cancelling;                          /**< a second stop: running files are cancelled */
 	uint64_t known;      /**< GD_KNOWN_ETA; GD_KNOWN_SECONDS: amounts are audio seconds, not bytes */
 	double total_amount; /**< all work of this run */
@@ -417,7 +417,7 @@ struct gd_launch_options {
 	size_t num_settings;
 	int64_t task_timeout_ms;  /**< default: none */
 	int64_t setup_timeout_ms; /**< default: none; a program has ten minutes to report that it is ready */
-	/** After this many failures no new file begins (running files may still fail, too); default: unlimited. */
+	/** After this many failures no new file is started (running files may still fail, too); default: unlimited. */
 	uint64_t max_failures;
 	int retries; /**< default 0 */
 	enum gd_balance balance;
@@ -493,7 +493,7 @@ GD_API void gd_launcher_earlier_pace(const struct gd_launcher *l, struct gd_laun
  */
 GD_API int gd_launcher_run(struct gd_launcher *l, struct gd_error *err);
 /**
- * Stops a run. First call: no new file begins, running files are finished. Second call:
+ * Stops a run. First call: no new file is started, running files are finished. Second call:
  * they are cancelled, and killed after a second. Third call: they are killed at once.
  * Safe in any thread and in signal handlers.
  */

@@ -24,12 +24,12 @@ static int say_who(const char *what, int fd, struct gd_error *err)
 	return error_set(err, -EBUSY, "%s", what);
 }
 
-static int say_reader(const char *path, int fd, struct gd_error *err)
+static int say_reader(const char *name, int fd, struct gd_error *err)
 {
 	char reader[LOCK_WORDS_ROOM];
 	lock_describe_reader(fd, reader);
 	return error_set(err, -EBUSY, "cannot lock '%s': %s has a lock on it; end that process or remove the file",
-		path, reader);
+		name, reader);
 }
 
 static int open_file(const char *path, int *ret_fd, struct gd_error *err)
@@ -62,7 +62,8 @@ static bool is_current(int fd, const char *path)
 	       mine.st_ino == there.st_ino;
 }
 
-int output_lock_take(struct history_lock *l, const char *lock_path, const char *busy, struct gd_error *err)
+int output_lock_take(
+	struct history_lock *l, const char *lock_path, const char *name, const char *busy, struct gd_error *err)
 {
 	cleanup_(freep) char *path = strdup(lock_path);
 	if (!path)
@@ -76,7 +77,7 @@ int output_lock_take(struct history_lock *l, const char *lock_path, const char *
 		if (r == -EAGAIN)
 			return say_who(busy, fd, err);
 		if (r == LOCK_BLOCKED)
-			return say_reader(path, fd, err);
+			return say_reader(name, fd, err);
 		if (r == 0 && !is_current(fd, path))
 			continue;
 		l->fd = take_fd(&fd);
@@ -96,7 +97,7 @@ int history_lock_take(struct history_lock *l, const char *history_path, struct g
 	}
 	snprintf(
 		busy, sizeof(busy), "cannot write '%s': another gpuq launch is using this output folder", history_path);
-	return output_lock_take(l, path, busy, err);
+	return output_lock_take(l, path, path, busy, err);
 }
 
 void history_lock_release(struct history_lock *l)

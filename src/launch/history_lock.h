@@ -20,8 +20,10 @@ struct history_lock {
  * locks, continues without one. `l` is {.fd = -1} before.
  */
 int history_lock_take(struct history_lock *l, const char *history_path, struct gd_error *err);
-/* The same for any file; `busy` is the message of -EBUSY, to which the process that holds the lock is added. */
-int output_lock_take(struct history_lock *l, const char *lock_path, const char *busy, struct gd_error *err);
+/* The same for any file. If another launcher has the lock, the message is `busy` and that process; if another lock
+ * prevents it, the message contains `name`, the path for users. */
+int output_lock_take(
+	struct history_lock *l, const char *lock_path, const char *name, const char *busy, struct gd_error *err);
 /* Removes the file and releases the lock. Does nothing if it is not held. */
 void history_lock_release(struct history_lock *l);
 

@@ -128,7 +128,7 @@ struct gd_launcher {
 	bool enough; /* max_failures is reached */
 	bool no_worker_left;
 	int stops_done;
-	int pool_stops;      /* 1: no new file begins; 2: running ones are cancelled; 3: they are killed */
+	int pool_stops;      /* 1: no new file is started; 2: running ones are cancelled; 3: they are killed */
 	int history_error;   /* the last one reported */
 	uint64_t unrecorded; /* results that could not be recorded, at the end */
 	struct launch_amount total, done;

@@ -33,13 +33,15 @@ static int refuse(const char *path, const char *it, const char *objection, struc
 static int lock(struct map_file *f, struct gd_error *err)
 {
 	char busy[sizeof(err->message) - 64];
-	cleanup_(freep) char *path = NULL;
-	if (asprintf(&path, "/proc/self/fd/%d/%s.lock", f->dir_fd, f->entry) < 0) {
+	cleanup_(freep) char *path = NULL, *name = NULL;
+	if (asprintf(&path, "/proc/self/fd/%d/%s.lock", f->dir_fd, f->entry) < 0)
 		path = NULL;
+	if (asprintf(&name, "%s.lock", f->name) < 0)
+		name = NULL;
+	if (!path || !name)
 		return error_set(err, -ENOMEM, "cannot open '%s': out of memory", f->name);
-	}
 	snprintf(busy, sizeof(busy), "cannot write '%.300s': another gpuq map is writing to this file", f->name);
-	int r = output_lock_take(&f->lock, path, busy, err);
+	int r = output_lock_take(&f->lock, path, name, busy, err);
 	/* The path of the descriptor means nothing to users. */
 	if (r == -EPERM)
 		return error_set(err, r, "cannot write '%s': '%s.lock' is not a regular file of yours; remove it",

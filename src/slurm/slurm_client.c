@@ -156,7 +156,7 @@ static void on_listed(void *context, int result, const char *out, size_t size, c
 	else if (r == -ETIMEDOUT)
 		snprintf(words, sizeof(words), "Slurm does not answer");
 	else if (!ok && !*words)
-		snprintf(words, sizeof(words), "a command of Slurm failed");
+		snprintf(words, sizeof(words), "%s failed", c->step == LIST_JOBS ? "squeue" : "scontrol");
 	finish_listing(c, ok, words);
 }
 
@@ -192,7 +192,7 @@ static void start_first(struct slurm_client *c)
 		c->begun_ns = clock_now_ns();
 		e = start_step(c);
 		if (e < 0)
-			finish_listing(c, false, "a command of Slurm could not be executed");
+			finish_listing(c, false, "cannot execute scontrol");
 		return;
 	}
 	bool submit = r->kind == REQUEST_SUBMIT;

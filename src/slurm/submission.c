@@ -486,7 +486,7 @@ const char *submission_words(const struct submission *s, uint64_t now_ns, char w
 			s->accepted ? "more " : "", s->words,
 			(unsigned long long)((s->not_before_ns - now_ns + NS_PER_S - 1) / NS_PER_S));
 	else if (s->failures && now_ns < s->not_before_ns)
-		snprintf(words, FRAME_WORDS_ROOM, "the last pilot failed at once (%.80s); next try in %llu s", s->words,
+		snprintf(words, FRAME_WORDS_ROOM, "the last pilot ran no job (%.80s); next try in %llu s", s->words,
 			(unsigned long long)((s->not_before_ns - now_ns + NS_PER_S - 1) / NS_PER_S));
 	else if (pending)
 		snprintf(words, FRAME_WORDS_ROOM, "%zu pilot%s pending in Slurm%s%.100s", pending,

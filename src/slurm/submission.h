@@ -111,7 +111,7 @@ size_t submission_num_pending(const struct submission *s);
 size_t submission_num_running(const struct submission *s);
 /*
  * Why no pilot is being submitted although jobs wait, or what the pending ones wait for; "" if neither applies. Returns
- * `words`: "4 pilots pending in Slurm: Resources", "the last pilot failed at once (…); next try in 40 s".
+ * `words`: "4 pilots pending in Slurm: Resources", "the last pilot ran no job (…); next try in 40 s".
  */
 const char *submission_words(const struct submission *s, uint64_t now_ns, char words[FRAME_WORDS_ROOM]);
 

@@ -154,3 +154,12 @@ def test_read_lock_on_the_lock_of_a_killed_launch_is_reported(machine, owner, ot
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.unlink()
     assert owner.gpuq(*launch, cwd=place).returncode == 0
+
+
+def test_read_lock_on_the_lock_of_a_killed_map_is_reported(machine, owner, other):
+    place = machine.project(owner)
+    owner.sh(f"echo 1 > in; : > out.lock; {SHARE}", place)
+    reader = Reader(other, place / "out.lock").await_lock()
+    map_ = ("map", "--input", "in", "--output", "out", "--worker-command", "true")
+    result = owner.gpuq(*map_, cwd=place)
+    assert result.returncode != 0 and f"cannot lock 'out.lock': {reader.words}it; end that process or remove the file" in result.stderr, result

@@ -219,7 +219,7 @@ def test_pilot_that_fails_at_once_is_reported_with_its_own_message(queue):
     queue.until(secret.exists, "the secret")
     secret.chmod(0o666)  # pilots do not trust it
     queue.add("true")
-    queue.until(lambda: "the last pilot failed at once (it ended before it reached the coordinator)" in output(queue), "the failure")
+    queue.until(lambda: "the last pilot ran no job (it ended before it reached the coordinator)" in output(queue), "the failure")
     assert "slurm.secret" in output(queue)
     boss.send_signal(signal.SIGINT)
     assert boss.wait(LIMIT) == 1
