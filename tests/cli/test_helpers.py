@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 
 import pytest
+from uninstalled import copy_uninstalled
 
 BUILD = pathlib.Path(os.environ["GD_BUILD"])
 LIMIT = 240  # seconds, timeout for operations that take milliseconds
@@ -26,7 +27,7 @@ class Directory:
         self.home.mkdir()
         self.ran.touch()
         self.ran.chmod(0o666)
-        shutil.copy(BUILD / "gpuq", self.bin / "gpuq")
+        copy_uninstalled("gpuq", self.bin)
         self.environment = {"HOME": str(self.home), "PATH": os.environ["PATH"], "GPUQ_SYSFS_ROOT": str(path), "GPUQ_NVML_LIBRARY": ""}
 
     def plant(self, name):
@@ -117,7 +118,7 @@ def make_plugins(directory):
     """gpuq-launch and gpuq-worker next to gpuq, and a plug-in that records that it was loaded."""
     if not (BUILD / "gpuq-launch").exists():
         pytest.skip("gpuq-launch is not built")
-    shutil.copy(BUILD / "gpuq-launch", directory.bin)
+    copy_uninstalled("gpuq-launch", directory.bin)
     shutil.copy(BUILD / "gpuq-worker", directory.bin)
     folder = directory.bin / "workers"
     folder.mkdir()
@@ -170,7 +171,7 @@ def make_launcher(directory):
     """The real gpuq-launch next to gpuq, and a file to process; gpuq-worker is the test's."""
     if not (BUILD / "gpuq-launch").exists():
         pytest.skip("gpuq-launch is not built")
-    shutil.copy(BUILD / "gpuq-launch", directory.bin)
+    copy_uninstalled("gpuq-launch", directory.bin)
     (directory.home / "in").mkdir()
     (directory.home / "in/a.wav").touch()
     directory.environment["GPUQ_GPUS"] = "sim:1"

@@ -19,6 +19,7 @@ import pytest
 import sealing
 from lab import GPUQ
 from map_lab import Map
+from uninstalled import copy_uninstalled
 from web_lab import LIMIT, Page, environment_of
 
 SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
@@ -745,10 +746,9 @@ def test_ipv6_and_names_can_be_listened_on(lab):
 def test_missing_web_program_exits_2_and_says_so(lab, tmp_path):
     alone = tmp_path / "bin"
     alone.mkdir()
-    shutil.copy(GPUQ, alone / "gpuq")
-    result = subprocess.run([alone / "gpuq", "web"], capture_output=True, text=True, timeout=LIMIT, env=lab.environment, check=False)
-    if result.returncode == 2:  # unless one is installed on this machine
-        assert "'gpuq-web' is not installed" in result.stderr and "libmicrohttpd" in result.stderr
+    program = copy_uninstalled("gpuq", alone)
+    result = subprocess.run([program, "web"], capture_output=True, text=True, timeout=LIMIT, env=lab.environment, check=False)
+    assert result.returncode == 2 and "'gpuq-web' is not installed" in result.stderr and "libmicrohttpd" in result.stderr
 
 
 def test_web_program_started_by_hand_names_the_command(lab):
