@@ -160,7 +160,7 @@ def tsp(jobs, directory):
     return taken
 
 
-# The goals: how many times the jobs per second of each alternative.
+# The goals: gpuq's jobs per second as multiples of each alternative's.
 OTHERS = {"GNU parallel --joblog": ("parallel", parallel, 3.5), "nq": ("nq", nq, 2.5), "task-spooler": ("tsp", tsp, 1.8)}
 
 

@@ -80,7 +80,7 @@ _Noreturn void world_fail(const struct world *w, const char *format, ...) GD_PRI
 
 void world_init(struct world *w, uint64_t seed, bool plain);
 void world_finish(struct world *w);
-/* One step: time passes, something happens, jobs start. Returns whether anything can still happen. */
+/* One step: time passes, something happens, jobs start. */
 void world_step(struct world *w);
 /* Runs without further faults: all jobs that can ever start must end. */
 void world_drain(struct world *w);
@@ -115,7 +115,7 @@ struct world_job *world_find(struct world *w, uint64_t id);
 /* ---- simulate_checks.c: is each decision allowed? ---- */
 void check_start(struct world *w, const struct scheduler_start *start);
 void check_state(struct world *w);
-/* Loads the published inputs as `gpuq why` does; ret_starts: the jobs that it predicts to start. */
+/* The jobs that start according to the published inputs, which check_predict() loads as `gpuq why` does. */
 struct predicted {
 	size_t count;
 	struct {

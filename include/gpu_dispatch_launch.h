@@ -186,8 +186,9 @@ struct gd_find_options {
 	uint64_t recursive; /**< nonzero: also subfolders and links to folders, each once */
 	/** Nonzero: also everything that links of other users lead to. By default, such a link is skipped if it leads
 	 *  to a folder, to a file of this user, or to a file that not everybody can read. Files of other users and
-	 *  files behind their links are skipped if they have more than 64 MiB of holes, and if others can choose names,
-	 *  also when the paths of their files, without the first 256 bytes of each, take more than 64 MiB. */
+	 *  files behind their links are skipped if they have more than 64 MiB of holes. If others can choose names, the
+	 *  paths of their files, without the first 256 bytes of each, may take 64 MiB together; files of theirs beyond
+	 *  this limit are skipped, too. */
 	uint64_t trust_input;
 };
 
@@ -386,7 +387,7 @@ struct gd_launch_options {
 	const char *input_dir; /**< mandatory */
 	/** Default data/outputs. Created when the run begins; see trust_output_dir. If other users can write to the
 	 * input folder or a folder that is searched, or replace one of them, output_dir is created with mode 0700: they
-	 * could have private files of this user processed (through links, for example), and must not read the results.
+	 * could make this user process private files (through links, for example), and must not read the results.
 	 * on_warning is called in this case. An output_dir that already exists keeps its mode; on_warning is then
 	 * called if others can read it.
 	 */
@@ -444,8 +445,8 @@ struct gd_launch_options {
 	 * renamed into place), until gd_launcher_stop(); a file that has changed counts as new. */
 	int watch;
 	/** Nonzero: process everything that links of other users lead to, and sparse files of others, see struct
-	 * gd_find_options. Other users can then have any file processed that this user can read, and their files may
-	 * come before files of this user. */
+	 * gd_find_options. Other users can then make this user process any file that this user can read, and their
+	 * files may come before files of this user. */
 	uint64_t trust_input;
 };
 

@@ -7,7 +7,7 @@
 
 /* ---- Forks -------------------------------------------------------------- */
 
-/* Counts forks: the number of a child differs from that of its parent when it opened its pools. */
+/* Incremented in every forked child: its value then differs from that stored in the pools of the parent. */
 static unsigned generation = 1;
 
 static void count_fork(void)

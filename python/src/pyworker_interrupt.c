@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Interrupting process(): on_cancel, in a signal handler, trips Python's SIGURG, whose
- * handler is raise_if_due(). That raises only while process() runs, only if its own task is out of time or cancelled,
- * and only once: a trip that comes too late finds another task, or none. A trip just before Python begins to wait in a
- * system call would not end that wait; therefore a timer sends the signal again and again until the exception is
- * raised.
+ * Interrupting process(): on_cancel, in a signal handler, calls PyErr_SetInterruptEx(SIGURG), so that Python soon calls
+ * its handler of SIGURG, raise_if_due(). This function raises only while process() runs, only if its own task is out of
+ * time or cancelled, and only once: an interrupt that comes too late finds another task, or none. An interrupt just
+ * before Python begins to wait in a system call would not end that wait; therefore a timer sends the signal again and
+ * again until the exception is raised.
  *
  * setup() is interrupted in the same way when the pool ends or its time limit has passed. While the program is being
  * loaded, before setup(), an exception would run the `finally:` blocks of the program, so the worker ends inside the
@@ -125,7 +125,7 @@ bool pyworker_begin_phase(enum pyworker_phase phase, size_t num_tasks)
 	pyworker.raised = false;
 	pyworker.in_hand = num_tasks;
 	pyworker.phase = phase;
-	/* A trip before this line found nothing to interrupt, so check again. */
+	/* An interrupt before this line found nothing to interrupt, so check again. */
 	PyObject *due = raise_if_due(NULL, NULL);
 	Py_XDECREF(due);
 	return due;

@@ -5,7 +5,7 @@
  *
  * A simple name contains no character with a meaning for any language, and may be inserted anywhere. A plain name
  * contains no character with a meaning for a shell, and may be inserted where it is a whole word or a part of a path;
- * see base/code_word.h. Any other name may be inserted only in such a place of an argument that is not code: the
+ * see base/code_word.h. Any other name may be inserted only in such a place, and only if the argument is not code: the
  * argument's own text is plain, so it is not a script; no option that introduces code precedes it; and the command does
  * not pass its arguments to a shell. Commands also find each name in their environment.
  *
@@ -40,8 +40,8 @@ bool place_may_begin(const char *name, size_t size);
 /* Whether the argument argv[i], whose own text is plain, is executed as code or passed to a program that does so. */
 bool place_is_code(const char *const *argv, size_t i);
 
-/* Whether the program interprets the whole argument argv[i] as code in which signs such as ',' and '=' have a meaning:
- * the filters of ffmpeg, the forms of curl, SQL. */
+/* Whether the program interprets the whole argument argv[i] as code in which characters such as ',' and '=' have a
+ * meaning: the filters of ffmpeg, the forms of curl, SQL. */
 bool place_is_language(const char *const *argv, size_t i);
 
 /* Whether the argument argv[i] is a playlist for SoX, which passes addresses in it to a shell. */

@@ -43,8 +43,8 @@ bool named_file_is_passed(const char *path);
 bool named_file_is_stdout(const char *path);
 
 /*
- * Opens what the path leads to with O_PATH. Open it again as /proc/self/fd/N: nobody can put another file between the
- * check and this. If it was not passed to this process, the way is noted, see trust_open_any(), and -EPERM with
+ * Opens what the path leads to with O_PATH. Open it again as /proc/self/fd/N: then nobody can replace the file after
+ * the check. If it was not passed to this process, the way is noted, see trust_open_any(), and -EPERM with
  * *ret_objection is returned for
  *  - a pipe or a device of another user, who could make this process wait forever or read what it writes;
  *  - anything but a regular file behind a link of another user, and files that trust_objection_behind_link() names.

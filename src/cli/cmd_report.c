@@ -129,7 +129,7 @@ static mode_t choose_mode(const struct report_command *c, int dir_fd, const stru
 		return hide ? 0600 : 0666 & ~mask;
 	if (!hide || !(old->st_mode & 077) || trust_check_place(dir_fd, NULL) == 0)
 		return old->st_mode & 0777;
-	say("warning: '%s' is replaced with a private file: what it reports on is private, and another user may have moved the old one there",
+	say("warning: '%s' is replaced with a private file: the queue or the output folder is private, and another user may have moved the old file there",
 		c->out);
 	return old->st_mode & 0700;
 }

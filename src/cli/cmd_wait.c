@@ -30,9 +30,9 @@ struct wait {
 	struct id_list ids; /* ids of the selection, ascending */
 	int *codes;         /* exit code of each job, or NOT_OVER */
 	size_t num_over;    /* this many of the first ids have ended; not checked again */
-	int code;           /* exit code of those */
+	int code;           /* exit code of these num_over jobs */
 	bool single;        /* waiting for one job: exit with its code */
-	bool unknown;       /* one of those is unknown, or jobs were lost */
+	bool unknown;       /* one of these num_over jobs is unknown, or jobs were lost */
 	bool told;          /* the user was told that no runner is active */
 	bool any;           /* wait for one job only */
 	bool json;

@@ -33,7 +33,8 @@ struct alternates {
 
 static int check_file(struct alternates *a, int objects);
 
-/* Git removes ".." from the text, the kernel follows links first: both agree at the beginning of a relative path. */
+/* Whether ".." occurs anywhere but at the beginning of a relative path. Git resolves it in the text, the kernel only
+ * after following links, so they could find different folders. */
 static bool has_dots(const char *path)
 {
 	while (strncmp(path, "../", 3) == 0)

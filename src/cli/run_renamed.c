@@ -16,7 +16,7 @@
 /* The directory may be renamed again before it is opened. */
 #define MOST_TRIES 100
 
-/* The folder for logs may be inside the directory, or next to it in one that was renamed. */
+/* If the renamed directory contains the folder for logs, too, that folder has a new path. */
 static int follow_log_dir(struct run *run, const struct journal *old, const struct journal *moved)
 {
 	char *log_dir;
@@ -74,7 +74,7 @@ static int open_moved(struct run *run, const struct journal *old, struct journal
 int run_follow_queue(struct run *run, struct journal **j)
 {
 	cleanup_(journal_closep) struct journal *moved = NULL;
-	/* A personal queue is not missing, although there is no journal at the path at which it was found. */
+	/* The journal has moved: a personal queue must not count as missing because its old path is gone. */
 	run->queue.adds = true;
 	run->made_queue = false;
 	int r = open_moved(run, *j, &moved);

@@ -107,8 +107,8 @@ static int warn_of_mixed_cards(struct gpu_set *there)
 }
 
 /*
- * Slurm numbers the cards of the node. If it hides the others from the driver, the driver numbers only the remaining
- * ones; their count is then the count that Slurm names.
+ * Slurm numbers all cards of the node. If Slurm lets the driver see only the granted cards, the driver numbers only
+ * these, and their count equals the number of cards that Slurm names: then Slurm's numbers do not apply.
  */
 static const char *nvidia_variable(const struct gpu_set *there)
 {

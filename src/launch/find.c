@@ -48,7 +48,7 @@ struct finder {
 	struct find_patterns patterns;
 	const struct find_again *again; /* or NULL */
 	struct find_result *found;
-	struct trust_way way; /* of all entries together; its chooser: of the last one examined */
+	struct trust_way way; /* `replaceable`: of all entries together; `chooser`: of the last entry examined */
 	uid_t user;
 	size_t unsaid;      /* warnings beyond the limit */
 	size_t long_bytes;  /* see MOST_LONG_BYTES */

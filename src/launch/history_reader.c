@@ -156,7 +156,7 @@ const char *history_reader_words(int code)
 	if (code == -EPERM)
 		return "a symbolic link of another user leads to it";
 	return code == -EFBIG
-		       ? "a line is longer than 16 MiB, or it has more than 64 MiB of holes: the file is damaged; move it away"
+		       ? "a line is longer than 16 MiB, or the file has more than 64 MiB of holes: it is damaged; move it away"
 		       : error_words(code);
 }
 

@@ -13,7 +13,7 @@
 #define AHEAD         4     /* messages submitted per message in flight, so that short ones keep the workers busy */
 #define ORDERED_AHEAD 65536 /* items that may end before an earlier one */
 #define ORDERED_BYTES ((uint64_t)64 << 20)
-#define MOST_PASSED   8192 /* lines that are read without an item to send before the workers are served again */
+#define MOST_PASSED   8192 /* lines without an item to send that are read before the workers are served again */
 
 /* ---- Reading ------------------------------------------------------------ */
 

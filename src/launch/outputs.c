@@ -186,7 +186,7 @@ int outputs_close_folder(int fd)
 
 /*
  * Opens the folder `name`, which may be a link of ours, and makes it if it is missing: then returns OUTPUTS_MADE.
- * trust: others may be able to replace a directory on the path of the link.
+ * With rules->trust, others may be able to replace a directory on the path of the link.
  */
 static int enter_folder(
 	int dir_fd, const char *name, const struct outputs_rules *rules, int *ret_fd, const char **ret_objection)

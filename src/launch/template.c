@@ -220,16 +220,16 @@ struct first {
 
 /* How the names of the file affect an argument. */
 struct names {
-	struct first doubtful; /* is not plain or begins with a sign */
+	struct first doubtful; /* is not plain or begins with a special character */
 	struct first odd;      /* is not simple */
 	struct first mixed;    /* is not simple, in an argument that may be code: "subtitles={file}" */
 	bool special;          /* a name is not plain */
-	bool first_sign;       /* the argument begins with a name that begins with a sign */
+	bool first_sign;       /* the argument begins with a name that begins with a special character */
 	char sign;             /* a name begins with this, such as '-', '@' or '|'; 0: no name does */
 	bool in_script;        /* the text around the names is not plain */
 	struct code_word at;   /* where the next name would be inserted */
 	bool has_name;
-	char patterns[sizeof(PATTERN_SIGNS)]; /* the signs of patterns that names contain */
+	char patterns[sizeof(PATTERN_SIGNS)]; /* the special characters of patterns that names contain */
 };
 
 static void note_first(struct first *first, bool found, enum word word)
@@ -340,7 +340,7 @@ static int check_names(const char *const *argv, size_t i, const struct names *n,
 	if (n->has_name && place_is_playlist(argv, i))
 		return error_set(
 			err, -EPERM, "it is a playlist, and SoX would execute text in it; exclude it with --pattern");
-	/* The programs in a script are not known; a path with other signs is not inserted there at all. */
+	/* The programs in a script are not known; a path with other characters is not inserted there at all. */
 	size_t pattern = strcspn(n->patterns, n->in_script ? "%" : place_pattern_signs(argv, i));
 	if (n->patterns[pattern])
 		return error_set(err, -EPERM,

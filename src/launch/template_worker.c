@@ -24,7 +24,7 @@ static int setup(struct gd_worker *w, void **ret_state)
 	return 0;
 }
 
-/* Waits until the child has ended. Returns whether it was told to. */
+/* Waits until the child has ended. Returns whether it was told to end. */
 static bool wait_for(struct gd_worker *w, struct child *c)
 {
 	bool told = false;

@@ -19,7 +19,7 @@
 #define CHANNEL_IN_PLACE (CHANNEL_ARENA / 2) /* larger payloads are sent as separate memfds */
 #define CHANNEL_BRIEF    256                 /* bytes for the brief of a worker */
 
-/* Which hooks of a worker can be interrupted: it has an on_cancel, an on_setup_cancel. */
+/* Which hooks of a worker can be interrupted: those of tasks (it has an on_cancel), setup (an on_setup_cancel). */
 #define CHANNEL_INTERRUPT_TASKS 1
 #define CHANNEL_INTERRUPT_SETUP 2
 

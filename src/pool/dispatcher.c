@@ -285,7 +285,7 @@ int gd_dispatcher_run(
 	if (r < 0)
 		return r;
 	if (given.reserved != 0)
-		return error_set(err, -E2BIG, "field reserved of struct gd_run is %d; it must be 0", given.reserved);
+		return error_set(err, -E2BIG, "gd_run.reserved is %d; it must be 0", given.reserved);
 	if (!given.generator)
 		return error_set(err, -EINVAL, "the run has no generator");
 	if (atomic_exchange(&d->running, true))

@@ -22,7 +22,7 @@
  * another worker gets this one. */
 #define SHORT_NS 1000
 
-#define MOST_AGAIN 16 /* examined at once */
+#define MOST_AGAIN 16 /* retried tasks examined in one call */
 
 /* Wait for a worker in setup, but only for this long: it may never be ready. */
 #define PATIENCE_NS (2 * NS_PER_S)

@@ -97,7 +97,7 @@ static const char *log_objection(const struct stat *st)
 		return "it belongs to another user";
 	if (st->st_mode & 077)
 		return "other users may access it";
-	return st->st_nlink > 1 ? "it is a hard link" : NULL;
+	return st->st_nlink > 1 ? "it has several names (hard links)" : NULL;
 }
 
 /*

@@ -16,7 +16,7 @@
 #include "base/pidref.h"
 #include "gpu_dispatch.h"
 
-/* Its name in /proc: a process below a process of this name ends with a worker. */
+/* Its name in /proc. A process that has an ancestor with this name is killed when its worker ends. */
 #define WARDEN_NAME "gd-warden"
 
 enum warden_order_kind {

@@ -136,7 +136,7 @@ static const char *outbox_words(int result)
 {
 	return result == -EBADMSG   ? "is damaged; after a minute its intact lines are used"
 	       : result == -ENODATA ? "has no first line; after a minute it counts as empty"
-	       : result == -ENOENT  ? "is missing; if it is lost, create an empty file: then its jobs start again"
+	       : result == -ENOENT  ? "is missing; if it is lost, create it empty: then the pilot's jobs start again"
 				    : "cannot be read";
 }
 
@@ -144,7 +144,7 @@ static void say_outbox(struct coordinator_core *c, const struct known_pilot *p, 
 {
 	struct coordinator_queued *q = coordinator_push(c, COORDINATOR_SAY, p, 0);
 	if (q)
-		snprintf(q->words, sizeof(q->words), "pilots/%.40s.jsonl %s", p->name, words);
+		snprintf(q->words, sizeof(q->words), "pilots/%.40s.jsonl in the queue's folder %s", p->name, words);
 }
 
 /* A damaged file stays damaged; a file server that restarts or caches shows old data for a shorter time. */
@@ -158,7 +158,7 @@ static bool must_wait_for_outbox(struct coordinator_core *c, struct known_pilot 
 	}
 	if (!damaged || c->now_ns < p->outbox_since_ns + OUTBOX_DAMAGED_NS)
 		return true;
-	say_outbox(c, p, "is damaged: jobs whose end was in it run again");
+	say_outbox(c, p, "is damaged: jobs whose end cannot be read from it run again");
 	return false;
 }
 

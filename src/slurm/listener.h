@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Where the coordinator listens for its pilots: one TCP address of this host, the one that is routed towards the nodes,
- * never all of them. Address, port and challenge are in `slurm.address` in the directory of the queue (address_file.h),
+ * never all of them. Address, port and challenge are in `slurm.address` in the queue's folder (address_file.h),
  * where pilots read them before each connection. A coordinator that is restarted takes the same port if it is free.
  *
  * Connections that have not proven the secret are limited in number and in time, and cost a few hundred bytes

@@ -4,7 +4,7 @@
  *
  * Keepers write to a journal, but a pilot must not write to the journal of the queue. So the pilot has its own journal,
  * in a directory of the node that is removed at the end, and reads `start` and `end` of each attempt from there.
- * Environments are copied from the directory of the queue, once for each distinct one. Logs go to the directory in the
+ * Environments are copied from the queue's folder, once for each distinct one. Logs go to the directory in the
  * order, on the shared file system, with the name that the coordinator has written into `start`
  * (attempt_log_name_on_cluster()).
  *

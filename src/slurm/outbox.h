@@ -16,7 +16,7 @@
 
 #include "base/text.h"
 
-/* The folder of outboxes, in the directory of the queue. */
+/* The folder of outboxes, in the queue's folder. */
 #define OUTBOX_DIRECTORY "pilots"
 
 struct pilot_outbox {

@@ -59,14 +59,15 @@ int secret_load(int dir_fd, uint8_t ret[MAC_KEY_SIZE], struct gd_error *err)
 		return error_set(err, -errno, "cannot read '" SECRET_FILE "': %s", error_words(errno));
 	if (st.st_uid != geteuid() || (st.st_mode & 077))
 		return error_set(err, -EPERM,
-			"'" SECRET_FILE
-			"' must belong to you and be readable only by you; remove it from the directory of the queue and run gpuq again");
+			"'" SECRET_FILE "' must belong to you and be readable only by you; remove it from the queue's "
+			"folder (such as jobs.jsonl.d) and run gpuq again");
 	ssize_t n = file_read_full(fd, text, sizeof(text));
 	int r = n < 0 ? (int)n : parse_file(text, (size_t)n, ret);
 	explicit_bzero(text, sizeof(text));
 	if (r < 0)
 		return error_set(err, r, "cannot read '" SECRET_FILE "': %s",
-			r == -EBADMSG ? "it is damaged; remove it from the directory of the queue and run gpuq again"
+			r == -EBADMSG ? "it is damaged; remove it from the queue's folder (such as jobs.jsonl.d) and "
+					"run gpuq again"
 				      : error_words(r));
 	return 0;
 }

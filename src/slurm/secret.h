@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The secret that a coordinator and its pilots share: `slurm.secret` in the directory of the queue, readable only by
- * its owner. Only a process that can read it can make pilots execute commands.
+ * The secret that a coordinator and its pilots share: `slurm.secret` in the queue's folder, readable only by its
+ * owner. Only a process that can read it can make pilots execute commands.
  */
 #ifndef SLURM_SECRET_H
 #define SLURM_SECRET_H

@@ -19,7 +19,7 @@
 #define REFUSALS 3
 /* Longest wait after a refusal that may be temporary. */
 #define DELAY_MAX (60 * NS_PER_S)
-/* A pilot that ends within this time after it connected has failed. */
+/* A pilot that had no job and ends by itself within this time after it connected has failed. */
 #define SOON_NS (60 * NS_PER_S)
 
 enum submission_stage {

@@ -18,7 +18,7 @@ static void test_argument_begins_with_a_letter_a_digit_or_a_path(void **state)
 			fail_msg("'%s' may not begin an argument", fine[i]);
 }
 
-static void test_argument_begins_with_no_sign(void **state)
+static void test_argument_begins_with_no_special_character(void **state)
 {
 	(void)state;
 	static const char signs[] = "-@|+=:%,~!<>&#$[]{}()^*?;'\"`\\ \t\n\x7f\xff";
@@ -81,7 +81,7 @@ static void test_absolute_paths_are_not_code_for_sox_and_for_sed_with_a_script(v
 	assert_true(place_is_code((const char *const[]){"perl", "x.pl", "/x", NULL}, 2));
 }
 
-static void test_ordinary_names_have_no_sign_of_any_language(void **state)
+static void test_ordinary_names_have_no_special_character_of_any_language(void **state)
 {
 	(void)state;
 	static const char *const ordinary[] = {"a/b c (1).wav", "Take_2.b+g-h", "\xc3\xa4 \xe9\x9f\xb3", " ", "("};
@@ -123,11 +123,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_argument_begins_with_a_letter_a_digit_or_a_path),
-		cmocka_unit_test(test_argument_begins_with_no_sign),
+		cmocka_unit_test(test_argument_begins_with_no_special_character),
 		cmocka_unit_test(test_arguments_of_programs_that_execute_them_are_code),
 		cmocka_unit_test(test_arguments_of_container_images_are_code),
 		cmocka_unit_test(test_absolute_paths_are_not_code_for_sox_and_for_sed_with_a_script),
-		cmocka_unit_test(test_ordinary_names_have_no_sign_of_any_language),
+		cmocka_unit_test(test_ordinary_names_have_no_special_character_of_any_language),
 		cmocka_unit_test(test_options_of_programs_introduce_languages),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -124,7 +124,7 @@ static int others_dispositions_stay(void)
 	check_true(disposition(SIGINT) == SIG_IGN);
 	raise(SIGINT);
 	check_equal(seen, 0);
-	/* A handler set while a watch catches the signal. */
+	/* A handler that the program sets during a watch gets the signal. */
 	signal(SIGTERM, own_handler);
 	raise(SIGTERM);
 	check_equal(seen, 0);

@@ -72,7 +72,7 @@ static void test_read_lock_does_not_show_that_a_process_is_alive(void **state)
 
 /* Replaces the C library's function while `impatient`: records the pauses, and does not wait. */
 static struct {
-	pid_t holder; /* killed when all pauses together take this long */
+	pid_t holder; /* killed when all pauses together take limit_ns */
 	uint64_t total_ns, limit_ns, longest_ns;
 	unsigned count;
 } impatient;

@@ -76,7 +76,7 @@ static void test_advanced_deadline_is_never_postponed(void **state)
 	uint64_t first = clock_now_ns() + 20 * NS_PER_MS, limit = clock_now_ns() + 60 * NS_PER_S;
 	assert_int_equal(loop_add_timer(l, count, NULL, &timer), 0);
 	assert_int_equal(loop_advance_deadline(timer, first), 0);
-	/* Each round asks for a later call, as a caller does that fails again and again. */
+	/* Each round asks for a later call, like a caller that fails again and again. */
 	while (calls == 0) {
 		assert_int_equal(loop_advance_deadline(timer, clock_now_ns() + 1000 * NS_PER_MS), 0);
 		assert_int_equal(loop_round(l, 5), 0);

@@ -359,12 +359,12 @@ def test_names_that_another_user_chose_are_input_files_of_sed_and_sox(machine, v
         assert not list(victim.home.rglob("stolen")), command
 
 
-# Signs that have a meaning for some program: mounts for apptainer, patterns for sox and curl, numbers for ffmpeg.
+# Special characters that mean something to a program: mounts for apptainer, patterns for sox and curl, numbers for ffmpeg.
 SIGNS = ["a:/usr/bin", "a -x", "a,b", "a=b", "a@b", "%d", "[ab]", "{a,b}", "a*", "a?", "~", "a\\b", "a#b", "a'b", "a\tb"]
 
 
-def test_command_gets_names_of_others_only_without_signs(machine, victim, other):
-    """Nobody knows what all programs do with signs in their arguments."""
+def test_command_gets_names_of_others_only_without_special_characters(machine, victim, other):
+    """Nobody knows what all programs do with special characters in their arguments."""
     shared = machine.directory(STICKY)
     for name in [*HOSTILE, *SIGNS]:
         other.sh(f"mkdir -p {shlex.quote(name)}; echo 1 > {shlex.quote(name)}/x.wav; echo 1 > {shlex.quote(name)}.wav", shared)
@@ -380,7 +380,7 @@ def test_command_gets_names_of_others_only_without_signs(machine, victim, other)
     assert victim.gpuq(*launch, "--trust", "--", "cp", "{file}", "{output}/r", cwd=victim.home).returncode == 0
 
 
-def test_command_gets_the_input_folder_of_others_only_without_signs(machine, victim, other):
+def test_command_gets_the_input_folder_of_others_only_without_special_characters(machine, victim, other):
     """The folder that a link of another user leads to has a name that apptainer -B takes for a mount."""
     shared = machine.directory(STICKY)
     other.sh("mkdir -p x:/usr/bin; echo 1 > x:/usr/bin/a; ln -s x:/usr/bin data", shared)

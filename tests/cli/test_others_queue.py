@@ -131,7 +131,7 @@ def test_sparse_files_of_the_user_are_reported_and_kept(machine, owner):
         assert f"{name}': " in result.stderr and ("damaged" in result.stderr or "File too large" in result.stderr), result
         assert (place / name).stat().st_size == TERABYTE
     result = owner.gpuq("report", "--launch", "out", "-o", "-", cwd=place)
-    assert result.returncode == 1 and "a line is longer than 16 MiB, or it has more than 64 MiB of holes: the file is damaged; move it away" in result.stderr, result
+    assert result.returncode == 1 and "a line is longer than 16 MiB, or the file has more than 64 MiB of holes: it is damaged; move it away" in result.stderr, result
 
 
 # ---- A journal of another user ------------------------------------------------------------

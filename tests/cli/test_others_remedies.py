@@ -118,7 +118,7 @@ def test_directory_of_root_without_the_sticky_bit(machine, owner):
 
 
 def test_named_commands_run_in_the_personal_queue_if_others_can_replace_a_queue_here(machine, owner):
-    """As jobs of gpuq add do; the message of gpuq run without the option leads there."""
+    """Like jobs of gpuq add. The message of gpuq run without --commands-file recommends this option."""
     shared = machine.directory(GROUP)
     project = own(owner, shared)
     owner.sh("echo 'pwd > ran' > commands.txt", project)

@@ -33,7 +33,7 @@ def test_wrong_usage_exits_2_and_names_it(lab, words, part):
     assert not lab.journal.exists() or lab.jobs() == {}
 
 
-def test_status_as_the_original_printed_it(lab):
+def test_status_prints_jobs_as_the_original_gpu_dispatch_did(lab):
     lab.add("true")
     lab.add("exit 3")
     lab.add("--hold", "--name", "later", "true later")

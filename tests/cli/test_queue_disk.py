@@ -316,7 +316,7 @@ def test_missing_permission_is_an_error_that_says_so(lab):
         assert result("run", "--quiet").returncode == 0
 
 
-def test_journal_of_the_original_is_read_and_continued(lab):
+def test_journal_of_the_original_gpu_dispatch_is_read_and_continued(lab):
     old = [
         {"command": "python a.py", "status": "completed", "pid": 11, "gpu_id": 0, "start_time": "2024-05-01T10:00:00.123456",
          "log_file": "logs/a.log"},
@@ -338,7 +338,7 @@ def test_journal_of_the_original_is_read_and_continued(lab):
     assert lab.jobs()[2]["status"] == "failed"
 
 
-def test_jobs_of_the_original_are_lines_of_the_commands_file(lab):
+def test_jobs_of_the_original_gpu_dispatch_are_lines_of_the_commands_file(lab):
     lab.journal.write_text('{"command":"echo 1 >> ran","status":"completed"}\n{"command":"echo 2 >> ran","status":"pending"}\n'
                            '{"command":"echo \n')
     result = lab.result("verify")

@@ -169,13 +169,13 @@ def test_a_job_that_cannot_be_killed_takes_its_gpu_out_of_use(lab, ice):
     first = lab.until(lambda: number_in(lab.directory / "first"), "the job")
     ice.freeze(first)
     lab.gpuq("cancel", 1)
-    # Nor processes that a hook leaves behind.
+    # A process that a hook leaves behind cannot be killed either.
     lab.add("--on-finish", "sleep 1000 & echo $! > child; until [ -e frozen ]; do sleep 0.01; done", "echo 2 >> ran")
     ice.freeze(lab.until(lambda: number_in(lab.directory / "child"), "the hook"))
     (lab.directory / "frozen").touch()
     lab.add("echo 3 >> ran")
     wide = lab.add("--num-gpus", "2", "echo never >> ran")
-    # It waits at most ten seconds, and the rest continues meanwhile.
+    # The runner waits at most ten seconds, and other jobs continue meanwhile.
     out, err = runner.communicate(timeout=60)
     assert runner.returncode == 1, (out, err)
     assert lab.ran() == ["2", "3"]

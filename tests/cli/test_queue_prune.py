@@ -65,7 +65,7 @@ def test_prune_keeps_a_job_that_an_unfinished_job_waits_for(lab):
     os.kill(lab.runner(), signal.SIGTERM)
 
 
-def test_journal_of_the_original_keeps_its_ids(lab):
+def test_journal_of_the_original_gpu_dispatch_keeps_its_ids(lab):
     lab.journal.write_text('{"command":"a","status":"completed"}\n{"command":"echo b >> ran","status":"pending"}\n'
                            '{"command":"c","status":"running","gpu_id":1,"log_file":"x.log","pid":7}\n')
     original = lab.journal.read_bytes()

@@ -186,7 +186,7 @@ def test_a_group_survives_a_prune(lab):
     assert [job["id"] for job in json.loads(lab.gpuq("status", "--json", "g1"))] == [2]
 
 
-def test_a_member_that_an_older_reader_must_know_makes_it_refuse(lab):
+def test_older_reader_refuses_a_journal_with_a_member_that_it_must_know(lab):
     lab.gpuq("add", "--no-start", "--array", "1", "true")
     assert [event["must"] for event in lab.events() if event["event"] == "add"] == [True]
     lab.add("true")

@@ -100,8 +100,8 @@ def test_files_of_a_launch_that_was_killed_are_removed(home):
     home.until(lambda: run_files(home) == [], "the removal")
 
 
-def test_a_lock_that_a_process_of_the_same_pid_has_holds_nothing_up(home):
-    """Containers share the folder of the host's name, but each has its own PIDs."""
+def test_a_lock_of_another_process_with_the_same_pid_delays_nothing(home):
+    """Containers with the same host name share the folder of runs, but each has its own PIDs."""
     process = start(home, "wait.wav")
     published(home)
     runs = run_files(home)[0].parent

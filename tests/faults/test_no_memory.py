@@ -50,11 +50,11 @@ def test_runner_without_memory_for_a_start_tries_again(tmp_path: pathlib.Path, s
         again += AGAIN in result.stdout
     assert not problems, "\n".join(problems)
     print(f"{at} allocations failed in turn; after {again} of them the runner tried again")
-    # With a large command: its order to the keeper, and the message with that order.
+    # Even with a large command at least two: the order to the keeper, and the message with that order.
     assert again >= 2
 
 
-def test_runner_whose_message_finds_no_memory_sends_it_again(tmp_path: pathlib.Path) -> None:
+def test_runner_sends_a_message_again_if_the_kernel_had_no_memory_for_it(tmp_path: pathlib.Path) -> None:
     for at in itertools.count():
         one = Injection(tmp_path / str(at), "message", errno.ENOMEM, at, INJECT_PROCESS="gpuq")
         try:

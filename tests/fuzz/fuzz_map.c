@@ -23,7 +23,7 @@ static void check_item(const struct map_line *line, bool lines)
 	FUZZ_CHECK(map_batch_seal(b) == 0);
 	struct gd_bytes bytes = {.data = b->task.data, .size = b->task.length};
 	FUZZ_CHECK(items_task_read(&bytes, &task) == 0 && task.count == 1);
-	/* A message is one line, in every language. */
+	/* A message is one line, also for readers that end a line at a carriage return. */
 	FUZZ_CHECK(!memchr(task.values, '\n', task.size) && !memchr(task.values, '\r', task.size));
 	map_batch_destroy(b);
 }

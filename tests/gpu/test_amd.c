@@ -13,7 +13,7 @@
 
 #include "fake_machine.h"
 
-/* As the kernel has it: the device under its place on the bus, the class pointing there. */
+/* As in the kernel's sysfs: a directory for the device, and a link to it from its render node in class drm. */
 static void add_card(const struct fake_machine *m, int minor, const char *pci_id, const char *vendor)
 {
 	char path[256], link[256], target[256];

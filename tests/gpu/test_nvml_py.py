@@ -98,7 +98,7 @@ def test_nvidia_ml_py_reads_the_same_values_from_the_fake_library(tmp_path):
                    if not key.endswith("VISIBLE_DEVICES") and key != "GPUQ_GPUS"}
     environment |= {"FAKE_NVML": str(tmp_path / "nvml"), "GPUQ_SYSFS_ROOT": str(tmp_path),
                     "LD_LIBRARY_PATH": str(FAKE.parent)}
-    environment.pop("GPUQ_NVML_LIBRARY", None)  # found by its usual name, by both
+    environment.pop("GPUQ_NVML_LIBRARY", None)  # both programs find the library by its usual name
     theirs = subprocess.run([python, "-c", READER], env=environment, capture_output=True, text=True, check=False,
                             timeout=60)
     assert theirs.returncode == 0, theirs.stderr

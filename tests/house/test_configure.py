@@ -46,7 +46,7 @@ def test_a_purpose_is_configured_once_and_covers_smaller_ones(configure):
     assert configure("heavy") == configure("tests") == []
 
 
-def test_packages_that_came_after_the_demo_are_found(configure):
+def test_packages_installed_after_the_demo_was_configured_are_found(configure):
     assert configure("demo") == ["setup BUILD -Dprefix=/usr/local -Dlibdir=lib -Dtests=disabled"]
     assert configure("build") == ["setup --reconfigure BUILD"]
     assert configure("build") == configure("demo") == []

@@ -151,7 +151,7 @@ static void test_file_that_reached_no_worker_has_no_folder(void **state)
 	history_writer_close(&w);
 }
 
-/* The next launch must not take its result for that of a file that failed. */
+/* Otherwise the next launch would treat the existing result as that of a file that failed. */
 static void test_refused_file_of_another_input_folder_changes_nothing(void **state)
 {
 	(void)state;

@@ -384,7 +384,7 @@ static void test_without_files_no_output_folder_is_made(void **state)
 	assert_false(scratch_has("out"));
 }
 
-/* The record in it is one of this user, of an earlier run with another folder. */
+/* The record in it is a link to the record of an earlier run of this user with another output folder. */
 static void test_output_folder_that_others_fill_after_the_check_is_not_trusted(void **state)
 {
 	(void)state;

@@ -372,7 +372,7 @@ static void test_name_that_begins_with_a_dash_becomes_no_option(void **state)
 		fills(0, fine[i], "-rf");
 }
 
-static void test_name_that_begins_with_a_sign_begins_no_argument(void **state)
+static void test_name_that_begins_with_a_special_character_begins_no_argument(void **state)
 {
 	(void)state;
 	static const char *const signs[] = {"@x", "|sh evil;", "+x", "=x", ":x", "%x", ",x", "~x", "!x", "<x", ">x",
@@ -447,7 +447,7 @@ int main(void)
 		cmocka_unit_test(test_any_name_goes_into_paths_and_values_of_options),
 		cmocka_unit_test(test_name_has_no_separator_that_follows_it),
 		cmocka_unit_test(test_name_that_begins_with_a_dash_becomes_no_option),
-		cmocka_unit_test(test_name_that_begins_with_a_sign_begins_no_argument),
+		cmocka_unit_test(test_name_that_begins_with_a_special_character_begins_no_argument),
 		cmocka_unit_test(test_refusal_says_what_to_write_instead),
 		cmocka_unit_test(test_every_name_is_in_the_environment),
 	};

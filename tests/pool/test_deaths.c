@@ -58,7 +58,7 @@ static int end_by(struct gd_worker *w, enum way way)
 	return 0;
 }
 
-/* Which hook fails and how, in which slot and from which process of the slot on; inherited by the forks. */
+/* Which hook fails and how, in which slot, and after how many processes of the slot; inherited by the forks. */
 static struct {
 	enum way setup, cleanup;
 	int slot;

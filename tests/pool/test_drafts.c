@@ -233,7 +233,7 @@ static void test_a_draft_abandoned_just_before_the_poller_sleeps_wakes_it(void *
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-static void test_a_draft_abandoned_as_gd_poll_returns_makes_the_descriptor_readable(void **state)
+static void test_a_draft_abandoned_as_gd_pool_poll_returns_makes_the_descriptor_readable(void **state)
 {
 	struct pool_rig *rig = *state;
 	open_signaled(rig);
@@ -247,7 +247,7 @@ static void test_a_draft_abandoned_as_gd_poll_returns_makes_the_descriptor_reada
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-static void test_a_draft_abandoned_just_before_gd_close_sleeps_wakes_it(void **state)
+static void test_a_draft_abandoned_just_before_gd_pool_close_sleeps_wakes_it(void **state)
 {
 	struct pool_rig *rig = *state;
 	open_signaled(rig);
@@ -267,8 +267,8 @@ int main(void)
 		pool_rig_test(test_an_abandoned_draft_wakes_the_polling_thread),
 		pool_rig_test(test_a_refused_draft_wakes_the_polling_thread),
 		pool_rig_test(test_a_draft_abandoned_just_before_the_poller_sleeps_wakes_it),
-		pool_rig_test(test_a_draft_abandoned_as_gd_poll_returns_makes_the_descriptor_readable),
-		pool_rig_test(test_a_draft_abandoned_just_before_gd_close_sleeps_wakes_it),
+		pool_rig_test(test_a_draft_abandoned_as_gd_pool_poll_returns_makes_the_descriptor_readable),
+		pool_rig_test(test_a_draft_abandoned_just_before_gd_pool_close_sleeps_wakes_it),
 	};
 	return cmocka_run_group_tests_name("pool drafts", tests, NULL, NULL);
 }

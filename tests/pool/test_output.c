@@ -236,7 +236,7 @@ static void test_log_that_others_may_access_is_refused(void **state)
 	is_refused(rec, "/logs/worker-1.log': other users may access it; remove it");
 	assert_int_equal(chmod(log, 0600), 0);
 	assert_int_equal(link(log, name), 0);
-	is_refused(rec, "/logs/worker-1.log': it is a hard link; remove it");
+	is_refused(rec, "/logs/worker-1.log': it has several names (hard links); remove it");
 	assert_int_equal(unlink(log), 0);
 	is_accepted(rec);
 }

@@ -392,7 +392,7 @@ static void test_on_exit_comes_once_even_if_no_worker_or_no_pool_starts(void **s
 	assert_int_equal(rec->count[CALLBACK_EXIT], 2);
 }
 
-static void test_total_tasks_are_reported_as_expected(void **state)
+static void test_total_tasks_are_reported_in_the_field_expected(void **state)
 {
 	struct recorder *rec = *state;
 	rec->run.total_tasks = 10;
@@ -484,7 +484,7 @@ int main(void)
 		recorder_test(test_run_works_without_optional_callbacks),
 		recorder_test(test_on_exit_comes_once_after_the_workers_are_gone),
 		recorder_test(test_on_exit_comes_once_even_if_no_worker_or_no_pool_starts),
-		recorder_test(test_total_tasks_are_reported_as_expected),
+		recorder_test(test_total_tasks_are_reported_in_the_field_expected),
 		recorder_test(test_on_progress_is_called_during_the_run),
 		recorder_test(test_dispatcher_can_run_again_and_again),
 		recorder_test(test_two_runs_at_once_are_refused),

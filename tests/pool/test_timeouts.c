@@ -154,7 +154,7 @@ static bool timed_out_in_time(const struct recorder *rec, int result)
 		const struct gd_event *e = &recorder_note(rec, CALLBACK_TIMEOUT, i)->event;
 		/* Its time starts with its turn, whether its worker has noticed or not. */
 		uint64_t turn = e->queued_ns > last_end ? e->queued_ns : last_end;
-		/* Both clocks are slightly coarser than that. */
+		/* Allow 10 us for the resolution of the two clocks. */
 		assert_true(e->ended_ns - turn + MS / 100 >= limit_ns);
 		in_time += e->ended_ns - e->started_ns < limit_ns * 2 + 100 * MS;
 		last_end = e->ended_ns;

@@ -52,7 +52,7 @@ def spawn(lab: Lab, files: list[Path], **options: Any) -> tuple[ProcessSpawner, 
 
 
 def arguments_of_descendants(pid: int) -> list[str]:
-    """As another user sees them. Not all processes: one that does not belong to the test may contain any word."""
+    """As another user sees them. Only descendants: other processes may have the same words in their arguments."""
     table = subprocess.run(["ps", "-ww", "-eo", "pid,ppid,args"], stdout=subprocess.PIPE, check=True, text=True).stdout
     rows = [line.split(None, 2) for line in table.splitlines()[1:]]
     found, parents = [], {str(pid)}
@@ -555,7 +555,7 @@ def test_without_any_worker_the_launcher_says_what_to_install(
 def test_gpuq_of_the_package_is_not_taken_from_the_current_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interactive: bool
 ) -> None:
-    """Another user may have put a gpuq there that claims to belong to the package. Not interactive: it is in a directory of the path."""
+    """Another user may have put a gpuq there that claims to belong to the package. If not interactive, the directory is an entry of sys.path, so its gpuq may be used."""
     information = tmp_path / "gpu_dispatch-0.2.0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: gpu_dispatch\nVersion: 0.2.0\n")

@@ -101,7 +101,7 @@ static void test_every_setting_is_read(void **state)
 	config_finish(&c);
 }
 
-static void test_the_originals_file_and_an_empty_one_are_read(void **state)
+static void test_the_file_of_the_original_gpu_dispatch_and_an_empty_one_are_read(void **state)
 {
 	(void)state;
 	struct config c;
@@ -292,7 +292,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_setting_is_read),
-		cmocka_unit_test(test_the_originals_file_and_an_empty_one_are_read),
+		cmocka_unit_test(test_the_file_of_the_original_gpu_dispatch_and_an_empty_one_are_read),
 		cmocka_unit_test(test_errors_name_line_and_what_was_expected),
 		cmocka_unit_test(test_home_is_expanded_in_paths_alone),
 		cmocka_unit_test(test_command_line_overrides_file_and_file_overrides_defaults),

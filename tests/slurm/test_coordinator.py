@@ -399,7 +399,7 @@ def test_slow_disk_does_not_cut_off_pilots(queue):
     assert "is away" not in read(queue.directory / "coordinator.out")
 
 
-# Has a read lock on the file, as any user who can read it may take one; argv: path.
+# Takes a read lock, as any user who can read the file may do; argv: path.
 READ_LOCK = """
 import fcntl, sys
 file = open(sys.argv[1], "rb")

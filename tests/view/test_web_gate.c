@@ -11,7 +11,7 @@
 
 #include "view/web/web_gate.h"
 
-static void test_only_names_of_ours_are_hosts(void **state)
+static void test_only_names_of_this_machine_are_accepted_as_hosts(void **state)
 {
 	(void)state;
 	const char *names[] = {"gpubox.lan", "10.0.0.7"};
@@ -88,7 +88,7 @@ static void test_tokens_are_long_and_never_the_same(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_only_names_of_ours_are_hosts),
+		cmocka_unit_test(test_only_names_of_this_machine_are_accepted_as_hosts),
 		cmocka_unit_test(test_only_our_own_page_is_an_origin),
 		cmocka_unit_test(test_requests_that_the_browser_marks_as_cross_site_are_refused),
 		cmocka_unit_test(test_only_the_exact_bearer_token_is_accepted),

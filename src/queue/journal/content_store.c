@@ -125,7 +125,7 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Also true for everything but regular files: the store creates nothing else, so the sweep keeps it. */
+/* Also true if it is not a regular file: the store creates only regular files, so the sweep keeps all others. */
 static bool is_young(int folder_fd, const char *name)
 {
 	struct stat st;

@@ -206,7 +206,8 @@ struct job {
 	const char *command;
 	const struct job_wish *wish;
 	const char *name;
-	/* after[0]: their number; NULL: none. The last num_after_any need not have completed, only ended. */
+	/* Jobs that it waits for: after[0] is their number, the ids follow; NULL: none. The last num_after_any need not
+	 * have completed, only ended. */
 	const uint64_t *after;
 	int64_t submit_ms;
 	struct job_attempt *attempts;     /* the newest; NULL: none yet */

@@ -28,7 +28,7 @@ struct job *jobs_make_job(struct jobs *js, const struct record *r, uint64_t id, 
 struct job_attempt *jobs_make_attempt(struct jobs *js, struct job *job, const struct record *r, int *error);
 /* The values of an `idle` line. */
 const struct attempt_idle *jobs_make_idle(struct jobs *js, const struct record *r, int *error);
-/* A keeper, which is from now on the one of its name. */
+/* A new keeper. From now on, jobs_keeper() finds this one by its name. */
 const struct keeper_info *jobs_add_keeper(struct jobs *js, const struct record *r, int *error);
 /* An interned string, decoded from b64 if present. If v is absent: NULL, with *error untouched. */
 const char *jobs_intern(struct jobs *js, const struct json_value *v, const struct json_value *b64, int *error);

@@ -16,8 +16,8 @@
 bool journal_home_is_here(int dir_fd);
 
 /*
- * Before a copy is used: an archive of another user can contain links and hard links, behind which files of this user
- * would be overwritten, and files that others can read. Removes links and files with several names, and takes the
+ * Call it before a copy is used. An archive of another user can contain symbolic and hard links to files of this user,
+ * which would be overwritten, and files that others can read. Removes links and files with several names, and takes the
  * permissions of others away. Unless trusted, renames the folder of frozen trees; ret_trees gets its new name, or "".
  * Refuses a journal with several names, which may be that of another queue, whose runner does not know this folder.
  */

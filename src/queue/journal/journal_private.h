@@ -78,7 +78,7 @@ bool journal_counters_rebooted(const struct journal_counters *c, const struct ma
  */
 int journal_recover(struct journal *j, off_t size, const struct journal_counters *c, struct gd_error *err);
 
-/* Makes the open file, a complete journal that was renamed to the path under the lock, the file of the journal. */
+/* Replaces the open file of the journal with *fd, a complete journal that was renamed to the path under the lock. */
 int journal_take_file(struct journal *j, int *fd, struct gd_error *err);
 int journal_sync_directory(const struct journal *j);
 /* Under the lock: raises synced_n if the counters belong to this generation. */

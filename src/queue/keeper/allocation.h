@@ -25,8 +25,8 @@
 #define ALLOCATION_LOSSES 3
 
 /*
- * The allocation of this process, the runner: "slurm-1234.0", or "init-…" with a random number for PID
- * 1; "" if none.
+ * The allocation of this process, the runner: "slurm-1234.0"; or "init-…" with a random number if this
+ * process is PID 1 (in a container); or "" if there is none.
  */
 void allocation_get(char ret[ALLOCATION_TEXT]);
 

@@ -376,9 +376,9 @@ static int enter_session(const struct attempt *a)
 }
 
 /*
- * The command is in the process group that the shell knows: Ctrl-C, Ctrl-Z and changes of the terminal
- * size reach both. If that group is gone, so is `gpuq exec`, and the keeper is about to end the
- * command.
+ * The command joins the process group of `gpuq exec`, which the shell knows: Ctrl-C, Ctrl-Z and changes
+ * of the terminal size reach both processes. If that group is gone, so is `gpuq exec`, and the keeper is
+ * about to end the command.
  */
 static int enter_front(const struct attempt *a)
 {

@@ -68,8 +68,9 @@ void attempt_find_directory(struct attempt *a, struct attempt_cache *cache)
 }
 
 /*
- * Whether only the user could have put this directory in the place of the other. The directories above it are trusted
- * or sticky. In a sticky one, others can create a directory, and move one there that they can write.
+ * Whether only the user could have put this directory in the place of the one in which the job was added. The
+ * directories above it are trusted or sticky. In a sticky one, others can create a directory, and move one there that
+ * they can write.
  */
 static bool is_replaced_by_user(int fd)
 {

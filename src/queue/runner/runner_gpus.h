@@ -16,7 +16,7 @@ struct runner;
 int runner_gpus_open(struct runner *r, struct gd_error *err);
 /* Starts another probe after the last one died; on failure the next tick retries. */
 void runner_gpus_reopen(struct runner *r);
-/* Reports why there is no GPU, or the source of GPUs that no driver knows. */
+/* If no driver reports a GPU: prints why, or from which variable the GPUs are taken (gpu/select.h). */
 void runner_gpus_say_source(struct runner *r);
 void runner_gpus_close(struct runner *r);
 

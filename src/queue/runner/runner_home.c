@@ -44,7 +44,7 @@ bool runner_home_check(struct runner *r)
 		return false;
 	}
 	bool moved = journal_is_moved(r->following.journal);
-	/* An interrupted runner starts no jobs, and only waits for their ends: it needs no paths. */
+	/* An interrupted runner starts no jobs and only waits for running ones to end: it needs no paths. */
 	if (moved && !r->interrupts && can_follow(r->following.journal))
 		r->moved = true;
 	else if (!moved || !r->interrupts)

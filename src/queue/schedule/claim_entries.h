@@ -16,7 +16,7 @@ struct claim_entry {
 	struct ledger_claimant claimant;
 };
 
-/* The claims on these GPUs that count (claim_proof.h); space for list->count of each. Returns how many. */
+/* The claims on these GPUs that count (claim_proof.h). entries, jobs: space for list->count each. Returns how many. */
 size_t claim_entries(const struct claims_list *list, const struct gd_gpu_list *gpus, const struct claim_proofs *proofs,
 	struct claim_entry *entries, struct ledger_job *jobs);
 

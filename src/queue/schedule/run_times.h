@@ -27,7 +27,7 @@ struct run_times;
 struct run_times *run_times_create(void);
 void run_times_destroy(struct run_times *d);
 
-/* One attempt at the job completed after this time. */
+/* Adds a completed attempt at the job, which took duration_ms. */
 void run_times_add(struct run_times *d, const struct job *job, int64_t duration_ms);
 /* Adds all completed attempts at the job. */
 void run_times_add_job(struct run_times *d, const struct job *job);
@@ -43,8 +43,8 @@ struct duration_estimate run_times_estimate(const struct run_times *d, const str
 
 /*
  * How much longer the job will take, after it has run for elapsed_ms: only earlier runs that took
- * longer count. A job that has outlived all of them is expected to take half as long again, and at
- * most twice as long in total.
+ * longer count. A job that has outlived all of them is expected to take another elapsed_ms / 2, and at
+ * most another elapsed_ms.
  */
 struct duration_estimate run_times_remaining(const struct run_times *d, const struct job *job, int64_t elapsed_ms);
 

@@ -121,7 +121,7 @@ void report_launch_tiles(struct text *t, const struct report_facts *f, const str
 	report_tiles(t, &tiles);
 	text_append_string(t,
 		"<p class=\"note\">RTF: processing time over audio duration. Speedup: processing time over wall-clock time. Skew: how much longer "
-		"than the mean the busiest GPU worked.</p>\n");
+		"the busiest GPU worked than the mean.</p>\n");
 	if (text_error(&value))
 		t->error = text_error(&value);
 	text_finish(&value);

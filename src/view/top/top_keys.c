@@ -204,14 +204,14 @@ static bool can(struct top *t, enum view_action action)
 		if (job && view_action_applies(action, job))
 			return true;
 	}
+	const char *verb = action == VIEW_URGENT ? "make urgent" : view_action_name(action);
 	if (count == 0 || !job)
-		top_say(t, true, "no job to %s", view_action_name(action));
+		top_say(t, true, "no job to %s", verb);
 	else if (count == 1)
 		top_say(t, true, "job %llu is %s: nothing to %s", (unsigned long long)view_id_number(job->id),
-			job->cancelling ? "being cancelled" : view_job_state_name(job->state),
-			view_action_name(action));
+			job->cancelling ? "being cancelled" : view_job_state_name(job->state), verb);
 	else
-		top_say(t, true, "the selected jobs include none to %s", view_action_name(action));
+		top_say(t, true, "the selected jobs include none to %s", verb);
 	return false;
 }
 
