@@ -21,7 +21,8 @@ def run(tmp_path, tests, status=0, again=None):
     meson = tmp_path / "meson"
     second = tmp_path / "second.json"
     second.write_text("".join(json.dumps(test) + "\n" for test in again or []))
-    meson.write_text(f'#!/bin/sh\nlog="{build}/meson-logs/testlog.json"\n'
+    meson.write_text('#!/bin/sh\nname=${*##*--logbase }\n'
+                     f'log="{build}/meson-logs/${{name%% *}}.json"\n'
                      f'case "$*" in *--suite*) cp "{ready}" "$log"; exit {status} ;; esac\n'
                      f'echo "$*" >>"{tmp_path}/repeated"\ncp "{second}" "$log"\n')
     meson.chmod(0o755)
