@@ -198,7 +198,8 @@ static void remove_trees(const struct journal *j, const struct prune_result *res
 		if (r > 0)
 			say("kept '%s': it has changed files; remove it with 'git worktree remove'", t->path);
 		else if (r == -EPERM)
-			say("cannot remove '%s': %s, or remove it with 'git worktree remove'", t->path, why.message);
+			say("cannot remove '%s': %s, or remove the worktree with 'git worktree remove'", t->path,
+				why.message);
 		else if (r < 0)
 			say("cannot remove '%s': %s", t->path, why.message);
 	}

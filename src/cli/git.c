@@ -54,7 +54,7 @@ static int spawn(const char *const *argv, char *const *env, int in, int out, int
 	return -r;
 }
 
-/* The first line of git's error output. If it announces a list ("…:"), with the next lines up to the hints. */
+/* The first line of git's error output and, if that line announces a list ("…:"), the next lines up to the hints. */
 static void first_message(const char *p, struct text *ret)
 {
 	size_t length = strcspn(p, "\n");

@@ -8,9 +8,9 @@
 
 /*
  * Runs `git -C dir WORDS…` (ended by NULL) and appends its output. index: the index file to use, or NULL for the
- * default. -ENOENT if git is not installed; -EINVAL if git fails, with the first line of its error output, and the
- * list that it announces, as err's message. Git runs neither hooks nor a file system monitor. -ETIME, -EFBIG: git
- * waited or took too long (git_child.h).
+ * default. -ENOENT if git is not installed; -EINVAL if git fails: err's message is then the first line of git's
+ * error output and, if that line announces a list, also the list. Git runs neither hooks nor a file system monitor.
+ * -ETIME, -EFBIG: git waited or took too long (git_child.h).
  */
 int git_run(const char *dir, const char *index, const char *const *words, struct text *out, struct gd_error *err);
 

@@ -105,7 +105,8 @@ static int reserve(struct gd_launcher *l, size_t size, int gpu, struct gd_draft 
 	return gd_pool_reserve(l->pool, size, &nowait, ret, ret_data);
 }
 
-/* Whether a name that another user may have chosen would be inserted into the command. */
+/* Whether a name that another user may have chosen, and that is not ordinary (place_is_ordinary()), would be inserted
+ * into the command. */
 static bool has_odd_name(const struct gd_launcher *l, size_t i)
 {
 	const char *path = l->todo[i]->path, *folder = find_chosen_part(l->files);

@@ -202,9 +202,9 @@ static void test_a_refused_draft_wakes_the_polling_thread(void **state)
 static struct gd_draft *_Atomic abandon_before_read;
 
 /*
- * The library's read() too. In these tests gd_pool_poll() reads only to clear the event
- * that woke it, which is after it has counted the outstanding tasks and before it
- * sleeps: the draft ends there.
+ * Replaces read(), also for the library. In these tests gd_pool_poll() calls read() only to
+ * clear the event that woke it: after it has counted the outstanding tasks, and before it
+ * sleeps. The draft is abandoned in that call.
  */
 ssize_t read(int fd, void *buf, size_t size)
 {

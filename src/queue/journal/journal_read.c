@@ -342,7 +342,8 @@ int journal_reader_read(struct journal_reader *r, journal_line_fn *fn, void *con
 	struct stat at_path, mine;
 	bool found = fstatat(reader_dir(r), reader_name(r), &at_path, 0) == 0;
 	bool replaced = found && (at_path.st_dev != r->dev || at_path.st_ino != r->ino);
-	/* A file at least as long as what was read before was not truncated; the read adds only bytes that exist. */
+	/* If the file is at least as long as the part read before, it was not truncated; read_new() adds only bytes
+	 * that exist. */
 	bool whole = found && !replaced && at_path.st_size >= r->offset;
 	int e = read_new(r, fn, context);
 	if (e == OUT_OF_ORDER) {

@@ -36,7 +36,7 @@ int trust_check_links(const char *path, const char *objection, bool accepted, st
 		path, objection);
 }
 
-/* The remedy before the alternatives: it needs no option next time. */
+/* The message has the remedy first, then the alternatives: after the remedy, no option is needed next time. */
 static int refuse(const char *path, const char *it, const char *why, const char *otherwise, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text ways = {0};

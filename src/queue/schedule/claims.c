@@ -24,8 +24,8 @@
 #define MAX_TRIES     16
 
 /*
- * Limits for one other user, who hides only their own claims by exceeding them. With many users, each has an equal
- * share of `total`, but at least `least`: one person may have thousands of user ids (subuid).
+ * Limits for each other user: claims beyond them are ignored, which hides only claims of that user. With many users,
+ * each has an equal share of `total`, but at least `least`: one person may have thousands of user ids (subuid).
  */
 struct limit {
 	size_t alone, total, least;
