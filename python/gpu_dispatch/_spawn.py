@@ -68,7 +68,10 @@ def _module_directories() -> list[str]:
     """
     found: dict[str, None] = {}
     for name, module in list(sys.modules.items()):
-        values = getattr(module, "__dict__", {}) if "." not in name else {}
+        if "." in name or not issubclass(type(module), type(sys)):
+            continue
+        # Not module.__dict__: it would execute a module that is loaded lazily (importlib.util.LazyLoader).
+        values = object.__getattribute__(module, "__dict__")
         places = [*(values.get("__path__") or ())] or [values.get("__file__")]
         found |= {os.path.dirname(place): None for place in places if isinstance(place, str)}
     return [directory for directory in found if directory in sys.path_importer_cache]

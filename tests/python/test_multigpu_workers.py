@@ -577,7 +577,7 @@ def test_relative_entries_of_the_path_mean_what_they_mean_to_the_program(tmp_pat
     (tmp_path / "home" / "src" / "found_by_the_test.py").touch()
     (tmp_path / "shared" / "src").mkdir(parents=True)
     monkeypatch.setattr(sys, "path_importer_cache", dict(sys.path_importer_cache))
-    monkeypatch.setattr(sys, "path", ["src", *sys.path, "never_searched"])
+    monkeypatch.setattr(sys, "path", ["src", *sys.path, "never_searched", tmp_path])  # Python ignores a Path
     monkeypatch.chdir(tmp_path / "home")
     sys.path_importer_cache.pop("src", None)
     assert importlib.util.find_spec("found_by_the_test") is not None

@@ -158,6 +158,19 @@ def test_workers_import_the_modules_that_the_program_has_found(tmp_path: pathlib
         check(python(script(tmp_path, code, guarded(RUN)), directory=tmp_path))
 
 
+def test_starting_workers_does_not_execute_a_module_that_is_loaded_lazily(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "mine.py").write_text(WORKER)
+    (tmp_path / "broken.py").write_text("raise ImportError('broken was executed')\n")
+    lazy = """\
+import importlib.util, sys
+spec = importlib.util.find_spec("broken")
+spec.loader = importlib.util.LazyLoader(spec.loader)
+sys.modules["broken"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["broken"])
+"""
+    check(python("-", directory=tmp_path, code="from mine import *\n" + lazy + RUN))
+
+
 def test_relative_entries_of_pythonpath_keep_their_meaning_in_workers(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another user may have planted a sitecustomize.py where the program is when it starts workers."""
     home, shared = tmp_path / "home", tmp_path / "shared"

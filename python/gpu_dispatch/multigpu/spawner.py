@@ -243,7 +243,8 @@ def _plugins(gpuq: str) -> list[str]:
 def _environment() -> dict[str, str]:
     """Lets workers in Python import everything that this program can import."""
     # "", of interactive programs, is the current directory, where another user may have planted modules. The same is
-    # true of a relative entry that Python has not yet searched. PYTHONPATH cannot express a path with a colon.
-    path = [found_in(entry) for entry in sys.path if entry]
+    # true of a relative entry that Python has not yet searched. PYTHONPATH cannot express a path with a colon. Python
+    # ignores entries that are not strings, such as a Path.
+    path = [found_in(entry) for entry in sys.path if entry and isinstance(entry, str)]
     path = [entry for entry in dict.fromkeys(path) if os.path.isabs(entry) and os.pathsep not in entry]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
