@@ -118,7 +118,7 @@ static int check_directory(struct tree *t, int fd, const char *skip)
 	}
 	const char *objection = trust_objection_cached(fd, &st, &t->private_group);
 	if (!objection && shares_new_files(fd))
-		objection = "gives others write access to new files (default access list; setfacl -R -k removes it)";
+		objection = "gives others write access to new files (default access list)";
 	if (objection)
 		return refuse(t, fd, NULL, objection);
 	if (t->depth == TREE_MAX_DEPTH)

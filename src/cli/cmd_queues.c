@@ -137,12 +137,9 @@ static int show(struct queues *q, const char *path)
 static int queues(struct queues *q)
 {
 	int code = EXIT_DONE;
-	int r = queue_registry_list(&q->registry);
+	int r = queue_registry_list(&q->registry, NULL, &q->err);
 	if (r < 0)
-		return error_set(&q->err, r, "cannot list the queues: %s",
-			r == -EPERM
-				? "your folder of queues, or one of its parent directories, belongs to another user or can be written by others"
-				: error_words(r));
+		return r;
 	cleanup_(freep) char *personal = NULL;
 	if (queue_place_personal(false, &personal, NULL) == 0)
 		q->personal = realpath(personal, NULL);

@@ -238,12 +238,10 @@ static int open_all(struct status *s)
 {
 	struct queue_registry registry = {0};
 	queue_limit_cost();
-	int r = queue_registry_list(&registry);
-	if (r == 0 && access(s->queue.journal_path, F_OK) == 0)
-		r = queue_registry_include(&registry, s->queue.journal_path);
+	int r = queue_registry_list(&registry, s->queue.journal_path, &s->err);
 	s->queues = calloc(registry.count + 1, sizeof(*s->queues));
 	if (r == 0 && !s->queues)
-		r = -ENOMEM;
+		r = error_set(&s->err, -ENOMEM, "cannot list the queues: out of memory");
 	for (size_t i = 0; r == 0 && i < registry.count; i++) {
 		struct gd_error why;
 		if (follow_open(registry.paths[i], s->watch, &s->queues[s->num_queues], &why) == 0)
@@ -254,7 +252,7 @@ static int open_all(struct status *s)
 	queue_registry_finish(&registry);
 	if (r == 0 && s->num_queues == 0)
 		return error_set(&s->err, -ENOENT, "no queues yet; add jobs with 'gpuq add' or 'gpuq run'");
-	return r < 0 ? error_set(&s->err, r, "cannot list the queues: %s", error_words(r)) : 0;
+	return r;
 }
 
 static int watch(struct status *s)

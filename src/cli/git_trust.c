@@ -44,9 +44,11 @@ static int explain(int code, const struct gd_error *why, const char *folder, str
 		return error_set(err, -EPERM, "%s; remove it, change its permissions", why->message);
 	cleanup_(text_finish) struct text quoted = {0};
 	shell_quote(&quoted, folder, strlen(folder));
+	/* chmod does not change a default access list. */
+	bool is_list = strstr(why->message, "default access list");
 	return error_set(err, code,
-		"%s, so other users could run commands as you; run chmod -R go-w %s, clone the repository if its files belong to others",
-		why->message, text_string(&quoted));
+		"%s, so other users could run commands as you; run %s %s, clone the repository if its files belong to others",
+		why->message, is_list ? "setfacl -R -k" : "chmod -R go-w", text_string(&quoted));
 }
 
 /* Opens a directory that no other user can write or replace. */

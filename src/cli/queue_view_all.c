@@ -102,13 +102,13 @@ int queue_view_find_all(struct queue_view *v, struct gd_error *err)
 {
 	struct queue_registry registry = {0};
 	const char *own = v->choice->journal_path;
-	int r = queue_registry_list(&registry);
-	if (r == 0 && access(own, F_OK) == 0)
-		r = queue_registry_include(&registry, own);
+	int r = queue_registry_list(&registry, own, err);
 	if (r == 0) {
 		close_gone(v, &registry);
 		for (size_t i = 0; r == 0 && i < registry.count; i++)
 			r = add_part(v, registry.paths[i]);
+		if (r < 0)
+			error_set(err, r, "cannot list the queues: %s", error_words(r));
 		point_to_choices(v);
 		for (size_t i = 0; i < v->num_parts; i++)
 			if (!v->parts[i].view)
@@ -116,7 +116,7 @@ int queue_view_find_all(struct queue_view *v, struct gd_error *err)
 	}
 	queue_registry_finish(&registry);
 	v->find_ns = clock_now_ns() + FIND_NS;
-	return r < 0 ? error_set(err, r, "cannot list the queues: %s", error_words(r)) : 0;
+	return r;
 }
 
 void queue_view_close_all(struct queue_view *v)

@@ -53,6 +53,11 @@ def test_reference_to_a_missing_job_is_refused(named, command, word, complaint):
     assert complaint in result.stderr
 
 
+def test_an_empty_queue_has_no_last_job(lab):
+    lab.journal.touch()
+    assert lab.result("wait", "@").stderr == "gpuq: there is no last job: the queue is empty\n"
+
+
 def test_controls_take_names_and_the_last_job(named):
     named.gpuq("cancel", "@")
     named.gpuq("hold", "train")

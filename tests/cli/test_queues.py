@@ -78,6 +78,14 @@ def test_queues_work_where_the_list_cannot_be_written(lab):
     assert lab.gpuq("queues", code=2) == ""
 
 
+@pytest.mark.parametrize("words", [["queues"], ["status", "--all"]])
+def test_refused_state_directory_is_explained(lab, places, words):
+    (lab.directory / "state").chmod(0o777)
+    result = lab.result(*words)
+    assert result.returncode == 2 and "can be written by others; run 'gpuq doctor' for details" in result.stderr, result
+    assert f"problem  state           '{lab.directory}/state" in lab.result("doctor").stdout
+
+
 def test_status_of_all_queues(lab, places):
     lines = lab.gpuq("status", "--all").splitlines()
     assert [line.split(" → ")[0].split()[-1] for line in lines if " → " in line] == ["first", "second", "third"]

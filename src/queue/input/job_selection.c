@@ -192,8 +192,9 @@ static int explain(const struct job_term *t, const struct jobs *js, int r, struc
 	case JOB_TERM_TAG:
 		return error_set(err, r, TAG_PREFIX "%s: no job has this tag", t->name);
 	case JOB_TERM_LAST:
-		return error_set(err, r, "job '@~%" PRIu64 "': the queue has %zu job%s", t->from, js->count,
-			js->count == 1 ? "" : "s");
+		return js->count == 0 ? error_set(err, r, "there is no last job: the queue is empty")
+				      : error_set(err, r, "job '@~%" PRIu64 "': the queue has %zu job%s", t->from,
+						js->count, js->count == 1 ? "" : "s");
 	case JOB_TERM_IDS:
 	case JOB_TERM_NAME:
 		break;

@@ -12,6 +12,7 @@
 
 #include "base/array.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/hash.h"
 #include "base/state_dir.h"
 #include "base/trust.h"
@@ -102,7 +103,7 @@ static int list_entry(struct queue_registry *r, int fd, const char *name)
 	return add_path(r, path);
 }
 
-int queue_registry_list(struct queue_registry *r)
+static int list_registered(struct queue_registry *r)
 {
 	int fd = -1, e = state_dir_open_part(DIRECTORY, false, &fd);
 	if (e < 0)
@@ -116,23 +117,33 @@ int queue_registry_list(struct queue_registry *r)
 	for (const struct dirent *entry; e == 0 && (entry = readdir(dir));)
 		if (entry->d_name[0] != '.')
 			e = list_entry(r, dirfd(dir), entry->d_name);
-	if (r->count)
-		qsort(r->paths, r->count, sizeof(*r->paths), compare);
 	return e;
 }
 
-int queue_registry_include(struct queue_registry *r, const char *path)
+static int list_own(struct queue_registry *r, const char *path)
 {
 	for (size_t i = 0; i < r->count; i++)
 		if (strcmp(r->paths[i], path) == 0)
 			return 0;
-	if (is_foreign(path))
+	if (access(path, F_OK) < 0 || is_foreign(path))
 		return 0;
 	char *copy = strdup(path);
-	int e = copy ? add_path(r, copy) : -ENOMEM;
-	if (e == 0)
+	return copy ? add_path(r, copy) : -ENOMEM;
+}
+
+int queue_registry_list(struct queue_registry *r, const char *own, struct gd_error *err)
+{
+	int e = list_registered(r);
+	if (e == 0 && own)
+		e = list_own(r, own);
+	if (e < 0)
+		return error_set(err, e, "cannot list the queues: %s",
+			e == -EPERM
+				? "your folder of queues, or one of its parent directories, belongs to another user or can be written by others; run 'gpuq doctor' for details"
+				: error_words(e));
+	if (r->count)
 		qsort(r->paths, r->count, sizeof(*r->paths), compare);
-	return e;
+	return 0;
 }
 
 void queue_registry_finish(struct queue_registry *r)

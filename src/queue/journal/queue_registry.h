@@ -11,6 +11,8 @@
 
 #include <stddef.h>
 
+#include "gpu_dispatch.h"
+
 struct queue_registry {
 	char **paths; /* paths of journals, absolute, sorted */
 	size_t count, capacity;
@@ -22,11 +24,12 @@ int queue_registry_add(const char *path);
 /* The path of the queue with this hash, or -ENOENT. Release with free(). */
 int queue_registry_find(const char *hash, char **ret);
 
-/* Lists all queues. Removes those whose journal is gone, and leaves out journals of other users. Start from {0}; an
- * empty list is not an error. */
-int queue_registry_list(struct queue_registry *r);
-/* Also lists a queue that is not registered, unless the journal belongs to another user. */
-int queue_registry_include(struct queue_registry *r, const char *path);
+/*
+ * Lists all queues and `own`, the absolute path of a journal, if there is such a file; NULL: only those that are
+ * registered. Removes queues whose journal is gone, and leaves out journals of other users. Start from {0}; an empty
+ * list is not an error.
+ */
+int queue_registry_list(struct queue_registry *r, const char *own, struct gd_error *err);
 void queue_registry_finish(struct queue_registry *r);
 
 #endif
