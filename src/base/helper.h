@@ -2,7 +2,8 @@
 /*
  * Finds the helper programs that our own programs and the library execute: gpuq-probe, gpuq-launch…
  *
- * A helper next to our own file is executed only if no other user could have put it there; see base/trust.h.
+ * A helper next to our own file is executed only if no other user could have put it there (base/trust.h), or with
+ * GPUQ_TRUST=1.
  */
 #ifndef BASE_HELPER_H
 #define BASE_HELPER_H

@@ -67,7 +67,10 @@ def test_program_in_a_directory_where_everybody_can_write_is_not_executed(direct
         assert result.returncode == 2
         assert result.stderr == (
             f"gpuq: refusing to execute '{directory.bin}/{helper}': '{directory.bin}' can be written by everybody; "
-            f"install gpu_dispatch, correct the permissions, or set GPUQ_{command.upper()} to the program you trust\n")
+            f"install gpu_dispatch, correct the permissions, set GPUQ_TRUST=1 if you trust these users, or set GPUQ_{command.upper()} "
+            "to the program you trust\n")
+    directory.gpuq(command, env={"GPUQ_TRUST": "1"})
+    assert helper in directory.ran.read_text().split()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs several users: run it as root")
@@ -146,7 +149,10 @@ def test_plug_in_by_name_in_a_folder_where_everybody_can_write_is_not_loaded(plu
     result = plugins.gpuq("launch", *words)
     assert plugins.ran.read_text() == ""
     assert (f"refusing to load '{plugins.folder}/planted.so': '{plugins.folder}' can be written by everybody; "
-            f"correct the permissions, or use --worker '{plugins.folder}/planted.so' if you trust it") in result.stdout + result.stderr
+            "correct the permissions, set GPUQ_TRUST=1 if you trust these users, "
+            f"or use --worker '{plugins.folder}/planted.so' if you trust it") in result.stdout + result.stderr
+    plugins.gpuq("launch", *words, env={"GPUQ_TRUST": "1"})
+    assert "plug-in" in plugins.ran.read_text()
 
 
 def test_plug_in_by_path_is_the_users_choice(plugins):
