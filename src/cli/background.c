@@ -19,6 +19,7 @@
 #include "base/cost_limit.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/lock.h"
 #include "base/process.h"
 #include "base/signals.h"
 #include "base/text.h"
@@ -165,14 +166,26 @@ void background_say_unused(const struct queue_choice *q)
 			text_string(&names), q->journal_path);
 }
 
-int background_check(struct gd_error *err)
+static int check_place(const char *result, struct gd_error *err)
 {
 	struct process_info info;
 	for (pid_t pid = getppid(); pid > 1 && process_info(pid, &info) == 0; pid = info.ppid)
 		if (strcmp(info.name, WARDEN_NAME) == 0)
 			return error_set(err, -EPERM,
-				"cannot start a runner inside a worker of a pool or of 'gpuq launch', because it would end with the worker; start one outside, with 'gpuq run --keep --background'");
+				"%scannot start a runner inside a worker of a pool, of 'gpuq launch' or of 'gpuq map', because it would end with the worker; start one outside, with 'gpuq run --keep --background'",
+				result);
 	return 0;
+}
+
+bool background_has_runner(int dir_fd)
+{
+	pid_t holder = 0;
+	return lock_holder_at(dir_fd, "runner.lock", &holder) == 0 && holder != 0;
+}
+
+int background_check(int dir_fd, struct gd_error *err)
+{
+	return background_has_runner(dir_fd) ? 0 : check_place("nothing was changed: ", err);
 }
 
 int background_start(
@@ -183,7 +196,9 @@ int background_start(
 	cleanup_(closep) int ready = -1;
 	cleanup_(closep) int directory = -1;
 	int ends[2];
-	int r = background_check(err);
+	if (background_has_runner(dir_fd))
+		return 0;
+	int r = check_place("", err);
 	if (r < 0)
 		return r;
 	if (!argv || asprintf(&log, "%s.d/runner.log", q->journal_path) < 0)

@@ -16,17 +16,20 @@
 #define BACKGROUND_READY_MS      15000
 #define BACKGROUND_READY_SOON_MS 3000
 
-/*
- * Whether a runner can be started here: not inside a worker of a pool, because the pool kills all processes that the
- * worker leaves behind. background_start() checks it, too; commands call this before they change the queue.
- */
-int background_check(struct gd_error *err);
+/* Whether a runner of the queue is active. dir_fd: the journal's folder, here and below. */
+bool background_has_runner(int dir_fd);
 
 /*
- * Starts a runner and waits at most timeout_ms until it is ready. dir_fd: the journal's folder, for its log. options:
- * further options for `gpuq run`, up to a NULL; the runner then reads the configuration of the current directory.
- * NULL: it reads that of the journal's directory, unless q names a configuration. -errno, with the runner's own
- * message, if the runner failed; 0 if it is ready or not ready in time: later errors are in its log.
+ * For commands that need a runner, before they change the queue: whether one is active or can be started here. No
+ * runner is started inside a worker of a pool, because the pool kills all processes that the worker leaves behind.
+ */
+int background_check(int dir_fd, struct gd_error *err);
+
+/*
+ * Starts a runner, unless one is active, and waits at most timeout_ms until it is ready. options: further options for
+ * `gpuq run`, up to a NULL; the runner then reads the configuration of the current directory. NULL: it reads that of
+ * the journal's directory, unless q names a configuration. -errno, with the runner's own message, if the runner failed;
+ * 0 if it is ready or not ready in time: later errors are in its log.
  */
 int background_start(
 	const struct queue_choice *q, int dir_fd, const char *const *options, int timeout_ms, struct gd_error *err);

@@ -10,7 +10,6 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/json_put.h"
-#include "base/lock.h"
 #include "base/terminal_text.h"
 #include "cli/add_parts.h"
 #include "cli/background.h"
@@ -117,21 +116,15 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 	return r;
 }
 
-static bool has_runner(const struct journal *j)
-{
-	pid_t holder = 0;
-	return lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder != 0;
-}
-
-/* Before anything is added: whether a runner is active or can be started. A new queue is removed if not. */
+/* A new queue is removed if no runner can be started. */
 static int check_runner(struct add *a, struct journal *j)
 {
 	struct gd_error why;
-	int r = a->no_start || has_runner(j) ? 0 : background_check(&why);
+	int r = a->no_start ? 0 : background_check(j->dir_fd, &why);
 	if (r == 0)
 		return 0;
 	journal_remove_empty(j);
-	return error_set(&a->err, r, "nothing was added: %s, or use --no-start", why.message);
+	return error_set(&a->err, r, "%s, or use --no-start", why.message);
 }
 
 /* Checks after the append: either the runner sees the job, or we see that there is no runner. */
@@ -139,7 +132,7 @@ static int start_runner(const struct add *a, const struct journal *j, bool *ret_
 {
 	if (a->no_start)
 		return 0;
-	if (has_runner(j)) {
+	if (background_has_runner(j->dir_fd)) {
 		gpus_option_settle(true);
 		return 0;
 	}

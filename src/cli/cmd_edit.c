@@ -6,7 +6,6 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/lock.h"
 #include "cli/arguments.h"
 #include "cli/background.h"
 #include "cli/command.h"
@@ -64,17 +63,25 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
+static int check_runner(struct edit_command *e, const struct journal *j)
+{
+	struct gd_error why;
+	int r = e->no_start ? 0 : background_check(j->dir_fd, &why);
+	return r < 0 ? error_set(&e->err, r, "%s, or use --no-start", why.message) : 0;
+}
+
 static int edit(struct edit_command *e)
 {
 	cleanup_(journal_closep) struct journal *j = NULL;
 	cleanup_(edit_result_finish) struct edit_result result = {0};
-	pid_t holder = 0;
 	int r = queue_choice_resolve(&e->queue, &e->err);
 	if (r == 0 && access(e->queue.journal_path, F_OK) < 0)
 		return error_set(
 			&e->err, -errno, "cannot open journal '%s': %s", e->queue.journal_path, error_words(errno));
 	if (r == 0)
 		r = queue_choice_open(&e->queue, &j, &e->err);
+	if (r == 0)
+		r = check_runner(e, j);
 	if (r == 0)
 		r = edit_jobs(j, &e->jobs, &e->edit, &result, &e->err);
 	if (r == 0 && result.done == 0)
@@ -86,9 +93,7 @@ static int edit(struct edit_command *e)
 	if (r < 0 || result.pending == 0 || e->no_start)
 		return r;
 	/* A runner that could not start the job before may have exited. */
-	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder == 0)
-		r = background_start(&e->queue, j->dir_fd, NULL, BACKGROUND_READY_SOON_MS, &e->err);
-	return r;
+	return background_start(&e->queue, j->dir_fd, NULL, BACKGROUND_READY_SOON_MS, &e->err);
 }
 
 static int main_edit(int argc, char **argv)

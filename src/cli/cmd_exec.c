@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/shell_words.h"
+#include "cli/background.h"
 #include "cli/command.h"
 #include "cli/exec_parts.h"
 #include "cli/exit_code.h"
@@ -114,6 +115,8 @@ static int prepare(struct exec *e)
 		r = fill_spec(e, &spec, &cwd, &command);
 	if (r == 0)
 		r = queue_choice_open(&e->queue, &e->journal, &e->err);
+	if (r == 0 && (r = background_check(e->journal->dir_fd, &e->err)) < 0)
+		journal_remove_empty(e->journal);
 	if (r == 0)
 		r = lease_start(e->journal, e->command.words, &e->mask, &e->lease, &e->err);
 	if (r == 0) {

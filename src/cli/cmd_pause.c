@@ -5,7 +5,6 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/lock.h"
 #include "cli/arguments.h"
 #include "cli/background.h"
 #include "cli/command.h"
@@ -92,8 +91,9 @@ static int collect(struct pause_command *p)
 static int change_queue(struct pause_command *p, struct journal *j)
 {
 	bool changed;
-	pid_t holder = 0;
-	int r = pause_queue(j, p->paused, &changed, &p->err);
+	int r = p->paused ? 0 : background_check(j->dir_fd, &p->err);
+	if (r == 0)
+		r = pause_queue(j, p->paused, &changed, &p->err);
 	if (r < 0)
 		return r;
 	if (!changed)
@@ -102,7 +102,7 @@ static int change_queue(struct pause_command *p, struct journal *j)
 		puts(!p->paused  ? "resumed the queue"
 			: p->all ? "paused the queue"
 				 : "paused the queue; running jobs continue ('gpuq pause --all' suspends them)");
-	if (p->paused || !changed || lock_holder_at(j->dir_fd, "runner.lock", &holder) < 0 || holder != 0)
+	if (p->paused || !changed)
 		return 0;
 	return background_start(&p->queue, j->dir_fd, NULL, BACKGROUND_READY_SOON_MS, &p->err);
 }

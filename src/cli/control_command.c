@@ -9,7 +9,6 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/lock.h"
 #include "cli/arguments.h"
 #include "cli/background.h"
 #include "cli/command.h"
@@ -174,7 +173,10 @@ static int control(struct control_command *c, const char *words)
 		say_nothing(c);
 	if (r < 0 || c->ids.count == 0)
 		return r;
+	bool needs_runner = c->event == EVENT_RETRY || c->event == EVENT_RELEASE;
 	r = queue_choice_open(&c->queue, &j, &c->err);
+	if (r == 0 && needs_runner)
+		r = background_check(j->dir_fd, &c->err);
 	if (r == 0)
 		r = control_jobs(j, c->event, &c->ids, on_refused, c, &done, &c->err);
 	if (r == 0 && done == 0 && c->num_refused == 0 && !job_selection_is_plain(&c->selection))
@@ -184,11 +186,9 @@ static int control(struct control_command *c, const char *words)
 		r = say_done(c, words);
 	if (r < 0 || done == 0)
 		return r;
-	pid_t holder = 0;
-	bool runs = lock_holder_at(j->dir_fd, "runner.lock", &holder) < 0 || holder != 0;
-	if (c->event == EVENT_CANCEL && !runs && published_is_cluster(j->dir_fd))
+	if (c->event == EVENT_CANCEL && published_is_cluster(j->dir_fd) && !background_has_runner(j->dir_fd))
 		say("no 'gpuq run --slurm' is active: jobs that run on nodes continue until it runs again");
-	if (!runs && (c->event == EVENT_RETRY || c->event == EVENT_RELEASE))
+	if (needs_runner)
 		r = background_start(&c->queue, j->dir_fd, NULL, BACKGROUND_READY_SOON_MS, &c->err);
 	return r;
 }

@@ -8,7 +8,6 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/lock.h"
 #include "base/trust.h"
 #include "cli/background.h"
 #include "cli/job_log.h"
@@ -55,15 +54,6 @@ static void on_refused(void *context, size_t index, const struct gd_error *why)
 		*first = *why;
 }
 
-/* Checks after the append: either a runner sees the event, or we see that there is no runner. */
-static int start_runner(struct queue_view *v, const struct journal *j, struct gd_error *err)
-{
-	pid_t holder = 0;
-	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) == 0 && holder == 0)
-		return background_start(v->choice, j->dir_fd, NULL, START_MS, err);
-	return 0;
-}
-
 static int act(void *context, enum view_action action, const uint64_t *ids, size_t count, size_t *ret_done,
 	struct gd_error *err)
 {
@@ -76,11 +66,14 @@ static int act(void *context, enum view_action action, const uint64_t *ids, size
 		return error_set(err, -ENOMEM, "%s: out of memory", view_action_name(action));
 	memcpy(copy, ids, count * sizeof(*copy));
 	struct id_list list = {.ids = copy, .count = count, .capacity = count};
+	bool needs_runner = action == VIEW_RETRY || action == VIEW_RELEASE;
 	int r = queue_choice_open(v->choice, &j, err);
+	if (r == 0 && needs_runner)
+		r = background_check(j->dir_fd, err);
 	if (r == 0)
 		r = control_jobs(j, events[action], &list, on_refused, &refused, &done, err);
-	if (r == 0 && done > 0 && (action == VIEW_RETRY || action == VIEW_RELEASE))
-		r = start_runner(v, j, err);
+	if (r == 0 && done > 0 && needs_runner)
+		r = background_start(v->choice, j->dir_fd, NULL, START_MS, err);
 	if (r < 0)
 		return r;
 	if (done == 0 && refused.code)

@@ -6,7 +6,6 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/lock.h"
 #include "cli/background.h"
 #include "cli/run_parts.h"
 #include "cli/say.h"
@@ -50,16 +49,19 @@ static int pass_options(const struct run *run, char **passed)
 int run_in_background(struct run *run, struct journal *j)
 {
 	cleanup_(passed_finish) char *passed[MAX_PASSED] = {NULL};
-	pid_t holder = 0;
-	if (lock_holder_at(j->dir_fd, "runner.lock", &holder) < 0)
-		holder = 0;
+	bool another_runs = background_has_runner(j->dir_fd);
+	int r = background_check(j->dir_fd, &run->err);
+	if (r < 0) {
+		journal_remove_empty(j);
+		return r;
+	}
 	/* Locking updates the counters of the journal: the runner, which gets the journal's path, relies on them. */
-	int r = journal_lock(j, &run->err);
+	r = journal_lock(j, &run->err);
 	if (r < 0)
 		return r;
 	journal_unlock(j);
-	r = run_add_commands(run, j, holder != 0);
-	if (holder != 0)
+	r = run_add_commands(run, j, another_runs);
+	if (another_runs)
 		run_say_what_is_ignored(run);
 	if (r == 0 && pass_options(run, passed) < 0)
 		r = error_set(&run->err, -ENOMEM, "cannot start a runner: out of memory");

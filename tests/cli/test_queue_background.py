@@ -121,23 +121,32 @@ def test_no_runner_is_started_inside_a_worker(lab):
     """A pool kills everything that a worker leaves behind, so a runner would be killed with its jobs."""
     words = ["launch", "--input-dir", "in", "--pattern", "*.txt", "--output-dir", "out", "--"]
     add = ["setsid", "-w", GPUQ, "add", "echo a >> ran"]
-    refused = "cannot start a runner inside a worker of a pool or of 'gpuq launch'"
+    refused = "nothing was changed: cannot start a runner inside a worker of a pool, of 'gpuq launch' or of 'gpuq map'"
     remedy = "start one outside, with 'gpuq run --keep --background'"
     (lab.directory / "in").mkdir()
     (lab.directory / "in/a.txt").touch()
-    out = lab.gpuq(*words, *add, code=1)
-    assert f"exit 2: gpuq: nothing was added: {refused}" in out and f"{remedy}, or use --no-start" in out
-    assert not lab.journal.exists() and not (lab.directory / "jobs.jsonl.d").exists()
+    (lab.directory / "commands").write_text("true\n")
+    run = [GPUQ, "run", "--background", "--commands-file", "commands"]
+    for command in (add, run, [GPUQ, "exec", "true"]):
+        out = lab.gpuq(*words, *command, code=1)
+        assert f": gpuq: {refused}" in out and remedy in out and (command is not add or f"{remedy}, or use --no-start" in out)
+        assert not lab.journal.exists() and not (lab.directory / "jobs.jsonl.d").exists(), command
 
     lab.add("echo b >> ran")
-    for command in (["edit", "1", "--tag", "x"], ["exec", "true"]):
+    lab.add("--hold", "true")
+    lab.add("true")
+    lab.gpuq("cancel", 3)
+    lab.gpuq("pause")
+    before = lab.journal.read_bytes()
+    for command in (["edit", "1", "--tag", "x"], ["exec", "true"], run[1:], ["release", "2"], ["retry", "3"], ["resume"]):
         out = lab.gpuq(*words, GPUQ, *command, code=1)
-        assert refused in out and remedy in out
+        assert refused in out and remedy in out, command
+        assert lab.journal.read_bytes() == before, command
 
     # Outside, as the message says. The launch runs the failed file again, and its job outlives the worker.
     lab.gpuq("run", "--keep", "--background")
-    lab.gpuq(*words, *add)
-    lab.gpuq("wait", 1, 3)
+    lab.gpuq(*words, "sh", "-c", f"{GPUQ} release 2 && {GPUQ} resume && setsid -w {GPUQ} add 'echo a >> ran'")
+    lab.gpuq("wait", 1, 2, 4)
     assert sorted(lab.ran()) == ["a", "b"]
     os.kill(runner_of(lab), signal.SIGTERM)
 
