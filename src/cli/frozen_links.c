@@ -17,7 +17,8 @@
 #include "cli/git.h"
 
 struct links {
-	const char *top, *worktree, *journal_path, *log_dir;
+	const char *top; /* "" for "/" */
+	const char *worktree, *journal_path, *log_dir;
 };
 
 /* Whether the path is the journal, a file next to it that belongs to it, or the folder of logs. */
@@ -65,7 +66,7 @@ static bool is_cache(const char *name)
 static int list_missing(const struct links *l, struct text *ret, struct gd_error *err)
 {
 	cleanup_(closep) int tree = open(l->worktree, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	cleanup_(closedirp) DIR *d = opendir(l->top);
+	cleanup_(closedirp) DIR *d = opendir(*l->top ? l->top : "/");
 	if (!d || tree < 0)
 		return error_set(err, -errno, "cannot list '%s': %s", d ? l->worktree : l->top, error_words(-errno));
 	for (const struct dirent *e; (e = readdir(d));) {
@@ -97,7 +98,7 @@ static int link_entry(const struct links *l, const char *name, bool is_ignored, 
 int frozen_links_create(
 	const char *top, const char *worktree, const char *journal_path, const char *log_dir, struct gd_error *err)
 {
-	const struct links l = {top, worktree, journal_path, log_dir};
+	const struct links l = {strcmp(top, "/") == 0 ? "" : top, worktree, journal_path, log_dir};
 	cleanup_(text_finish) struct text entries = {0};
 	cleanup_(text_finish) struct text ignored = {0};
 	int r = list_missing(&l, &entries, err);

@@ -54,6 +54,16 @@ void frozen_tree_finish(struct frozen_tree *t)
 	*t = FROZEN_TREE_INIT;
 }
 
+/* The part of a path below the top: "" for the top itself, NULL if the path is not in the tree. */
+static const char *below_top(const struct freezing *f, const char *path)
+{
+	const char *top = text_string(&f->top);
+	size_t size = strcmp(top, "/") == 0 ? 0 : strlen(top);
+	if (strncmp(path, top, size) != 0 || (path[size] && path[size] != '/'))
+		return NULL;
+	return path + size + (path[size] == '/');
+}
+
 /* ---- Selecting files ------------------------------------------------------------------ */
 
 /*
@@ -63,14 +73,13 @@ void frozen_tree_finish(struct frozen_tree *t)
  */
 static void exclude(struct freezing *f, const char *path, const char *suffix)
 {
-	const char *top = text_string(&f->top);
-	size_t size = strlen(top);
-	if (!path || strncmp(path, top, size) != 0 || path[size] != '/' || !path[size + 1])
+	const char *name = path ? below_top(f, path) : NULL;
+	if (!name || !*name)
 		return;
 	struct text *t = &f->excludes[f->num_excludes++];
 	text_append_string(t, ":(exclude,top,glob)");
-	text_appendf(t, "[\\%c]", path[size + 1]);
-	for (const char *p = path + size + 2; *p; p++) {
+	text_appendf(t, "[\\%c]", *name);
+	for (const char *p = name + 1; *p; p++) {
 		if (strchr("*?[\\", *p))
 			text_append_char(t, '\\');
 		text_append_char(t, *p);
@@ -166,17 +175,16 @@ static int check_files(const struct freezing *f, struct gd_error *err)
 	cleanup_(text_finish) struct text index = {0};
 	cleanup_(text_finish) struct text skip = {0};
 	struct gd_error why = {0};
-	const char *top = text_string(&f->top);
-	size_t size = strlen(top);
+	const char *journal = below_top(f, f->source->journal_path);
 	int r = git_top(f, NULL, GIT("ls-files", "-s", "-z"), &index, err);
 	/* git add would check submodules for changes, and run programs named in their configuration. */
 	if (r == 0)
 		r = check_submodules(&index, err);
 	if (r < 0 || f->source->trust)
 		return r;
-	if (strncmp(f->source->journal_path, top, size) == 0 && f->source->journal_path[size] == '/')
-		text_appendf(&skip, "%s.d", f->source->journal_path + size + 1);
-	r = git_work_tree_check(top, &index, text_string(&skip), &why);
+	if (journal)
+		text_appendf(&skip, "%s.d", journal);
+	r = git_work_tree_check(text_string(&f->top), &index, text_string(&skip), &why);
 	if (r < 0)
 		return error_set(err, r, "%s%s", why.message, r == -EPERM ? ", or use --trust if you accept that" : "");
 	return 0;
@@ -255,14 +263,13 @@ static int make_commit(struct freezing *f, struct text *commit, struct gd_error 
 static int find_prefix(struct freezing *f, struct gd_error *err)
 {
 	cleanup_(freep) char *here = getcwd(NULL, 0);
-	const char *top = text_string(&f->top);
-	size_t size = strcmp(top, "/") == 0 ? 0 : strlen(top);
+	const char *prefix = here ? below_top(f, here) : NULL;
 	if (!here)
 		return error_set(err, -errno, "cannot find the current directory: %s", error_words(-errno));
-	if (strncmp(here, top, size) != 0 || (here[size] && here[size] != '/'))
-		return error_set(err, -EINVAL, "the current directory '%s' is not in the tree '%s'", here, top);
-	if (here[size] && here[size + 1])
-		text_append_string(&f->prefix, here + size + 1);
+	if (!prefix)
+		return error_set(
+			err, -EINVAL, "the current directory '%s' is not in the tree '%s'", here, text_string(&f->top));
+	text_append_string(&f->prefix, prefix);
 	return text_error(&f->prefix) ? error_set(err, -ENOMEM, "out of memory") : 0;
 }
 

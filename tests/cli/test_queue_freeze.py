@@ -229,6 +229,32 @@ def test_a_tracked_journal_is_not_copied(lab, tree):
     assert (frozen(lab, 3) / "jobs.jsonl").read_bytes() == committed
 
 
+@pytest.mark.parametrize("folder", ["", "project/"])
+def test_the_tree_can_be_the_root_directory(lab, folder):
+    """As in a container."""
+    root = lab.directory / "root"
+    place = root / folder
+    place.mkdir(parents=True)
+    (place / "code").write_text("x\n")
+    (place / "data").mkdir()
+    (place / "data/set").write_text("x\n")
+    (root / ".gitignore").write_text("/*\n!/project\n!/code\n/project/data\n")
+    git(root, "init", "-q")
+    script = """for path in /*; do
+        if [ -L "$path" ]; then cp -P "$path" "$1"; elif [ -d "$path" ]; then mkdir -p "$1$path" && mount --rbind "$path" "$1$path"; fi || exit 3
+    done
+    folder=$2; exec chroot "$1" sh -c 'cd "$1" && shift && exec "$@"' sh "/$folder" "$GPUQ" add --no-start --freeze true"""
+    space = ["unshare", "--mount", "--propagation", "private", *(["--user", "--map-root-user"] if os.geteuid() else [])]
+    result = subprocess.run([*space, "sh", "-c", script, "sh", root, folder], env={**lab.environment, "GPUQ": GPUQ},
+                            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+    if "unshare" in result.stderr or "mount" in result.stderr:
+        pytest.skip("mounts are not permitted")
+    assert result.returncode == 0 and result.stdout == "1\n", result
+    [made] = (place / "jobs.jsonl.d/trees").iterdir()
+    assert (made / folder / "code").exists() and not [path for path in made.rglob("*") if path.name.startswith("jobs.jsonl")]
+    assert folder or os.readlink(made / "data").lstrip("/") == "data"
+
+
 @pytest.mark.parametrize("lines, message", [
     ("The following paths are ignored:\\na\\n\\tb\\nhint: Use -f", "--freeze: The following paths are ignored: a b\n"),
     ("fatal: first\\nsecond", "--freeze: fatal: first\n"),
