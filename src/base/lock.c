@@ -64,11 +64,13 @@ static uint64_t next_pause(uint64_t pause_ns, uint64_t waited_ns)
 
 /*
  * Polls instead of using F_SETLKW, because only a signal would end that wait, and a reader can take its lock while we
- * wait for a process of ours. A reader that releases its lock for a moment does not get a new deadline.
+ * wait for a process of ours. A reader that releases its lock for a moment does not get a new deadline; after
+ * LOCK_READER_MS without a foreign lock, the next one does.
  */
 static int wait_for_lock(int fd, bool wait_for_writer)
 {
-	uint64_t pause_ns = FIRST_PAUSE_NS, waited_ns = 0, deadline_ns = 0;
+	const uint64_t limit_ns = LOCK_READER_MS * NS_PER_MS;
+	uint64_t pause_ns = FIRST_PAUSE_NS, waited_ns = 0, first_ns = 0, last_ns = 0; /* of the intruders */
 	int r;
 	while ((r = lock_try(fd)) == -EAGAIN) {
 		struct flock f;
@@ -78,9 +80,14 @@ static int wait_for_lock(int fd, bool wait_for_writer)
 		bool intruder = is_intruder(fd, &f);
 		if (f.l_type == F_WRLCK && !intruder && !wait_for_writer)
 			return -EAGAIN;
-		if (intruder && !deadline_ns)
-			deadline_ns = clock_now_ns() + LOCK_READER_MS * NS_PER_MS;
-		if (intruder && clock_now_ns() >= deadline_ns)
+		uint64_t now = clock_now_ns();
+		if (intruder) {
+			first_ns = first_ns ? first_ns : now;
+			last_ns = now;
+		} else if (now - last_ns >= limit_ns) {
+			first_ns = 0;
+		}
+		if (intruder && now - first_ns >= limit_ns)
 			return LOCK_BLOCKED;
 		/* If interrupted, retry earlier. */
 		(void)nanosleep(&(struct timespec){.tv_nsec = (long)pause_ns}, NULL);

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -70,36 +71,68 @@ static void test_read_lock_does_not_show_that_a_process_is_alive(void **state)
 	close(fd);
 }
 
-/* Replaces the C library's function while `impatient`: records the pauses, and does not wait. */
 static struct {
-	pid_t holder; /* killed when all pauses together take limit_ns */
+	void (*on_pause)(void);
+	pid_t holder;
 	uint64_t total_ns, limit_ns, longest_ns;
 	unsigned count;
 } impatient;
 
+/* These functions replace those of the C library. With on_pause, pauses take no time, but the clock shows that they
+ * did. */
+int clock_gettime(clockid_t clock, struct timespec *ret)
+{
+	if (syscall(SYS_clock_gettime, clock, ret) < 0)
+		return -1;
+	uint64_t ns = (uint64_t)ret->tv_nsec + impatient.total_ns;
+	ret->tv_sec += (time_t)(ns / NS_PER_S);
+	ret->tv_nsec = (long)(ns % NS_PER_S);
+	return 0;
+}
+
 int nanosleep(const struct timespec *t, struct timespec *rest)
 {
 	uint64_t ns = (uint64_t)t->tv_sec * NS_PER_S + (uint64_t)t->tv_nsec;
-	if (!impatient.holder)
+	if (!impatient.on_pause)
 		return clock_nanosleep(CLOCK_MONOTONIC, 0, t, rest) == 0 ? 0 : -1;
 	impatient.total_ns += ns;
 	impatient.count++;
 	impatient.longest_ns = ns > impatient.longest_ns ? ns : impatient.longest_ns;
-	if (impatient.total_ns >= impatient.limit_ns) {
-		process_kill_child(impatient.holder);
-		impatient.holder = 0;
-	}
+	impatient.on_pause();
 	return 0;
+}
+
+static void replace_holder(short type)
+{
+	if (impatient.holder)
+		process_kill_child(impatient.holder);
+	impatient.holder = type == F_UNLCK ? 0 : start_holder(type);
+}
+
+/* Takes a lock that another process has. */
+static int wait_impatiently(void (*on_pause)(void), short type)
+{
+	int fd = open_lock();
+	impatient.total_ns = impatient.longest_ns = impatient.count = 0;
+	replace_holder(type);
+	impatient.on_pause = on_pause;
+	int r = lock_take(fd);
+	impatient.on_pause = NULL;
+	replace_holder(F_UNLCK);
+	close(fd);
+	return r;
+}
+
+static void release_in_time(void)
+{
+	if (impatient.total_ns >= impatient.limit_ns)
+		replace_holder(F_UNLCK);
 }
 
 static void wait_behind_writer(uint64_t limit_ns)
 {
-	int fd = open_lock();
-	memset(&impatient, 0, sizeof(impatient));
 	impatient.limit_ns = limit_ns;
-	impatient.holder = start_holder(F_WRLCK);
-	assert_int_equal(lock_take(fd), 0);
-	close(fd);
+	assert_int_equal(wait_impatiently(release_in_time, F_WRLCK), 0);
 }
 
 /* Each retry is a request to the server of a network file system. */
@@ -129,6 +162,34 @@ static void test_read_lock_blocks_no_process_forever(void **state)
 	process_kill_child(reader);
 	assert_int_equal(lock_take(fd), 0);
 	close(fd);
+}
+
+/* A reader at the beginning and one after limit_ns, each for one pause. In between, a writer. */
+static void let_readers_come_and_go(void)
+{
+	if (impatient.count == 1) {
+		replace_holder(F_WRLCK);
+	} else if (!impatient.limit_ns) {
+		replace_holder(F_UNLCK);
+	} else if (impatient.total_ns >= impatient.limit_ns) {
+		replace_holder(F_RDLCK);
+		impatient.limit_ns = 0;
+	}
+}
+
+/* A writer has the lock for half of the time. */
+static void alternate(void)
+{
+	replace_holder(impatient.count % 2 ? F_WRLCK : F_RDLCK);
+}
+
+static void test_only_readers_that_come_again_and_again_end_a_long_wait(void **state)
+{
+	(void)state;
+	impatient.limit_ns = 3600 * NS_PER_S;
+	assert_int_equal(wait_impatiently(let_readers_come_and_go, F_RDLCK), 0);
+	assert_int_equal(wait_impatiently(alternate, F_RDLCK), LOCK_BLOCKED);
+	assert_in_range(impatient.total_ns, LOCK_READER_MS * NS_PER_MS, 2 * LOCK_READER_MS * NS_PER_MS);
 }
 
 static void test_lock_is_not_waited_for_if_it_should_be_free(void **state)
@@ -186,6 +247,7 @@ int main(void)
 		scratch_test(test_read_lock_does_not_show_that_a_process_is_alive),
 		scratch_test(test_long_wait_retries_less_often),
 		scratch_test(test_read_lock_blocks_no_process_forever),
+		scratch_test(test_only_readers_that_come_again_and_again_end_a_long_wait),
 		scratch_test(test_lock_is_not_waited_for_if_it_should_be_free),
 		scratch_test(test_one_process_at_a_time_has_the_lock),
 		scratch_test(test_protection_removes_the_permissions_of_others),
