@@ -297,6 +297,28 @@ def test_prune_of_a_copied_queue_keeps_the_trees_of_the_original(lab, tree, tmp_
     assert not path.exists()
 
 
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_job_of_a_copied_queue_runs_in_the_tree_of_the_copy(lab, tree, tmp_path_factory, is_gone):
+    lab.add("--freeze", "touch mark; exit 3")
+    lab.gpuq("run", "--quiet", code=1)
+    path = frozen(lab)
+    (path / "mark").unlink()
+    folder = tmp_path_factory.mktemp("other") / "jobs.jsonl.d"
+    shutil.copy(tree / "jobs.jsonl", folder.parent)
+    shutil.copytree(tree / "jobs.jsonl.d", folder, symlinks=True)
+    if is_gone:
+        shutil.rmtree(path)
+    words = ["--jobs-file", folder.parent / "jobs.jsonl", "1"]
+    retry = lab.result("retry", *words)
+    assert f"its frozen trees were renamed to '{folder}/trees.copied-1'" in retry.stderr, retry
+    lab.gpuq("wait", *words, code=None)
+    assert f"cannot enter directory '{folder}/trees/{path.name}'" in lab.gpuq("info", *words)
+    (folder / "trees.copied-1").rename(folder / "trees")
+    lab.gpuq("retry", *words)
+    lab.gpuq("wait", *words, code=3)
+    assert (folder / "trees" / path.name / "mark").exists() and not (path / "mark").exists()
+
+
 @pytest.mark.parametrize("is_folder", [False, True])
 def test_prune_follows_no_link_to_a_tree_elsewhere(lab, tree, tmp_path_factory, is_folder):
     path = finished(lab)

@@ -2,6 +2,7 @@
 """The directory of a queue, or one above it, is renamed while processes work on the queue."""
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 
@@ -332,6 +333,18 @@ def test_folder_for_logs_of_a_waiting_job_moves_with_the_queue(lab, which, with_
     if runner:
         runner.send_signal(signal.SIGINT)
         runner.communicate(timeout=LIMIT)
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
+def test_frozen_job_starts_in_its_tree_at_the_new_place(lab):
+    (lab.directory / "gpuq.yaml").write_text("log_dir: out\n")
+    subprocess.run(["git", "init", "-q", lab.directory], check=True)
+    lab.add("--freeze", "pwd")
+    old = lab.rename()
+    lab.gpuq("run")
+    [tree] = (lab.directory / "jobs.jsonl.d/trees").iterdir()
+    assert lab.job(1)["log_file"].startswith(f"{lab.directory}/out/") and not old.exists()
+    assert lab.gpuq("logs", 1) == f"{tree}\n"
 
 
 def test_logs_are_found_at_the_new_place(lab):

@@ -16,8 +16,12 @@ int hook_order_write(const struct job *job, const struct due_hook *h, const stru
 	int e = hook_describe(job, h, &input);
 	if (e < 0)
 		return e;
-	const char *strings[] = {"", job->wish->cwd ? job->wish->cwd : d->cwd, job->wish->env ? job->wish->env : d->env,
-		"", h->command, job->name, "", text_string(&input)};
+	text_append(payload, "", 1); /* no command */
+	e = job_order_append_directory(payload, job, d);
+	if (e < 0)
+		return e;
+	const char *strings[] = {
+		job->wish->env ? job->wish->env : d->env, "", h->command, job->name, "", text_string(&input)};
 	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
 		text_append(payload, strings[i] ? strings[i] : "", strings[i] ? strlen(strings[i]) + 1 : 1);
 	*ret = (struct keeper_order){.kind = KEEPER_ORDER_HOOK,

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
@@ -43,6 +45,33 @@ const char *job_order_log_dir(const struct job *job, const struct order_defaults
 static void append_string(struct text *t, const char *s)
 {
 	text_append(t, s ? s : "", s ? strlen(s) + 1 : 1);
+}
+
+static bool is_in_tree(const struct job_wish *w)
+{
+	size_t length = w->tree ? strlen(w->tree) : 0;
+	return w->tree && w->cwd && *w->tree == '/' && strncmp(w->cwd, w->tree, length) == 0 &&
+	       (w->cwd[length] == '/' || !w->cwd[length]);
+}
+
+/* Whether the queue was renamed, not copied: then the keeper finds the recorded directory, and that of the log. */
+static bool was_renamed(const struct job_wish *w, const char *directory)
+{
+	struct stat st;
+	return access(w->tree, F_OK) < 0 && stat(directory, &st) == 0 && st.st_ino == w->cwd_id.ino;
+}
+
+int job_order_append_directory(struct text *payload, const struct job *job, const struct order_defaults *d)
+{
+	const struct job_wish *w = job->wish;
+	cleanup_(text_finish) struct text own = {0};
+	if (d->folder && is_in_tree(w))
+		text_appendf(&own, "%s/trees%s%s", d->folder, strrchr(w->tree, '/'), w->cwd + strlen(w->tree));
+	if (text_error(&own))
+		return -ENOMEM;
+	bool is_own = own.length && !was_renamed(w, text_string(&own));
+	append_string(payload, is_own ? text_string(&own) : w->cwd ? w->cwd : d->cwd);
+	return 0;
 }
 
 /* A job added by an array job has inherited its environment: without an index of its own, unset the variable. */
@@ -118,10 +147,11 @@ int job_order_write(const struct job *job, const struct order_defaults *d, const
 		.warn_signal = (uint32_t)w->warn_signal,
 		.requeue_on = (uint32_t)w->requeue_on};
 	int r = append_command(payload, job, d->folder);
+	if (r == 0)
+		r = job_order_append_directory(payload, job, d);
 	if (r < 0)
 		return r;
-	const char *const strings[] = {
-		w->cwd ? w->cwd : d->cwd, w->env ? w->env : d->env, job_order_log_dir(job, d), hook, job->name, claim};
+	const char *const strings[] = {w->env ? w->env : d->env, job_order_log_dir(job, d), hook, job->name, claim};
 	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
 		append_string(payload, strings[i]);
 	if (hook)

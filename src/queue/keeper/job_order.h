@@ -26,7 +26,7 @@ struct keeper_order;
 /* Defaults for jobs without values of their own. */
 struct order_defaults {
 	const char *log_dir; /* absolute */
-	const char *folder;  /* the journal's folder, with stored scripts; borrowed; NULL: as in the command */
+	const char *folder;  /* the journal's folder, with stored scripts and trees; borrowed; NULL: as recorded */
 	int64_t timeout_ms;  /* 0: none */
 	int64_t grace_ms;
 	int64_t max_log_bytes; /* of all jobs; 0: no limit */
@@ -42,6 +42,11 @@ struct order_defaults {
 int order_defaults_save(struct order_defaults *d, const struct journal *j, struct gd_error *err);
 void order_defaults_finish(struct order_defaults *d);
 
+/*
+ * Appends the directory of the job and of its hooks. For a frozen job, its tree is in the folder of this queue: if the
+ * queue was copied, the recorded path leads to the tree of the original. 0 or -ENOMEM.
+ */
+int job_order_append_directory(struct text *payload, const struct job *job, const struct order_defaults *d);
 /* The log directory of the job's attempts. */
 const char *job_order_log_dir(const struct job *job, const struct order_defaults *d);
 
