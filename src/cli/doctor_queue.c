@@ -133,9 +133,12 @@ static void check_copy(struct doctor *d, const struct follow *f)
 	queue_choice_describe_work(&f->jobs, words);
 	if (f->reader.original || is_here || !*words)
 		return;
+	bool is_lost = journal_home_is_lost(f->dir_fd);
 	doctor_add(d, d->queue.trust ? DOCTOR_NOTE : DOCTOR_PROBLEM, "copy",
-		"if it is a copy, the original runs them, too: remove the journal and its folder (.d) to start a new queue, or use --trust once to continue this one here",
-		"the queue was copied here, or its folder was removed, and it has %s", words);
+		is_lost ? "restore the folder (.d) if you can, then use --trust once to continue: jobs whose environment is missing fail, so add them again; or remove the journal and its folder to start a new queue"
+			: "if the original still exists, it runs them, too: remove the journal and its folder (.d) to start a new queue, or use --trust once to continue this one here",
+		"the queue has %s, but %s", words,
+		is_lost ? "its folder was removed, or was not copied with it" : "it was copied here");
 }
 
 /* Reports why the runner starts no jobs, for example an error. A paused queue is reported elsewhere. */

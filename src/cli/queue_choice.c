@@ -365,9 +365,13 @@ void queue_choice_describe_work(const struct jobs *jobs, char words[QUEUE_WORK_R
 
 static int refuse_copy(const struct journal *j, const char *words, struct gd_error *err)
 {
+	if (journal_home_is_lost(j->dir_fd))
+		return error_set(err, -EPERM,
+			"queue '%s' has %s, but its folder '%s.d' was removed, or was not copied with it; restore the folder if you can, then use --trust once to continue: jobs whose environment is missing fail, so add them again; or remove '%s' and '%s.d' to start a new queue",
+			j->path, words, j->name, j->name, j->name);
 	return error_set(err, -EPERM,
-		"queue '%s' has %s, but it was copied here, or its folder '%s.d' was removed; if it is a copy, the original runs them, too; check with 'gpuq status', then remove '%s' and '%s.d' to start a new queue, or use --trust once to continue this one here",
-		j->path, words, j->name, j->name, j->name);
+		"queue '%s' has %s, but it was copied here; if the original still exists, it runs them, too; check with 'gpuq status', then remove '%s' and '%s.d' to start a new queue, or use --trust once to continue this one here",
+		j->path, words, j->name, j->name);
 }
 
 /*

@@ -85,8 +85,9 @@ def test_a_copy_with_unfinished_jobs_is_a_problem(lab, is_removed):
     else:
         (lab.directory / "jobs.jsonl.d/home").write_text("inode 1;")
     found = problems(lab)["Queue", "copy"]
-    assert found["words"] == "the queue was copied here, or its folder was removed, and it has 1 unfinished job"
-    assert "remove the journal and its folder (.d) to start a new queue, or use --trust once" in found["advice"]
+    why = "its folder was removed, or was not copied with it" if is_removed else "it was copied here"
+    assert found["words"] == f"the queue has 1 unfinished job, but {why}"
+    assert "remove the journal and its folder" in found["advice"] and "use --trust once" in found["advice"]
     lab.gpuq("cancel", 1, "--trust")
     assert "copy" not in {f["name"] for f in findings(lab)}
 

@@ -33,7 +33,7 @@ def test_copy_with_unfinished_jobs_is_refused(lab, words):
     lab.gpuq("add", "--no-start", "echo 1 >> ran")
     journal = copy(lab)
     result = lab.result(words[0], "--jobs-file", journal, *words[1:])
-    assert result.returncode in (2, 125) and "has 1 unfinished job, but it was copied here, or its folder 'jobs.jsonl.d' was removed" in result.stderr, result
+    assert result.returncode in (2, 125) and "has 1 unfinished job, but it was copied here" in result.stderr, result
     assert "--trust" in result.stderr
     assert "1 pending" in lab.gpuq("status", "--jobs-file", journal)
     assert lab.ran() == []
@@ -85,8 +85,11 @@ def test_queue_that_was_renamed_is_used(lab):
     assert sorted(lab.ran()) == ["1", "2"]
 
 
+LOST = "but its folder 'jobs.jsonl.d' was removed, or was not copied with it"
+
+
 @pytest.mark.parametrize("missing", ["folder", "home", "content of home"])
-def test_journal_without_its_folder_is_a_copy(lab, missing):
+def test_journal_without_its_folder_is_refused_like_a_copy(lab, missing):
     """As in the clone of a repository that contains only jobs.jsonl."""
     lab.gpuq("add", "--no-start", "echo 1 >> ran")
     folder = lab.directory / "jobs.jsonl.d"
@@ -96,15 +99,31 @@ def test_journal_without_its_folder_is_a_copy(lab, missing):
         (folder / "home").unlink()
     else:
         (folder / "home").write_text("inode 1")
+    why = "but it was copied here" if missing == "content of home" else LOST
     for words in (("add", "true"), ("run",), ("run",)):
         result = lab.result(*words)
-        assert result.returncode == 2 and "has 1 unfinished job, but it was copied here" in result.stderr, result
+        assert result.returncode == 2 and f"has 1 unfinished job, {why}" in result.stderr, result
     assert lab.ran() == []
     lab.gpuq("run", "--trust", code=None)  # the environments of jobs are in the folder
     assert lab.ran() == ([] if missing == "folder" else ["1"])
     lab.gpuq("add", "--no-start", "echo 2 >> ran")
     lab.gpuq("run")
     assert lab.ran()[-1] == "2"
+
+
+def test_folder_that_was_restored_has_the_environments_of_jobs(lab):
+    """As after git clean -X, which removes the folder and keeps the journal."""
+    lab.gpuq("add", "--no-start", "echo 1 >> ran")
+    folder = lab.directory / "jobs.jsonl.d"
+    shutil.copytree(folder, lab.directory / "backup")
+    shutil.rmtree(folder)
+    assert LOST in lab.result("run").stderr
+    shutil.rmtree(folder)
+    shutil.copytree(lab.directory / "backup", folder)
+    lab.gpuq("run", "--trust")
+    lab.gpuq("add", "--no-start", "echo 2 >> ran")
+    lab.gpuq("run")
+    assert lab.ran() == ["1", "2"]
 
 
 @pytest.mark.parametrize("with_folder", [False, True])
@@ -118,7 +137,7 @@ def test_copy_does_not_run_a_hook_that_is_due(lab, with_folder):
     assert "1 completed" in lab.gpuq("status")
     for words in (("add", "true"), ("run",)):
         result = lab.result(*words)
-        assert result.returncode == 2 and "has 1 hook to run, but it was copied here" in result.stderr, result
+        assert result.returncode == 2 and f"has 1 hook to run, {'but it was copied here' if with_folder else LOST}" in result.stderr, result
     assert lab.ran() == []
     lab.gpuq("run", "--trust")
     lab.until(lambda: lab.ran() == ["hook"], "the hook")

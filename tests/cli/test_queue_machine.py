@@ -232,7 +232,7 @@ def test_queue_that_is_removed_ends_an_idle_runner_and_its_helpers(tmp_path, rem
         assert len(lab.processes()) >= 3  # runner, nursery, syncer, keeper
         remove(lab)
         _, words = runner.communicate(timeout=LIMIT)
-        assert runner.returncode == 2 and b"it was removed with its folder" in words
+        assert runner.returncode == 2 and b"its folder was removed" in words
         lab.until(lambda: not lab.processes(), "nursery, syncer and keeper to leave")
         assert not lab.journal.exists()
     finally:
@@ -262,7 +262,7 @@ def test_queue_that_is_removed_with_its_folder_leaves_no_process(tmp_path):
         with open(lab.directory / "hold", "w", encoding="ascii"):
             shutil.rmtree(lab.directory)
         _, words = runner.communicate(timeout=LIMIT)
-        assert runner.returncode == 2 and b"it was removed with its folder" in words
+        assert runner.returncode == 2 and b"its folder was removed" in words
         lab.until(lambda: not lab.processes(), "its keepers to leave")
     finally:
         lab.end()

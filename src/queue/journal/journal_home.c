@@ -65,6 +65,11 @@ bool journal_home_is_here(int dir_fd)
 	return !describe(dir_fd, expected) || (read_home(dir_fd, found) && strcmp(expected, found) == 0);
 }
 
+bool journal_home_is_lost(int dir_fd)
+{
+	return dir_fd < 0 || (faccessat(dir_fd, NAME, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT);
+}
+
 /* Replaces the file as a whole: after a power cut, an incomplete one would make the queue look like a copy. */
 static int replace(int dir_fd, const char *text)
 {

@@ -15,6 +15,9 @@
  * numbers: a copy is not recognized. */
 bool journal_home_is_here(int dir_fd);
 
+/* Whether a queue that is not here has lost its folder, or came without it: dir_fd is negative, or a new folder. */
+bool journal_home_is_lost(int dir_fd);
+
 /*
  * Call it before a copy is used. An archive of another user can contain symbolic and hard links to files of this user,
  * which would be overwritten, and files that others can read. Removes links and files with several names, and takes the

@@ -12,8 +12,8 @@
 
 static void end_run(struct runner *r, const char *how)
 {
-	r->fatal = error_set(&r->error, -ENOENT, "cannot follow journal '%s': it was %s with its folder",
-		r->following.journal->path, how);
+	r->fatal = error_set(
+		&r->error, -ENOENT, "cannot follow journal '%s': its folder was %s", r->following.journal->path, how);
 }
 
 /* Whether the journal has another path now. False if its path is only missing for a moment, as on a network file
