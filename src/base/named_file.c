@@ -74,12 +74,12 @@ bool named_file_is_stdout(const char *path)
 
 /* NULL, or why the file must not be used: reading from or writing to it can take forever. Devices of users without an
  * id in this user namespace are accepted: in a container, /dev/null is one of them. */
-static const char *find_objection(const struct stat *st, const struct trust_way *way)
+static const char *find_objection(const struct stat *st, const struct trust_way *way, bool trust)
 {
-	if (way->chooser)
-		return S_ISREG(st->st_mode) || S_ISDIR(st->st_mode)
-			       ? trust_objection_behind_link(way, st)
-			       : "its path contains a symbolic link of another user";
+	if (way->chooser && !trust)
+		return S_ISREG(st->st_mode) || S_ISDIR(st->st_mode) ? trust_objection_behind_link(way, st)
+		       : way->unmapped                              ? TRUST_LINK_OF_UNMAPPED
+								    : TRUST_LINK_OF_OTHERS;
 	if (S_ISFIFO(st->st_mode) && is_of_others(st))
 		return "it is a pipe of another user";
 	bool is_device = S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode);
@@ -98,7 +98,8 @@ static int open_path(const char *path, struct trust_way *way, int *ret_fd)
 	return trust_open_any(here, path, ret_fd, way);
 }
 
-int named_file_find(const char *path, struct trust_way *way, int *ret_fd, struct stat *ret, const char **ret_objection)
+int named_file_find(
+	const char *path, bool trust, struct trust_way *way, int *ret_fd, struct stat *ret, const char **ret_objection)
 {
 	cleanup_(closep) int fd = -1;
 	struct stat st;
@@ -113,7 +114,7 @@ int named_file_find(const char *path, struct trust_way *way, int *ret_fd, struct
 		return r;
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	*ret_objection = passed ? NULL : find_objection(&st, way);
+	*ret_objection = passed ? NULL : find_objection(&st, way, trust);
 	if (*ret_objection)
 		return -EPERM;
 	*ret_fd = take_fd(&fd);
@@ -141,7 +142,7 @@ int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err)
 	struct trust_way way = {.replaceable = true}; /* not examined */
 	const char *objection;
 	struct stat st;
-	int r = named_file_find(path, &way, &place, &st, &objection);
+	int r = named_file_find(path, false, &way, &place, &st, &objection);
 	if (r < 0)
 		return error_set(err, r, "%s", objection ? objection : error_words(r));
 	r = open_found(place, &st, &fd, err);

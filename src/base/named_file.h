@@ -47,9 +47,11 @@ bool named_file_is_stdout(const char *path);
  * the check. If it was not passed to this process, the way is noted, see trust_open_any(), and -EPERM with
  * *ret_objection is returned for
  *  - a pipe or a device of another user, who could make this process wait forever or read what it writes;
- *  - anything but a regular file behind a link of another user, and files that trust_objection_behind_link() names.
+ *  - anything but a regular file behind a link of another user, and files that trust_objection_behind_link() names,
+ *    unless `trust`: the user accepts links of others.
  * *ret_objection is NULL for all other errors.
  */
-int named_file_find(const char *path, struct trust_way *way, int *ret_fd, struct stat *ret, const char **ret_objection);
+int named_file_find(
+	const char *path, bool trust, struct trust_way *way, int *ret_fd, struct stat *ret, const char **ret_objection);
 
 #endif

@@ -113,6 +113,8 @@ struct trust_way {
 	 * chosen the file; 0: only this user and root.
 	 */
 	uid_t chooser;
+	/* One of these links belongs to a user without an id in this user namespace: it may be anybody, even root. */
+	bool unmapped;
 	/*
 	 * Such a user may not be allowed to read the file, because behind the first of these links there is a directory
 	 * (also the one that a relative link is in) that not everybody can enter, a file that not everybody can read,

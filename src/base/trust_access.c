@@ -51,17 +51,20 @@ bool trust_everybody_has(int fd, const struct stat *st, mode_t wanted)
 const char *trust_objection_behind_link(const struct trust_way *way, const struct stat *target)
 {
 	uid_t user = geteuid();
-	if (S_ISDIR(target->st_mode))
-		return "its path contains a symbolic link of another user to a folder";
+	bool is_folder = S_ISDIR(target->st_mode);
 	/* Compared first: in a namespace without a map, all users, also the chooser, have the same id. */
 	bool ours = target->st_uid == user;
-	if (target->st_uid == way->chooser && !ours)
+	bool is_private = ours || (target->st_uid != way->chooser && (user == 0 || way->restricted));
+	if (!is_folder && !is_private)
 		return NULL;
+	if (way->unmapped)
+		return TRUST_LINK_OF_UNMAPPED;
+	if (is_folder)
+		return TRUST_LINK_OF_OTHERS " to a folder";
 	if (ours || user == 0)
-		return "its path contains a symbolic link of another user to a file of yours";
-	if (!way->restricted)
-		return NULL;
-	return "its path contains a symbolic link of another user to a file that not everybody can read or that is in a folder that not everybody can enter";
+		return TRUST_LINK_OF_OTHERS " to a file of yours";
+	return TRUST_LINK_OF_OTHERS
+		" to a file that not everybody can read or that is in a folder that not everybody can enter";
 }
 
 bool trust_is_known_to_movers(int fd)

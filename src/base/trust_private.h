@@ -6,6 +6,10 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
+/* Objections to a path that leads through links of other users, see struct trust_way. */
+#define TRUST_LINK_OF_OTHERS   "its path contains a symbolic link of another user"
+#define TRUST_LINK_OF_UNMAPPED "its path contains a symbolic link whose owner has no id in this user namespace"
+
 /* The kernel's limit on symbolic links in a path. */
 #define TRUST_MAX_LINKS 40
 

@@ -129,7 +129,9 @@ static int walk_note_owner(struct walk *w, int link_fd, const struct stat *st)
 		if (w->objection)
 			return -EPERM;
 		uid_t *chooser = &w->way->chooser;
-		bool several = (*chooser && *chooser != st->st_uid) || trust_is_unmapped(st->st_uid);
+		bool unmapped = trust_is_unmapped(st->st_uid);
+		bool several = unmapped || (*chooser && *chooser != st->st_uid);
+		w->way->unmapped = w->way->unmapped || unmapped;
 		*chooser = several ? TRUST_SEVERAL_USERS : st->st_uid;
 		w->way->replaceable = true;
 	}
@@ -279,7 +281,7 @@ int trust_open_any(int dir_fd, const char *path, int *ret_fd, struct trust_way *
 {
 	cleanup_(walk_finish) struct walk w = {.way = way, .any_file = true};
 	way->chooser = 0;
-	way->restricted = false;
+	way->unmapped = way->restricted = false;
 	return walk_all(&w, dir_fd, path, ret_fd, NULL);
 }
 

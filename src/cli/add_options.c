@@ -56,7 +56,7 @@ static int set_sweep(struct add *a, int key, const char *value)
 		return r < 0 ? error_set(&a->err, r, "--param %s", why.message) : 0;
 	}
 	if (key == OPTION_PARAM_FILE)
-		return sweep_add_file(&a->sweep, value, &a->err);
+		return sweep_add_file(&a->sweep, value) < 0 ? error_set(&a->err, -ENOMEM, "out of memory") : 0;
 	a->indices.count = 0;
 	int r = sweep_parse_array(value, &a->indices, &why);
 	return r < 0 ? error_set(&a->err, r, "--array %s", why.message) : 0;
@@ -114,6 +114,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		if (a->num_words == 1 && a->words[0][strspn(a->words[0], " \t\n")] == '\0')
 			argp_error(state, "the command is empty");
 		return 0;
+	case ARGP_KEY_END:
+		r = sweep_read_files(&a->sweep, queue_choice_trust(&a->queue, true), &a->err);
+		break;
 	case ARGP_KEY_NO_ARGS:
 		argp_error(state, "no command given; usage: gpuq add [OPTION…] [--] COMMAND");
 		return EINVAL;

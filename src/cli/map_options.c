@@ -11,7 +11,8 @@ const struct argp_option map_options[] = {
 		0},
 	{"errors", MAP_OPTION_ERRORS, "FILE", 0, "Write failures to this file, not to the output", 0},
 	{"ordered", MAP_OPTION_ORDERED, NULL, 0, "Write results in the order of the input", 0},
-	{"trust", POOL_OPTION_TRUST, NULL, 0, "Use an output that others can write to ($GPUQ_TRUST=1)", 0},
+	{"trust", POOL_OPTION_TRUST, NULL, 0,
+		"Use an output that others can write to, and follow their links to the input ($GPUQ_TRUST=1)", 0},
 
 	{0, 0, NULL, 0, "Worker:", 2},
 	{"worker-command", POOL_OPTION_WORKER_COMMAND, "COMMAND", 0,

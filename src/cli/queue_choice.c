@@ -34,7 +34,7 @@ static const struct argp_option options[] = {
 		100},
 	{"config", OPTION_CONFIG, "FILE", 0, "Settings (./gpuq.yaml, else ~/.config/gpuq/config.yaml)", 100},
 	{"trust", OPTION_TRUST, 0, 0,
-		"Use a journal, configuration or commands file that others can write to ($GPUQ_TRUST=1)", 100},
+		"Use a journal, configuration or input file that others can write to or link to ($GPUQ_TRUST=1)", 100},
 	{0},
 };
 
@@ -61,7 +61,8 @@ const struct argp queue_choice_argp = {.options = options, .parser = parse, .chi
 
 enum trust_choice queue_choice_trust(const struct queue_choice *q, bool named)
 {
-	return named ? TRUST_NAMED : q->trust ? TRUST_ACCEPTED : TRUST_FOUND;
+	bool accepted = q->trust || trust_is_off();
+	return (named ? TRUST_NAMED : TRUST_FOUND) | (accepted ? TRUST_ACCEPTED : 0);
 }
 
 /* given: bits of the settings given on the command line. */

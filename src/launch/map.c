@@ -74,7 +74,7 @@ int map_create(const struct map_options *options, struct map **ret, struct gd_er
 	if (r == 0)
 		r = launch_worker_check(&m->worker, err);
 	if (r == 0)
-		r = map_input_open(&m->input, options->input, options->lines, err);
+		r = map_input_open(&m->input, options->input, options->lines, options->trust, err);
 	if (r < 0) {
 		map_destroy(m);
 		return r;

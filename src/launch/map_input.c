@@ -65,21 +65,22 @@ static bool is_replaceable(int fd)
 	return named.st_dev != st.st_dev || named.st_ino != st.st_ino || way.replaceable;
 }
 
-static int open_named(const char *path, bool *ret_replaceable, struct gd_error *err)
+static int open_named(const char *path, bool trust, bool *ret_replaceable, struct gd_error *err)
 {
 	cleanup_(closep) int fd = -1;
 	struct trust_way way = TRUST_WAY_INIT;
 	struct stat st;
 	const char *objection;
 	char opened[32];
-	int r = named_file_find(path, &way, &fd, &st, &objection);
+	int r = named_file_find(path, trust, &way, &fd, &st, &objection);
 	/* /dev/urandom has items without end. */
 	if (r == 0 && way.replaceable && (S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode)))
 		objection = "it is a device, which another user may have put there";
 	if (objection)
 		return error_set(err, -EPERM, "cannot read input '%s': %s; to %s", path, objection,
-			way.chooser ? "use it, name it without this link"
-				    : "read it anyway, pass it as standard input, with --input -");
+			way.chooser && !trust
+				? "use it, name it without this link, or use --trust if you trust its owner"
+				: "read it anyway, pass it as standard input, with --input -");
 	if (r < 0)
 		return error_set(err, r, "cannot read input '%s': %s", path, error_words(r));
 	*ret_replaceable = way.replaceable;
@@ -94,12 +95,12 @@ static bool has_holes(int fd, off_t from, off_t size)
 	return many || lseek(fd, from, SEEK_SET) < 0;
 }
 
-int map_input_open(struct map_input *in, const char *path, bool lines, struct gd_error *err)
+int map_input_open(struct map_input *in, const char *path, bool lines, bool trust, struct gd_error *err)
 {
 	struct stat st;
 	bool standard = strcmp(path, "-") == 0, passed = standard || named_file_is_passed(path), replaceable = false;
 	cleanup_(closep) int fd =
-		standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open_named(path, &replaceable, err);
+		standard ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open_named(path, trust, &replaceable, err);
 	if (fd < 0 && !standard)
 		return fd;
 	if (fd < 0 || fstat(fd, &st) < 0)

@@ -46,8 +46,9 @@ struct map_line {
 	const char *bad; /* why it cannot be an item, or NULL */
 };
 
-/* "-": standard input. -EPERM: see named_file_find(); or a device that another user may have put there. */
-int map_input_open(struct map_input *in, const char *path, bool lines, struct gd_error *err);
+/* "-": standard input. -EPERM: see named_file_find(), also for `trust`; or a device that another user may have put
+ * there. */
+int map_input_open(struct map_input *in, const char *path, bool lines, bool trust, struct gd_error *err);
 void map_input_finish(struct map_input *in);
 /* Back to the first line. Regular files only. */
 int map_input_rewind(struct map_input *in);

@@ -603,10 +603,9 @@ def test_map_does_not_read_a_private_file_behind_a_link_of_another_user(machine,
     for name, why in ((shared / "notes", "a file of yours; to use it, name it without this link"), ("own", "a file of yours"),
                       (shared / "folder/items", "a file of yours"), (f"../{shared.name}/notes", "a file of yours"),
                       (shared / "folder", "a folder"), (shared / "secret.link", "a file that not everybody can read")):
-        for trust in ("", "GPUQ_TRUST=1 "):
-            result = read(name, trust + 'gpuq "$@"')
-            assert result.returncode == 2 and f"cannot read input '{name}': {LINK}{why}" in result.stderr, result
-            assert not (project / "results.jsonl").exists()
+        result = read(name)
+        assert result.returncode == 2 and f"cannot read input '{name}': {LINK}{why}" in result.stderr, result
+        assert not (project / "results.jsonl").exists()
     for name, script, text in (("link", 'gpuq "$@"', "mine"), (shared / "public", 'gpuq "$@"', "theirs"), (shared / "theirs", 'gpuq "$@"', "theirs"),
                                ("-", f'gpuq "$@" < "{shared}/notes"', "precious"), ("/dev/stdin", 'echo piped | gpuq "$@"', "piped"),
                                ("/dev/fd/9", 'gpuq "$@" 9< <(echo passed)', "passed")):

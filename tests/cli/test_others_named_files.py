@@ -170,7 +170,7 @@ def test_named_input_behind_a_link_of_another_user_is_a_file_that_this_user_may_
     other.sh(f"ln -s /dev/ptmx device; ln -s {project}/pipe pipe; ln -s {owner.home}/private private; ln -s {owner.home} folder; ln -s theirs public", shared)
     owner.sh(f"ln -s {shared}/device own", project)
     terminal = Terminal(other)
-    for name, why in ((shared / "device", "its path contains a symbolic link of another user; name it without this link"),
+    for name, why in ((shared / "device", "its path contains a symbolic link of another user; name it without this link, or use --trust if you trust its owner"),
                       (project / "own", "its path contains a symbolic link of another user"),
                       (shared / "pipe", "its path contains a symbolic link of another user"),
                       (shared / "private", "its path contains a symbolic link of another user to a file of yours; name it without this link"),
@@ -186,3 +186,39 @@ def test_named_input_behind_a_link_of_another_user_is_a_file_that_this_user_may_
                          ("/dev/fd/9", 'gpuq "$@" 9< <(cat private)'), ("/dev/stdin", f'gpuq "$@" < {shared}/private')):
         result = owner.run("bash", "-c", script, "bash", *words_of(INPUTS[kind], owner, name), cwd=owner.home)
         assert result.returncode == 0, (name, result)
+
+
+MAP_INPUT = ("map", "--input", "{file}", "--lines", "--gpus", "sim:1", "--worker-command", WORKER.replace("RESULT", 'true,"results":[1]'), "--output", "{home}/results.jsonl")
+
+
+@pytest.mark.parametrize("kind", [*INPUTS, "map"])
+def test_trust_allows_links_of_others_in_the_path_of_a_named_input(machine, owner, other, kind):
+    shared, command = machine.directory(GROUP), {**INPUTS, "map": MAP_INPUT}[kind]
+    plant(owner, owner.home / "private", {"param-file": "x\n1\n", "config": "retries: 0\n"}.get(kind, "true\n"), 0o600)
+    other.sh(f"ln -s {owner.home} current", shared)
+    words = words_of(command, owner, shared / "current/private")
+    at = command.index("{file}") + 1
+    result = owner.gpuq(*words, cwd=owner.home)
+    assert result.returncode == 2 and "name it without this link, or use --trust if you trust its owner" in result.stderr, result
+    for trusting, env in (([*words[:at], "--trust", *words[at:]], {}), (words, {"GPUQ_TRUST": "1"})):
+        result = owner.gpuq(*trusting, cwd=owner.home, env=env)
+        assert result.returncode == 0, result
+        owner.sh("rm -rf results.jsonl*", owner.home)
+
+
+@pytest.mark.parametrize("kind", [*INPUTS, "map"])
+def test_links_of_users_without_an_id_in_a_container(machine, owner, kind):
+    """The link may belong to root."""
+    prefix = ("unshare", "--user", f"--map-user={owner.uid}")
+    if owner.run(*prefix, "true", cwd=owner.home).returncode:
+        pytest.skip("needs user namespaces for all users")
+    plant(owner, owner.home / "private", {"param-file": "x\n1\n", "config": "retries: 0\n"}.get(kind, "true\n"), 0o600)
+    link = machine.directory(0o755) / "link"
+    link.symlink_to(owner.home / "private")
+    words = words_of({**INPUTS, "map": MAP_INPUT}[kind], owner, link)
+    programs = {f"GPUQ_{name.upper()}": str(machine.place / f"bin/gpuq-{name}") for name in ("map", "worker")}
+    result = owner.run(*prefix, "gpuq", *words, cwd=owner.home, env=programs)
+    assert result.returncode == 2, result
+    assert "its path contains a symbolic link whose owner has no id in this user namespace; " in result.stderr and "another user" not in result.stderr, result
+    result = owner.run(*prefix, "gpuq", *words, cwd=owner.home, env={**programs, "GPUQ_TRUST": "1"})
+    assert result.returncode == 0, result

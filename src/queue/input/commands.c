@@ -59,7 +59,7 @@ static int open_file(const char *path, enum trust_choice choice, int *ret_fd, st
 	int r = trust_open(path, choice, "name it with --commands-file", ret_fd, err);
 	if (r == -EPERM)
 		return r;
-	if (r == -EINVAL && choice != TRUST_NAMED)
+	if (r == -EINVAL && !(choice & TRUST_NAMED))
 		return error_set(err, r,
 			"cannot read commands file '%s': not a regular file; name it with --commands-file to use it anyway",
 			path);

@@ -290,7 +290,7 @@ int config_load(const char *path, enum trust_choice choice, struct config *ret, 
 	int r = trust_open(path, choice, OTHERWISE, &fd, err);
 	if (r == -EPERM)
 		return r;
-	if (r == -EINVAL && choice != TRUST_NAMED)
+	if (r == -EINVAL && !(choice & TRUST_NAMED))
 		return error_set(err, r,
 			"cannot read configuration '%s': not a regular file; name it with --config to use it anyway",
 			path);

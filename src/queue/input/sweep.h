@@ -7,7 +7,8 @@
  * code: a value with characters special to a shell is allowed only inside an argument, not in shell text
  * (sweep_template.c). Start from {0}.
  *
- *     sweep_add_param()…, sweep_add_file()… → sweep_prepare() → sweep_fill() for each number below `count`
+ *     sweep_add_param()…, sweep_add_file()… → sweep_read_files() → sweep_prepare() → sweep_fill() for each number below
+ * `count`
  */
 #ifndef QUEUE_INPUT_SWEEP_H
 #define QUEUE_INPUT_SWEEP_H
@@ -18,10 +19,12 @@
 #include "base/text.h"
 #include "gpu_dispatch.h"
 #include "queue/input/id_list.h"
+#include "queue/journal/trust.h"
 
 #define SWEEP_MAX_JOBS ((size_t)1000000)
 
 struct sweep_axis {
+	const char *file; /* read by sweep_read_files(); NULL: there is none, or it was read */
 	char **names;
 	size_t num_names;
 	char **values; /* num_names for each row */
@@ -40,8 +43,11 @@ struct sweep {
 
 /* "lr=0.1,0.01", "seed=1-5", "layers=2-10:4". -EINVAL, -ENOMEM, with a message. */
 int sweep_add_param(struct sweep *s, const char *text, struct gd_error *err);
-/* A CSV file: the first line has the names, each further line is one row of the axis. */
-int sweep_add_file(struct sweep *s, const char *path, struct gd_error *err);
+/* A CSV file: the first line has the names, each further line is one row of the axis. The path must outlive the sweep.
+ */
+int sweep_add_file(struct sweep *s, const char *path);
+/* Called when all options are known, because --trust may follow --param-file. */
+int sweep_read_files(struct sweep *s, enum trust_choice choice, struct gd_error *err);
 
 /* zip: all axes that have a single name become one axis. Checks everything; the words must outlive the sweep. */
 int sweep_prepare(struct sweep *s, bool zip, char **words, size_t num_words, struct gd_error *err);

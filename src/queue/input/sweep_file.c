@@ -10,7 +10,6 @@
 #include "base/display.h"
 #include "base/error.h"
 #include "queue/input/sweep_private.h"
-#include "queue/journal/trust.h"
 
 #define LARGEST_FILE ((size_t)256 << 20)
 
@@ -19,11 +18,11 @@ struct csv_reader {
 	size_t line;
 };
 
-static int read_file(const char *path, struct text *t, struct gd_error *err)
+static int read_file(const char *path, enum trust_choice choice, struct text *t, struct gd_error *err)
 {
 	char chunk[65536];
 	cleanup_(closep) int fd = -1;
-	int r = trust_open(path, TRUST_NAMED, "", &fd, err);
+	int r = trust_open(path, TRUST_NAMED | choice, "", &fd, err);
 	if (r == -EPERM)
 		return r;
 	while (r == 0) {
@@ -133,16 +132,22 @@ static int read_row(struct csv_reader *c, struct sweep_axis *a, struct gd_error 
 	return r;
 }
 
-int sweep_add_file(struct sweep *s, const char *path, struct gd_error *err)
+int sweep_add_file(struct sweep *s, const char *path)
+{
+	if (array_reserve(s->axes, &s->axes_capacity, s->num_axes + 1) < 0)
+		return -ENOMEM;
+	s->axes[s->num_axes++] = (struct sweep_axis){.file = path};
+	return 0;
+}
+
+static int read_axis(struct sweep_axis *a, enum trust_choice choice, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text t = {0};
-	int r = read_file(path, &t, err);
+	const char *path = a->file;
+	int r = read_file(path, choice, &t, err);
 	if (r < 0)
 		return r;
-	if (array_reserve(s->axes, &s->axes_capacity, s->num_axes + 1) < 0)
-		return error_set(err, -ENOMEM, "%s: out of memory", path);
-	struct sweep_axis *a = &s->axes[s->num_axes++];
-	*a = (struct sweep_axis){0};
+	a->file = NULL;
 	struct csv_reader c = {.p = text_string(&t), .end = text_string(&t) + t.length};
 	struct gd_error why = {0};
 	if (t.length >= 3 && memcmp(c.p, "\xef\xbb\xbf", 3) == 0)
@@ -162,4 +167,13 @@ int sweep_add_file(struct sweep *s, const char *path, struct gd_error *err)
 	if (a->num_rows == 0)
 		return error_set(err, -EINVAL, "%s: expected a line of names, and at least one line of values", path);
 	return 0;
+}
+
+int sweep_read_files(struct sweep *s, enum trust_choice choice, struct gd_error *err)
+{
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < s->num_axes; i++)
+		if (s->axes[i].file)
+			r = read_axis(&s->axes[i], choice, err);
+	return r;
 }

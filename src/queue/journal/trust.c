@@ -80,17 +80,18 @@ int trust_check_root(int fd, const char *path, struct gd_error *err)
 		path, user->pw_name, text_string(&way_out));
 }
 
-static int open_named(const char *path, int *ret_fd, struct gd_error *err)
+static int open_named(const char *path, bool trust, int *ret_fd, struct gd_error *err)
 {
 	cleanup_(closep) int place = -1;
 	struct trust_way way = {.replaceable = true}; /* not examined */
 	const char *objection;
 	char found[32];
 	struct stat st;
-	int r = named_file_find(path, &way, &place, &st, &objection);
+	int r = named_file_find(path, trust, &way, &place, &st, &objection);
 	if (objection)
 		return error_set(err, -EPERM, "cannot read '%s': %s; %s", path, objection,
-			way.chooser ? "name it without this link" : "copy its contents into a file");
+			way.chooser && !trust ? "name it without this link, or use --trust if you trust its owner"
+					      : "copy its contents into a file");
 	if (r < 0)
 		return r == -EPERM ? -EACCES : r;
 	snprintf(found, sizeof(found), "/proc/self/fd/%d", place);
@@ -152,7 +153,7 @@ static int open_found(const char *path, const char *otherwise, int *ret_fd, stru
 
 int trust_open(const char *path, enum trust_choice choice, const char *otherwise, int *ret_fd, struct gd_error *err)
 {
-	if (choice == TRUST_NAMED)
-		return open_named(path, ret_fd, err);
-	return choice == TRUST_ACCEPTED ? open_accepted(path, ret_fd) : open_found(path, otherwise, ret_fd, err);
+	if (choice & TRUST_NAMED)
+		return open_named(path, choice & TRUST_ACCEPTED, ret_fd, err);
+	return choice & TRUST_ACCEPTED ? open_accepted(path, ret_fd) : open_found(path, otherwise, ret_fd, err);
 }

@@ -11,11 +11,11 @@
 
 #include "gpu_dispatch.h"
 
-/* How an input file was chosen. */
+/* How an input file was chosen: bits. */
 enum trust_choice {
-	TRUST_NAMED,    /* on the command line: what named_file_find() finds; a pipe of this user is waited for */
-	TRUST_FOUND,    /* not named: a regular file that only the user and root could have written and put there */
-	TRUST_ACCEPTED, /* not named, but with --trust: a regular file of any user */
+	TRUST_FOUND = 0,    /* not named: a regular file that only the user and root could have written and put there */
+	TRUST_NAMED = 1,    /* on the command line: what named_file_find() finds; a pipe of this user is waited for */
+	TRUST_ACCEPTED = 2, /* with --trust: a regular file of any user; if named, also behind links of any user */
 };
 
 /*
