@@ -13,6 +13,7 @@
 #include "base/state_dir.h"
 #include "base/trust.h"
 #include "cli/doctor_parts.h"
+#include "cli/queue_place.h"
 #include "queue/journal/follow.h"
 #include "queue/journal/journal_home.h"
 #include "queue/journal/repair.h"
@@ -70,8 +71,10 @@ static void check_here(struct doctor *d)
 		doctor_add(d, DOCTOR_OK, "this directory", NULL, "no other user can change '%s'", path);
 		return;
 	}
-	snprintf(advice, sizeof(advice), "%sname files: --commands-file, --config, --jobs-file; or use --trust",
-		trust_remedy(path, false, remedy));
+	/* Not even --trust lets root change the queue of another user. */
+	snprintf(advice, sizeof(advice), "%sname files: --commands-file, --config, --jobs-file%s",
+		trust_remedy(path, false, remedy),
+		geteuid() == 0 && queue_place_is_planted() ? "" : "; or use --trust");
 	doctor_add(d, DOCTOR_NOTE, "this directory", advice,
 		"jobs.jsonl, commands.txt and gpuq.yaml in it are refused: %s", why.message);
 }
@@ -98,12 +101,21 @@ void doctor_check_settings(struct doctor *d)
 
 /* ---- The queue ---------------------------------------------------------------------------- */
 
+/* As commands that change the queue, with --trust. */
+static int check_root(const struct doctor *d, const struct follow *f, struct gd_error *err)
+{
+	int r = trust_check_links(d->queue.given_path, d->queue.objection, true, err);
+	return r < 0 ? r : trust_check_root(f->reader.fd, f->reader.path, err);
+}
+
 static void check_trust(struct doctor *d, struct follow *f)
 {
 	static const char advice[] = "see gpuq(1), \"SHARED MACHINES\"; --trust or GPUQ_TRUST=1 accepts it";
 	struct gd_error err = {0};
 	enum doctor_level level = d->queue.trust ? DOCTOR_NOTE : DOCTOR_PROBLEM;
-	if (d->queue.objection)
+	if (check_root(d, f, &err) < 0)
+		doctor_add(d, DOCTOR_PROBLEM, "trust", "see gpuq(1), \"SHARED MACHINES\"", "%s", err.message);
+	else if (d->queue.objection)
 		doctor_add(d, level, "trust", advice, "'%s' %s", d->queue.given_path, d->queue.objection);
 	else if (follow_insist_on_trust(f, &err) < 0)
 		doctor_add(d, level, "trust", advice, "%s", err.message);

@@ -168,7 +168,8 @@ static int search(struct queue_choice *q, struct gd_error *err)
 		return error_set(err, r, "cannot find a queue: %s", error_words(r));
 	if (skip && !q->silent)
 		say("not using '" QUEUE_PLACE_HERE
-		    "', which belongs to another user; name it with --jobs-file to use it");
+		    "', which belongs to another user; name it with --jobs-file to %s it",
+			geteuid() == 0 ? "read" : "use");
 	if (q->found_path) {
 		choose(q, QUEUE_SOURCE_ABOVE, q->found_path);
 		return 0;

@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from users import GPUQ, LIMIT, get_other, get_owner, make_machine, needs_users, until  # noqa: F401  (fixtures)
+from users import BUILD, GPUQ, LIMIT, get_other, get_owner, make_machine, needs_users, until  # noqa: F401  (fixtures)
 
 pytestmark = needs_users
 
@@ -65,6 +65,29 @@ def test_owner_without_a_name_is_reported_by_number(home):
     result = gpuq("add", "--trust", "--no-start", "--jobs-file", "jobs.jsonl", "true", cwd=home)
     assert result.returncode == 2 and "it belongs to user 23456, " in result.stderr and result.stderr.endswith("; run gpuq as that user\n"), result
     assert (home / "jobs.jsonl").read_bytes() == b"" and not (home / "jobs.jsonl.d").exists()
+
+
+def test_root_cannot_create_a_queue_where_new_files_belong_to_another_user(owner, machine):
+    place = machine.project(owner)
+    env = {"LD_PRELOAD": str(BUILD / "tests/cli/libforeign_files.so"), "FOREIGN_FILES": str(owner.uid), "ASAN_OPTIONS": "verify_asan_link_order=0",
+           "HOME": str(owner.home), "XDG_STATE_HOME": str(owner.home / "state")}
+    for words in (("add", "--no-start", "true"), ("run", "--commands-file", "/dev/null")):
+        result = gpuq(words[0], "--trust", "--jobs-file", place / "jobs.jsonl", *words[1:], cwd=place, env=env)
+        assert result.returncode == 2 and (f"cannot create journal '{place}/jobs.jsonl': the file system gives new files to user {owner.uid}; "
+                                           "use --jobs-file with a file on another file system") in result.stderr, result
+    assert list(place.iterdir()) == []
+
+
+def test_root_gets_no_advice_that_does_not_work(owner, queue, home):
+    result = gpuq("cancel", "1", cwd=queue, env={"HOME": str(home), "XDG_STATE_HOME": str(home)})
+    assert "not using './jobs.jsonl', which belongs to another user; name it with --jobs-file to read it" in result.stderr, result
+    words = f"root never runs or changes a queue of another user; use: runuser -u {owner.name} -- gpuq …"
+    for trust in ([], ["--trust"]):
+        result = gpuq("doctor", *trust, "--jobs-file", "jobs.jsonl", cwd=queue)
+        assert words in result.stdout and "use --trust" not in result.stdout and "--trust or" not in result.stdout, result
+    owner.sh("mkdir sub; ln -s ../jobs.jsonl sub/link", queue)
+    result = gpuq("doctor", "--jobs-file", queue / "sub/link", cwd=home)
+    assert "root follows no links of other users to a queue" in result.stdout and "--trust or" not in result.stdout, result
 
 
 def test_root_reads_the_queue_of_a_user(queue, home):

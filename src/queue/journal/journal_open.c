@@ -171,6 +171,19 @@ static int open_parent(struct journal *j, struct gd_error *err)
 	return r < 0 || j->accepted ? r : trust_check_journal_directory(j->parent_fd, j->path, err);
 }
 
+/* NFS with all_squash and CIFS with uid= do this, and the empty file would be refused again. */
+static int refuse_new_owner(const struct journal *j, const struct stat *st, struct gd_error *err)
+{
+	struct stat found;
+	bool is_new = fstatat(j->parent_fd, j->name, &found, AT_SYMLINK_NOFOLLOW) == 0 && found.st_dev == st->st_dev &&
+		      found.st_ino == st->st_ino && found.st_size == 0;
+	if (is_new)
+		(void)unlinkat(j->parent_fd, j->name, 0);
+	return error_set(err, -EPERM,
+		"cannot create journal '%s': the file system gives new files to user %u; use --jobs-file with a file on another file system",
+		j->path, (unsigned)st->st_uid);
+}
+
 int journal_open_file(struct journal *j, struct gd_error *err)
 {
 	int r = open_parent(j, err);
@@ -189,7 +202,7 @@ int journal_open_file(struct journal *j, struct gd_error *err)
 	if (r == 0 && !j->accepted)
 		r = trust_check(fd, j->path, TRUST_OTHER_JOURNAL, err);
 	if (r < 0)
-		return r;
+		return created && st.st_uid != geteuid() ? refuse_new_owner(j, &st, err) : r;
 	j->fresh = created;
 	j->made = j->made || created;
 	j->original = false;
