@@ -183,6 +183,22 @@ int file_above_stdio(int fd)
 	return r;
 }
 
+void file_fill_stdio(bool refuse)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		int mode = !refuse ? O_RDWR : fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+		/* open() returns the lowest number that is free. */
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", mode | O_CLOEXEC) < 0)
+			return;
+	}
+}
+
+bool file_is_passed(int fd)
+{
+	int flags = fcntl(fd, F_GETFD);
+	return flags >= 0 && !(flags & FD_CLOEXEC);
+}
+
 /* As getdents64(2) writes it. */
 struct kernel_dirent {
 	uint64_t inode;

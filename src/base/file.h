@@ -4,6 +4,7 @@
 #define BASE_FILE_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -71,6 +72,14 @@ int file_path(int fd, char ret[PATH_MAX]);
  * -errno.
  */
 int file_above_stdio(int fd);
+
+/*
+ * Opens /dev/null in the place of closed standard descriptors, so that no other file gets their numbers. Children
+ * begin without them again (close-on-exec). refuse: reading and writing fail with EBADF, as before.
+ */
+void file_fill_stdio(bool refuse);
+/* Whether the process that started this program has passed it this descriptor: it is open, and not close-on-exec. */
+bool file_is_passed(int fd);
 
 /* Closes the descriptors first…last, open or not. Allocates nothing, so it can be called between fork and exec. */
 void file_close_range(int first, int last);

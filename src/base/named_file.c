@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/trust.h"
 #include "base/trust_private.h"
 
@@ -52,15 +54,27 @@ static bool is_of_others(const struct stat *st)
 	return st->st_uid != 0 && st->st_uid != geteuid();
 }
 
-bool named_file_is_passed(const char *path)
+/* The descriptor that the path names; INT_MAX: one that does not exist; -1: it names none. */
+static int find_number(const char *path)
 {
+	static const char *const names[] = {"/dev/stdin", "/dev/stdout", "/dev/stderr"};
 	static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+	for (int fd = 0; fd < 3; fd++)
+		if (strcmp(path, names[fd]) == 0)
+			return fd;
 	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
 		size_t n = strlen(folders[i]);
-		if (strncmp(path, folders[i], n) == 0 && path[n] && !path[n + strspn(path + n, "0123456789")])
-			return true;
+		if (strncmp(path, folders[i], n) != 0 || !path[n] || path[n + strspn(path + n, "0123456789")])
+			continue;
+		unsigned long number = strtoul(path + n, NULL, 10);
+		return number < INT_MAX ? (int)number : INT_MAX;
 	}
-	return strcmp(path, "/dev/stdin") == 0 || strcmp(path, "/dev/stdout") == 0 || strcmp(path, "/dev/stderr") == 0;
+	return -1;
+}
+
+bool named_file_is_passed(const char *path)
+{
+	return find_number(path) >= 0;
 }
 
 bool named_file_is_stdout(const char *path)
@@ -103,11 +117,13 @@ int named_file_find(
 {
 	cleanup_(closep) int fd = -1;
 	struct stat st;
-	bool passed = named_file_is_passed(path);
+	int number = find_number(path), r = 0;
+	bool passed = number >= 0;
 	*ret_objection = NULL;
-	int r = 0;
 	if (!passed)
 		r = open_path(path, way, &fd);
+	else if (!file_is_passed(number))
+		r = -ENOENT; /* as the kernel reports closed descriptors */
 	else if ((fd = open(path, O_PATH | O_CLOEXEC)) < 0)
 		r = -errno;
 	if (r < 0)

@@ -49,7 +49,7 @@ bool named_file_is_stdout(const char *path);
  *  - a pipe or a device of another user, who could make this process wait forever or read what it writes;
  *  - anything but a regular file behind a link of another user, and files that trust_objection_behind_link() names,
  *    unless `trust`: the user accepts links of others.
- * *ret_objection is NULL for all other errors.
+ * *ret_objection is NULL for all other errors, such as -ENOENT: the path names a descriptor that was not passed.
  */
 int named_file_find(
 	const char *path, bool trust, struct trust_way *way, int *ret_fd, struct stat *ret, const char **ret_objection);

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/exit_code.h"
 #include "cli/launch_arguments.h"
@@ -251,6 +252,7 @@ static int launch(struct launch_arguments *a, struct pool_view *view)
 
 int main(int argc, char **argv)
 {
+	file_fill_stdio(true);
 	if (argc == 2 && strcmp(argv[1], LAUNCH_DURATIONS_ARGUMENT) == 0)
 		return launch_durations_main();
 	static char name[] = "gpuq launch";

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/display.h"
+#include "base/file.h"
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "cli/command_names.h"
@@ -136,6 +137,7 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+	file_fill_stdio(true);
 	setlocale(LC_ALL, "");
 	argp_program_version = "gpuq " GD_VERSION;
 	argp_err_exit_status = EXIT_USAGE;

@@ -2,10 +2,10 @@
 #include "cli/map_arguments.h"
 
 #include <argp.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/named_file.h"
 #include "cli/arguments.h"
 #include "cli/map_options.h"
@@ -29,27 +29,21 @@ static error_t parse_number(int key, char *value, struct argp_state *state)
 	}
 }
 
-/* The next file that is opened would get the number of a closed descriptor. */
-static bool is_closed(int fd)
-{
-	return fcntl(fd, F_GETFD) < 0;
-}
-
 static void check(struct map_arguments *a, struct argp_state *state)
 {
 	const struct map_options *o = &a->options;
 	if (!a->pool.program)
 		argp_error(state,
 			"no worker given; name the program that processes the items, as in --worker-command 'python3 infer.py'");
-	if (strcmp(o->input, "-") == 0 && (isatty(STDIN_FILENO) || is_closed(STDIN_FILENO)))
+	if (strcmp(o->input, "-") == 0 && (isatty(STDIN_FILENO) || !file_is_passed(STDIN_FILENO)))
 		argp_error(state, "standard input is %s; name the file with the items: --input FILE",
-			is_closed(STDIN_FILENO) ? "closed" : "a terminal");
+			file_is_passed(STDIN_FILENO) ? "a terminal" : "closed");
 	int standard = summary_file_is_standard(o->output) + summary_file_is_standard(o->errors) +
 		       summary_file_is_standard(a->pool.json);
 	if (standard > 1)
 		argp_error(state, "only one of --output, --errors and --json can be standard output");
 	a->takes_stdout = standard > 0;
-	if (a->takes_stdout && is_closed(STDOUT_FILENO))
+	if (a->takes_stdout && !file_is_passed(STDOUT_FILENO))
 		argp_error(state, "standard output is closed; name the file to write, as in --output FILE");
 }
 

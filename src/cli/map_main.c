@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "cli/exit_code.h"
 #include "cli/map_arguments.h"
 #include "cli/map_summary.h"
@@ -128,6 +129,7 @@ static int map(struct map_arguments *a, struct map_view *view)
 int main(int argc, char **argv)
 {
 	static char name[] = "gpuq map";
+	file_fill_stdio(true);
 	pool_arguments_prepare(name, argv);
 	struct map_arguments a;
 	struct map_view view = {.options = &a.options};

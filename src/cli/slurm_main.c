@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/date.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/units.h"
 #include "cli/arguments.h"
 #include "cli/exit_code.h"
@@ -224,6 +225,7 @@ int main(int argc, char **argv)
 		{"takeover", 'o', NULL, 0, "coordinator: start even if the last one ran on another host", 0}, {0}};
 	static const struct argp argp = {options, parse, NULL, "The parts of a queue on a cluster", NULL, NULL, NULL};
 	struct slurm_arguments a = {0};
+	file_fill_stdio(true);
 	setlocale(LC_ALL, "");
 	argp_program_version = "gpuq " GD_VERSION;
 	argp_err_exit_status = EXIT_USAGE;

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/date.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/loop.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
@@ -339,6 +340,7 @@ int main(int argc, char **argv)
 	static const struct argp argp = {
 		top_options, parse, NULL, "Show GPUs and jobs, full screen; '?' lists the keys.", children, NULL, NULL};
 	struct top_program p = {.log_fd = -1, .signal_fd = -1};
+	file_fill_stdio(true);
 	setlocale(LC_ALL, "");
 	argp_program_version = "gpuq " GD_VERSION;
 	argp_err_exit_status = EXIT_USAGE;

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/loop.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
@@ -199,6 +200,7 @@ int main(int argc, char **argv)
 		"Prints the address to open. Anyone with the token in it can read all logs and environments, and change jobs. $GPUQ_WEB_TOKEN sets your own token: for /metrics, and for everything on a Unix socket.",
 		children, NULL, NULL};
 	struct server s = {0};
+	file_fill_stdio(true);
 	setlocale(LC_ALL, "");
 	argp_err_exit_status = EXIT_USAGE;
 	argp_program_version = "gpuq " GD_VERSION;

@@ -22,17 +22,6 @@
 #include "base/file.h"
 #include "pool/warden_private.h"
 
-/* The program may have closed its standard descriptors; new descriptors must not take their places. */
-static void fill_stdio(void)
-{
-	int fd;
-	do {
-		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	} while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd >= 0)
-		close(fd);
-}
-
 /* Executed workers get none of the host's descriptors, so close them here: another process may wait for that. */
 static void close_others(const struct warden_process *w)
 {
@@ -50,7 +39,7 @@ static _Noreturn void become_warden(struct warden_process *w)
 	prctl(PR_SET_NAME, WARDEN_NAME);
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
-	fill_stdio();
+	file_fill_stdio(false);
 	if (w->plan->argv)
 		close_others(w);
 	w->signal_fd = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);

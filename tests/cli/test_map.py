@@ -456,6 +456,8 @@ def test_wrong_usage_is_reported_before_anything_starts(map, words, message):
 
 @pytest.mark.parametrize("closed, words, message", [
     ("<&-", ("--output", "out.jsonl"), "standard input is closed; name the file with the items: --input FILE"),
+    ("<&-", ("--input", "/dev/stdin", "--output", "out.jsonl"), "cannot read input '/dev/stdin': No such file or directory"),
+    ("<&-", ("--input", "/dev/fd/0", "--output", "out.jsonl"), "cannot read input '/dev/fd/0': No such file or directory"),
     (">&-", ("--input", "in.jsonl"), "standard output is closed; name the file to write, as in --output FILE"),
 ])
 def test_closed_standard_input_or_output_is_reported(map, closed, words, message):

@@ -4,6 +4,9 @@ import json
 import os
 import pathlib
 import re
+import subprocess
+
+from lab import GPUQ, LIMIT
 
 SOURCE = pathlib.Path(os.environ["GD_SOURCE"])
 
@@ -35,6 +38,13 @@ def test_printed_configuration_can_be_loaded(lab):
     (lab.directory / "again.yaml").write_text(text)
     after = settings(lab, "--config", "again.yaml")
     assert {name: one["value"] for name, one in before.items()} == {name: one["value"] for name, one in after.items()}
+
+
+def test_configuration_from_a_closed_standard_input_is_reported(lab):
+    for name in ("/dev/stdin", "/dev/fd/0"):
+        result = subprocess.run(["sh", "-c", f'"$0" add --no-start --config {name} true <&-', GPUQ], cwd=lab.directory, env=lab.environment, capture_output=True,
+                                text=True, timeout=LIMIT, check=False)
+        assert result.returncode == 2 and f"cannot read configuration '{name}': No such file or directory" in result.stderr, result
 
 
 def test_page_has_every_setting_with_type_default_and_example(lab):
