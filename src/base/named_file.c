@@ -79,11 +79,18 @@ bool named_file_is_passed(const char *path)
 
 bool named_file_is_stdout(const char *path)
 {
-	static const char *const names[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strcmp(path, names[i]) == 0)
-			return true;
-	return false;
+	return strcmp(path, "-") == 0 || find_number(path) == STDOUT_FILENO;
+}
+
+/* If it is a file, a second descriptor would have a position of its own, and messages would overwrite results. */
+static int open_passed(int number, int *ret_fd, struct gd_error *err)
+{
+	if (!file_is_passed(number))
+		return error_set(err, -ENOENT, "%s", error_words(-ENOENT));
+	if ((fcntl(number, F_GETFL) & O_ACCMODE) == O_RDONLY)
+		return error_set(err, -EBADF, "it is not open for writing");
+	*ret_fd = fcntl(number, F_DUPFD_CLOEXEC, 3);
+	return *ret_fd < 0 ? error_set(err, -errno, "%s", error_words(-errno)) : 0;
 }
 
 /* NULL, or why the file must not be used: reading from or writing to it can take forever. Devices of users without an
@@ -158,6 +165,9 @@ int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err)
 	struct trust_way way = {.replaceable = true}; /* not examined */
 	const char *objection;
 	struct stat st;
+	int number = find_number(path);
+	if (number >= 0)
+		return open_passed(number, ret_fd, err);
 	int r = named_file_find(path, false, &way, &place, &st, &objection);
 	if (r < 0)
 		return error_set(err, r, "%s", objection ? objection : error_words(r));
@@ -175,7 +185,10 @@ int named_file_open(const char *path, int *ret_fd, enum named_file_origin *ret_o
 {
 	cleanup_(closep) int fd = -1;
 	struct stat st;
-	*ret_origin = NAMED_FILE_FOUND;
+	int number = find_number(path);
+	*ret_origin = number >= 0 ? NAMED_FILE_PASSED : NAMED_FILE_FOUND;
+	if (number >= 0)
+		return open_passed(number, ret_fd, err);
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return named_file_open_special(path, ret_fd, err);
 	int r = open_regular(path, &fd, ret_origin, err);

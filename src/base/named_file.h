@@ -15,10 +15,13 @@ enum named_file_origin {
 	NAMED_FILE_FOUND,
 	NAMED_FILE_CREATED, /* with the mode 0600 */
 	NAMED_FILE_MOVABLE, /* found, but another user may have moved it there, see trust_check_place() */
+	NAMED_FILE_PASSED, /* a descriptor of the user, who chose where it writes: neither truncate nor replace the file
+			    */
 };
 
 /*
- * Opens the file for writing. Creates a missing file; does not truncate. Follows symbolic links of the user and root
+ * Opens the file for writing. Creates a missing file; does not truncate. The name of a descriptor that was passed to
+ * this process gives a duplicate of it, with its position. Follows symbolic links of the user and root
  * only (else -EPERM), because links of others could lead to any file of this user. Also -EPERM for a link
  * that another user may have moved there, and for a file that belongs to another user or that others can write: they
  * could change its contents afterwards. Does not wait for the reader of a pipe: -ENXIO.
@@ -29,17 +32,14 @@ int named_file_open(const char *path, int *ret_fd, enum named_file_origin *ret_o
 int named_file_replace(const char *path, int *ret_fd, struct gd_error *err);
 
 /*
- * Opens a pipe or a character device for writing, as found by named_file_find(). -EPERM: also a regular file, which has
- * just been put there. -ENXIO: the pipe has no reader.
+ * Opens a pipe or a character device for writing, as found by named_file_find(), or duplicates a descriptor that was
+ * passed. -EPERM: also a regular file, which has just been put there. -ENXIO: the pipe has no reader.
  */
 int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err);
 
 /* Whether `path` is the name of a descriptor that was passed to this process: /dev/stdout, /dev/fd/63. */
 bool named_file_is_passed(const char *path);
-/*
- * Whether it is the name of standard output: "-", /dev/stdout. If that is a file, a second descriptor for it has a
- * position of its own, and messages on standard output would overwrite results.
- */
+/* Whether it is the name of standard output: "-", /dev/stdout. */
 bool named_file_is_stdout(const char *path);
 
 /*

@@ -160,7 +160,8 @@ static int refuse(struct report_command *c, const char *objection)
 		c->out, objection);
 }
 
-/* A pipe or a device that the user named is written to, not replaced. Does not wait for a pipe without a reader. */
+/* A pipe, a device or a passed descriptor that the user named is written to, not replaced. Does not wait for a pipe
+ * without a reader. */
 static int write_special(struct report_command *c, const struct text *page)
 {
 	struct gd_error why = {0};
@@ -202,10 +203,12 @@ static int write_page(struct report_command *c, const struct text *page)
 	}
 	if (!is_named && lstat(c->out, &st) == 0 && S_ISLNK(st.st_mode))
 		return refuse(c, "is a symbolic link");
+	if (is_named && named_file_is_passed(c->out))
+		return write_special(c, page);
 	int r = open_folder(c, &dir_fd, &name);
 	if (r < 0)
 		return r;
-	/* The target of a link in /proc, such as /dev/stdout, may have no path. */
+	/* The target of a link in /proc, or to /dev/stdout, may have no path. */
 	if (is_named && stat(c->out, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return write_special(c, page);
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)

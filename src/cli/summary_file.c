@@ -2,7 +2,6 @@
 #include "cli/summary_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,11 +25,7 @@ int summary_file_open(const char *path, struct summary_file *ret)
 	ret->path = path;
 	if (!path)
 		return 0;
-	if (summary_file_is_standard(path)) {
-		ret->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-		return ret->fd < 0 ? -errno : 0;
-	}
-	int r = named_file_open(path, &ret->fd, &ret->origin, &err);
+	int r = named_file_open(summary_file_is_standard(path) ? "/dev/stdout" : path, &ret->fd, &ret->origin, &err);
 	if (r < 0)
 		say("--json '%s': %s", path, err.message);
 	return r;
@@ -61,10 +56,14 @@ static int replace(struct summary_file *s)
 	return named_file_replace(s->path, &s->fd, NULL);
 }
 
-/* Empties a regular file. */
+/* Empties a regular file that this program has opened. */
 static int prepare(struct summary_file *s, bool private)
 {
 	struct stat st;
+	if (s->origin == NAMED_FILE_PASSED) {
+		fflush(stdout);
+		return 0;
+	}
 	if (private && s->origin == NAMED_FILE_MOVABLE)
 		return replace(s);
 	return fstat(s->fd, &st) == 0 && S_ISREG(st.st_mode) && ftruncate(s->fd, 0) < 0 ? -errno : 0;
@@ -75,9 +74,7 @@ int summary_file_write(struct summary_file *s, const char *results, bool private
 	bool standard = summary_file_is_standard(s->path);
 	bool hide = private || is_private(results);
 	int r = text_error(json);
-	if (standard)
-		fflush(stdout);
-	else if (r == 0)
+	if (r == 0)
 		r = prepare(s, hide);
 	if (r == 0)
 		r = file_write_all(s->fd, json->data, json->length);

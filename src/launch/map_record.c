@@ -95,17 +95,13 @@ static int open_regular(const struct map_record *record, struct map_file *f, boo
 	return r < 0 ? r : open_file(record, f, trust, err);
 }
 
-/* Pipes, terminals, /dev/null, and standard output as opened by the shell. */
+/* Pipes, terminals, /dev/null, and descriptors as opened by the shell. */
 static int open_stream(struct map_file *f, const char *path, struct gd_error *err)
 {
 	struct gd_error why = {0};
 	f->regular = false;
-	if (strcmp(path, "-") != 0) {
-		int r = named_file_open_special(path, &f->fd, &why);
-		return r < 0 ? error_set(err, r, "cannot write output '%s': %s", f->name, why.message) : 0;
-	}
-	f->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-	return f->fd < 0 ? error_set(err, -errno, "cannot write output '%s': %s", f->name, error_words(-errno)) : 0;
+	int r = named_file_open_special(path, &f->fd, &why);
+	return r < 0 ? error_set(err, r, "cannot write output '%s': %s", f->name, why.message) : 0;
 }
 
 static int open_one(const struct map_record *r, struct map_file *f, const char *path, bool trust, struct gd_error *err)
@@ -113,7 +109,9 @@ static int open_one(const struct map_record *r, struct map_file *f, const char *
 	struct stat st;
 	bool standard = strcmp(path, "-") == 0;
 	f->name = standard ? "standard output" : path;
-	if (standard || (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
+	if (standard)
+		path = "/dev/stdout";
+	if (named_file_is_passed(path) || (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
 		return open_stream(f, path, err);
 	f->regular = true;
 	return open_regular(r, f, trust, err);

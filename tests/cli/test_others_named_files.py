@@ -147,6 +147,17 @@ def test_output_to_a_descriptor_that_the_user_passes_is_written(machine, owner, 
 
 
 @pytest.mark.parametrize("kind", OUTPUTS)
+@pytest.mark.parametrize("name, redirection", [("/dev/stderr", "2>> log"), ("/dev/fd/9", "9>> log"), ("/proc/self/fd/9", "9>> log")])
+def test_output_to_a_file_that_the_user_passes_keeps_its_contents(owner, kind, name, redirection):
+    result = owner.run("sh", "-c", f'echo old > log; gpuq "$@" {redirection}; head -n 1 log; cat log', "sh", *words_of(OUTPUTS[kind], owner, name),
+                       cwd=owner.home)
+    assert "old\nold\n" in result.stdout, result
+    assert {"output": '"result":1', "errors": '"error"', "summary": "items_done", "report": "</html>"}[kind] in result.stdout, result
+    result = owner.run("sh", "-c", 'gpuq "$@" 9< items', "sh", *words_of(OUTPUTS[kind], owner, "/dev/fd/9"), cwd=owner.home)
+    assert result.returncode != 0 and "it is not open for writing" in result.stderr, result
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
 def test_output_to_pipes_and_devices_of_the_user_and_root_is_written(machine, owner, kind):
     shared = machine.directory(STICKY)
     owner.sh("mkfifo pipe; ln -s /dev/null null", shared)
