@@ -3,17 +3,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "base/trust.h"
 #include "base/trust_private.h"
 
@@ -212,18 +215,37 @@ int named_file_open(const char *path, int *ret_fd, enum named_file_origin *ret_o
 	return 0;
 }
 
-int named_file_replace(const char *path, int *ret_fd, struct gd_error *err)
+/* Creates a file with an unpredictable name. Returns its descriptor, or a negative errno value. */
+static int create_draft(int dir_fd, const char *name, char **ret)
 {
-	cleanup_(freep) char *name = NULL;
-	cleanup_(closep) int dir_fd = -1;
-	int r = trust_open_parent_stable(path, &dir_fd, &name, err);
-	if (r < 0)
+	uint64_t random;
+	char *draft;
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return -errno;
+	if (asprintf(&draft, "%s.%08" PRIx32, name, (uint32_t)random) < 0)
+		return -ENOMEM;
+	int fd = create(dir_fd, draft);
+	if (fd < 0) {
+		int r = -errno;
+		free(draft);
 		return r;
-	if (unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT)
-		return error_set(err, -errno, "%s", error_words(-errno));
-	int fd = create(dir_fd, name);
+	}
+	*ret = draft;
+	return fd;
+}
+
+int named_file_replace(int dir_fd, const char *name, mode_t mode, const struct text *content)
+{
+	cleanup_(freep) char *draft = NULL;
+	cleanup_(closep) int fd = create_draft(dir_fd, name, &draft);
 	if (fd < 0)
-		return error_set(err, -errno, "%s", error_words(-errno));
-	*ret_fd = fd;
-	return 0;
+		return fd;
+	int r = file_write_all(fd, content->data, content->length);
+	if (r == 0)
+		(void)fchmod(fd, mode);
+	if (r == 0 && renameat(dir_fd, draft, dir_fd, name) < 0)
+		r = -errno;
+	if (r < 0)
+		unlinkat(dir_fd, draft, 0);
+	return r;
 }

@@ -8,6 +8,7 @@
 
 #include "gpu_dispatch.h"
 
+struct text;
 struct trust_way;
 
 /* Where an open file comes from. */
@@ -28,8 +29,11 @@ enum named_file_origin {
  */
 int named_file_open(const char *path, int *ret_fd, enum named_file_origin *ret_origin, struct gd_error *err);
 
-/* Opens a new file with the mode 0600, in place of a file that named_file_open() has opened. */
-int named_file_replace(const char *path, int *ret_fd, struct gd_error *err);
+/*
+ * Writes a new file with this mode to the name in the directory; a file system without modes may keep 0600. An old file
+ * of this name stays intact until the new one is complete. Returns 0 or a negative errno value.
+ */
+int named_file_replace(int dir_fd, const char *name, mode_t mode, const struct text *content);
 
 /*
  * Opens a pipe or a character device for writing, as found by named_file_find(), or duplicates a descriptor that was

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -81,25 +80,6 @@ static int write_failed(struct report_command *c, int code)
 	return error_set(&c->err, code, "cannot write report '%s': %s", c->out, error_words(code));
 }
 
-/* Creates a file with an unpredictable name. Returns its descriptor, or a negative errno value. */
-static int create_draft(int dir_fd, const char *name, char **ret)
-{
-	uint64_t random;
-	char *draft;
-	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-		return -errno;
-	if (asprintf(&draft, "%s.%08" PRIx32, name, (uint32_t)random) < 0)
-		return -ENOMEM;
-	int fd = openat(dir_fd, draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0600);
-	if (fd < 0) {
-		int r = -errno;
-		free(draft);
-		return r;
-	}
-	*ret = draft;
-	return fd;
-}
-
 static bool is_private(const char *path)
 {
 	struct stat st;
@@ -134,23 +114,11 @@ static mode_t choose_mode(const struct report_command *c, int dir_fd, const stru
 	return old->st_mode & 0700;
 }
 
-/* `old` is the file to replace, or NULL. It stays intact until the new file is complete; see choose_mode(). */
+/* `old` is the file to replace, or NULL; see choose_mode(). */
 static int replace_file(
 	struct report_command *c, int dir_fd, const char *name, const struct stat *old, const struct text *page)
 {
-	cleanup_(freep) char *draft = NULL;
-	cleanup_(closep) int fd = create_draft(dir_fd, name, &draft);
-	if (fd < 0)
-		return write_failed(c, fd);
-	mode_t mode = choose_mode(c, dir_fd, old);
-	int r = file_write_all(fd, page->data, page->length);
-	/* Some file systems cannot change modes. There the page keeps the mode of a private file. */
-	if (r == 0)
-		(void)fchmod(fd, mode);
-	if (r == 0 && renameat(dir_fd, draft, dir_fd, name) < 0)
-		r = -errno;
-	if (r < 0)
-		unlinkat(dir_fd, draft, 0);
+	int r = named_file_replace(dir_fd, name, choose_mode(c, dir_fd, old), page);
 	return r < 0 ? write_failed(c, r) : 0;
 }
 

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/named_file.h"
+#include "base/trust.h"
 #include "cli/say.h"
 
 bool summary_file_is_standard(const char *path)
@@ -46,27 +47,30 @@ static void set_mode(int fd)
 		return; /* best effort: some file systems cannot change modes */
 }
 
-static int replace(struct summary_file *s)
+static int replace(const struct summary_file *s, const struct text *json)
 {
+	cleanup_(freep) char *name = NULL;
+	cleanup_(closep) int dir_fd = -1;
 	struct stat st;
 	if (fstat(s->fd, &st) == 0 && st.st_mode & 077)
 		say("warning: '%s' is replaced with a private file: the results are private, and another user may have moved the old one there",
 			s->path);
-	close_fd(&s->fd);
-	return named_file_replace(s->path, &s->fd, NULL);
+	int r = trust_open_parent_stable(s->path, &dir_fd, &name, NULL);
+	return r < 0 ? r : named_file_replace(dir_fd, name, 0600, json);
 }
 
-/* Empties a regular file that this program has opened. */
-static int prepare(struct summary_file *s, bool private)
+/* Empties a regular file that this program has opened, and writes to it. */
+static int write_open(struct summary_file *s, bool private, const struct text *json)
 {
 	struct stat st;
-	if (s->origin == NAMED_FILE_PASSED) {
+	if (s->origin == NAMED_FILE_PASSED)
 		fflush(stdout);
-		return 0;
-	}
-	if (private && s->origin == NAMED_FILE_MOVABLE)
-		return replace(s);
-	return fstat(s->fd, &st) == 0 && S_ISREG(st.st_mode) && ftruncate(s->fd, 0) < 0 ? -errno : 0;
+	else if (fstat(s->fd, &st) == 0 && S_ISREG(st.st_mode) && ftruncate(s->fd, 0) < 0)
+		return -errno;
+	int r = file_write_all(s->fd, json->data, json->length);
+	if (r == 0 && s->origin == NAMED_FILE_CREATED && !private)
+		set_mode(s->fd);
+	return r;
 }
 
 int summary_file_write(struct summary_file *s, const char *results, bool private, const struct text *json)
@@ -75,11 +79,7 @@ int summary_file_write(struct summary_file *s, const char *results, bool private
 	bool hide = private || is_private(results);
 	int r = text_error(json);
 	if (r == 0)
-		r = prepare(s, hide);
-	if (r == 0)
-		r = file_write_all(s->fd, json->data, json->length);
-	if (r == 0 && s->origin == NAMED_FILE_CREATED && !hide)
-		set_mode(s->fd);
+		r = hide && s->origin == NAMED_FILE_MOVABLE ? replace(s, json) : write_open(s, hide, json);
 	if (r < 0)
 		say("cannot write the summary to %s%s%s: %s", standard ? "" : "'",
 			standard ? "standard output" : s->path, standard ? "" : "'", error_words(r));

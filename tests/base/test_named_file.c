@@ -3,16 +3,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/cleanup.h"
 #include "base/named_file.h"
+#include "base/text.h"
 #include "support/check.h"
 #include "support/scratch.h"
 
@@ -60,11 +65,36 @@ static void test_file_is_made_and_kept(void **state)
 	close(fd);
 }
 
+static void test_file_that_cannot_be_replaced_stays(void **state)
+{
+	(void)state;
+	struct rlimit no_limit, limit;
+	cleanup_(text_finish) struct text content = {0};
+	struct stat st;
+	text_append_string(&content, "new summary");
+	scratch_write_text("summary.json", "old");
+	signal(SIGXFSZ, SIG_IGN);
+	getrlimit(RLIMIT_FSIZE, &no_limit);
+	limit = (struct rlimit){.rlim_cur = 4, .rlim_max = no_limit.rlim_max};
+	setrlimit(RLIMIT_FSIZE, &limit);
+	int r = named_file_replace(AT_FDCWD, "summary.json", 0640, &content);
+	setrlimit(RLIMIT_FSIZE, &no_limit);
+	assert_int_equal(r, -EFBIG);
+	assert_string_equal(scratch_read("summary.json"), "old");
+	assert_int_equal(rename("summary.json", "kept"), 0);
+	assert_int_equal(system("test \"$(ls)\" = kept"), 0);
+	assert_int_equal(named_file_replace(AT_FDCWD, "kept", 0640, &content), 0);
+	assert_int_equal(stat("kept", &st), 0);
+	assert_string_equal(scratch_read("kept"), "new summary");
+	assert_int_equal(st.st_mode & 0777, 0640);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		scratch_test(test_pipe_that_comes_into_the_place_of_the_file_is_not_written_to),
 		scratch_test(test_file_is_made_and_kept),
+		scratch_test(test_file_that_cannot_be_replaced_stays),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
