@@ -58,6 +58,23 @@ def test_folder_of_a_queue_is_repaired_and_not_removed(machine, owner):
     assert (project / "ran").exists()
 
 
+@pytest.mark.parametrize("part", ["scripts", "keepers", "append.lock", "."])
+def test_part_of_the_folder_of_a_queue_that_belongs_to_root(machine, owner, part):
+    """gpuq was run with sudo."""
+    project = own(owner, machine.project(owner))
+    assert owner.gpuq("add", "--no-start", "touch ran", cwd=project).returncode == 0
+    owner.sh("mkdir -p jobs.jsonl.d/scripts", project)
+    place = project / "jobs.jsonl.d" / part
+    os.chown(place, 0, 0)
+    place.chmod(0o700)
+    result = owner.gpuq("run", cwd=project)
+    advice = f"chown -R {owner.uid} {project}/jobs.jsonl.d"
+    assert result.returncode != 0 and result.stderr.endswith(f": Permission denied; it belongs to root: run sudo {advice}\n"), result
+    subprocess.run(advice.split(), check=True)
+    assert owner.gpuq("run", cwd=project).returncode == 0
+    assert (project / "ran").exists()
+
+
 @pytest.mark.skipif(not shutil.which("setfacl"), reason="needs setfacl")
 def test_access_list_of_the_folder_of_a_queue(machine, owner, other):
     project = own(owner, machine.directory(STICKY_GROUP))

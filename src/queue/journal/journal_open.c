@@ -267,6 +267,21 @@ static int check_folder(const struct journal *j, int fd, const char *shown, stru
 	return refuse_folder(j, shown, &st, objection, err);
 }
 
+/* Commands that were run with sudo may have created parts of the folder. An incomplete command would be dangerous. */
+static int refuse_part(
+	const struct journal *j, int at, const char *name, const char *shown, int code, struct gd_error *err)
+{
+	cleanup_(text_finish) struct text way_out = {0};
+	struct stat st;
+	bool fits = strlen(shown) + strlen(j->dir_path) < sizeof(err->message) / 2;
+	if (code == -EACCES && fits && fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid == 0) {
+		text_appendf(&way_out, "; it belongs to root: run sudo chown -R %u ", (unsigned)geteuid());
+		shell_quote(&way_out, j->dir_path, strlen(j->dir_path));
+	}
+	return error_set(err, code, "cannot open '%s': %s%s", shown, error_words(code),
+		text_error(&way_out) ? "" : text_string(&way_out));
+}
+
 /* Opens one of our directories; creates it if it is missing. */
 static int open_dir(
 	const struct journal *j, int at, const char *path, const char *shown, int *ret_fd, struct gd_error *err)
@@ -276,7 +291,7 @@ static int open_dir(
 		return error_set(err, -errno, "cannot create directory '%s': %s", shown, error_words(errno));
 	cleanup_(closep) int fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
-		return error_set(err, -errno, "cannot open directory '%s': %s", shown, error_words(errno));
+		return refuse_part(j, at, path, shown, -errno, err);
 	if (created)
 		file_remove_default_list(fd);
 	if (created && at == j->parent_fd)
@@ -330,7 +345,7 @@ static int check_scripts(const struct journal *j, int dir_fd, struct gd_error *e
 	char path[PATH_MAX];
 	snprintf(path, sizeof(path), "%s/" STORE_SCRIPTS, j->dir_path);
 	if (fd < 0)
-		return error_set(err, -errno, "cannot open directory '%s': %s", path, error_words(errno));
+		return refuse_part(j, dir_fd, STORE_SCRIPTS, path, -errno, err);
 	int r = check_folder(j, fd, path, err);
 	if (r == 0)
 		protect_part(j, fd);
@@ -369,8 +384,12 @@ static int open_part(const struct journal *j, int dir_fd, const char *name, int 
 {
 	struct stat st;
 	cleanup_(closep) int fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return error_set(err, -errno, "cannot open '%s/%s': %s", j->dir_path, name, error_words(errno));
+	if (fd < 0 || fstat(fd, &st) < 0) {
+		int code = -errno;
+		char path[PATH_MAX];
+		snprintf(path, sizeof(path), "%s/%s", j->dir_path, name);
+		return refuse_part(j, dir_fd, name, path, code, err);
+	}
 	if (st.st_nlink > 1)
 		return error_set(err, -EPERM,
 			"refusing to write to '%s/%s': it has several names (hard links), and may be another file of yours; replace the file with a copy of it",
