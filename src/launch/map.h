@@ -89,7 +89,8 @@ struct map;
 int map_create(const struct map_options *options, struct map **ret, struct gd_error *err);
 /*
  * Opens the output and runs. 0: every item has ended; -ECANCELED: stopped before that; -EDQUOT: too many failures;
- * -ECHILD: no worker is left; -EPERM, -EBADMSG, -EBUSY…: a file cannot be used. Call it only once.
+ * -ECHILD: no worker is left; -ENODATA: the input became shorter; -EPERM, -EBADMSG, -EBUSY…: a file cannot be used.
+ * Call it only once.
  */
 int map_run(struct map *m, struct gd_error *err);
 /* Lets running messages finish; the second call cancels them, the third kills the workers. */

@@ -248,7 +248,8 @@ static size_t next_size(struct map_input *in, bool *ret_long)
 	const char *newline = have > in->searched ? memchr(line + in->searched, '\n', have - in->searched) : NULL;
 	size_t size = newline ? (size_t)(newline - line) + 1 : have;
 	*ret_long = size > MAP_LINE_MAX + (newline ? 1 : 0);
-	if (newline || in->at_end || *ret_long) {
+	bool cut = in->taken + size < in->limit; /* if there is no more: another program has truncated the file */
+	if (newline || (in->at_end && !cut) || *ret_long) {
 		in->searched = 0;
 		return size;
 	}

@@ -7,7 +7,8 @@
  * silently, and the other items continue. The last line needs no newline.
  *
  * If a file grows while it is read, only lines that begin within its original size count, so reading ends even if the
- * file grows faster than it is read. Another user may be appending to it, and holes cost that user nothing.
+ * file grows faster than it is read. Another user may be appending to it, and holes cost that user nothing. If it
+ * becomes shorter, an incomplete last line is not an item.
  */
 #ifndef LAUNCH_MAP_INPUT_H
 #define LAUNCH_MAP_INPUT_H

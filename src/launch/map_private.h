@@ -68,6 +68,10 @@ void map_fail(struct map *m, const struct gd_error *err);
 int map_survey(struct map *m, struct gd_error *err);
 /* Counts the items after the last one read, so that the total becomes known; after a stop, for a second at most. */
 void map_count_rest(struct map *m);
+/* At the end of the input, whether all of it was read. -ENODATA: it became shorter, or has fewer items than were
+ * counted.
+ */
+int map_check_end(const struct map *m, uint64_t left, struct gd_error *err);
 /* 1: the item is done; 0: it is not; -EBADMSG: the record belongs to another input, or is not in order. */
 int map_is_done(struct map *m, const struct map_line *line, struct gd_error *err);
 

@@ -307,7 +307,7 @@ static int end(struct map *m, struct gd_error *err)
 			m->reason.message[0] ? m->reason.message : "all workers have ended");
 	if (m->enough)
 		return error_set(err, -EDQUOT, "%s", m->reason.message);
-	return 0;
+	return map_check_end(m, summary.left, err);
 }
 
 int map_run(struct map *m, struct gd_error *err)

@@ -47,6 +47,15 @@ static int next_line(
 	}
 }
 
+int map_check_end(const struct map *m, uint64_t left, struct gd_error *err)
+{
+	if (left == 0 && m->input.taken >= m->input.limit)
+		return 0;
+	return error_set(err, -ENODATA,
+		"input '%s' became shorter or was rewritten while it was read; restore the file and run the same command again to process the items that are left",
+		m->input.name);
+}
+
 int map_survey(struct map *m, struct gd_error *err)
 {
 	struct map_line line;
@@ -61,6 +70,8 @@ int map_survey(struct map *m, struct gd_error *err)
 		if (r < 0)
 			return r;
 	}
+	if (r == 0)
+		r = map_check_end(m, 0, err);
 	if (r < 0)
 		return r;
 	if (m->record.highest > m->input.number)

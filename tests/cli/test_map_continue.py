@@ -86,6 +86,36 @@ def test_input_that_has_grown_is_continued(map):
     assert [(line["n"], line["result"]) for line in map.lines()] == [(1, 2), (2, 4), (3, 6)]
 
 
+def change_while_it_is_read(map, change):
+    process = map.start("--gpus", "sim:1", "--in-flight", 1)
+    map.until(lambda: map.notes("items"), "a worker to get a message")
+    change(map.input)
+    map.go()
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1 and "input 'in.jsonl' became shorter or was rewritten while it was read" in err, err
+
+
+@pytest.mark.parametrize("size, count", [(1000, 3000), (1 << 20, 20)], ids=["counted", "too large to be counted before"])
+def test_input_that_becomes_shorter_while_it_is_read_is_reported(map, size, count):
+    map.put("wait", *["x" * size] * count)
+    whole = map.input.read_text()
+    change_while_it_is_read(map, lambda path: os.truncate(path, len(whole) // 2))
+    assert not map.errors() and len(map.results()) < count  # half of a line is not an item
+    map.input.write_text(whole)
+    map.run()
+    assert len(map.results()) == count + 1
+
+
+def test_input_that_gets_fewer_items_while_it_is_read_is_reported(map):
+    def join_lines(path):
+        with path.open("r+") as file:
+            file.seek(1_000_000)
+            file.write("x" * (path.stat().st_size - 1_000_002))
+    map.put("wait", *["x" * 1000] * 3000)
+    change_while_it_is_read(map, join_lines)
+    assert len(map.results()) < 1100
+
+
 def test_ordered_run_does_not_continue_an_output_with_gaps(map):
     map.put(1, "bad-once", 3)
     map.run(code=1)
