@@ -37,11 +37,11 @@ struct map_gpu {
 struct map_summary {
 	uint64_t total; /* items of the input read so far; see total_known */
 	bool total_known;
-	uint64_t done, failed;  /* by this run */
+	uint64_t done, failed;  /* by this run, and written */
 	uint64_t skipped;       /* in the output before this run: done or failed */
 	uint64_t failed_before; /* of the skipped items */
 	uint64_t tried_again;   /* failed before; their lines were removed from the output */
-	uint64_t left;          /* read, but not ended */
+	uint64_t left;          /* read, but not in the output */
 	uint64_t messages, retries, restarts;
 	size_t batch; /* items per message now: lower after an out-of-memory answer */
 	uint64_t input_bytes, done_bytes;

@@ -36,7 +36,7 @@ static int grow(struct map_order *o, uint64_t distance)
 	return 0;
 }
 
-int map_order_put(struct map_order *o, uint64_t place, bool failed, const char *line, size_t size)
+int map_order_put(struct map_order *o, uint64_t place, const struct map_ended *ended, const char *line, size_t size)
 {
 	uint64_t distance = place - o->next;
 	if (distance >= o->capacity && grow(o, distance) < 0)
@@ -44,7 +44,7 @@ int map_order_put(struct map_order *o, uint64_t place, bool failed, const char *
 	char *copy = malloc(size);
 	if (!copy)
 		return -ENOMEM;
-	*at(o, place) = (struct map_held){.line = memcpy(copy, line, size), .size = size, .failed = failed};
+	*at(o, place) = (struct map_held){.line = memcpy(copy, line, size), .size = size, .ended = *ended};
 	o->held++;
 	o->bytes += size;
 	return 0;

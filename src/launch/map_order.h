@@ -7,10 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "launch/map_record.h"
+
 struct map_held {
 	char *line; /* NULL: its item has not ended */
 	size_t size;
-	bool failed;
+	struct map_ended ended;
 };
 
 struct map_order {
@@ -24,7 +26,7 @@ struct map_order {
 void map_order_finish(struct map_order *o);
 
 /* Places are 0, 1, 2… in the order of the input. Copies the line. 0 or -ENOMEM. */
-int map_order_put(struct map_order *o, uint64_t place, bool failed, const char *line, size_t size);
+int map_order_put(struct map_order *o, uint64_t place, const struct map_ended *ended, const char *line, size_t size);
 /* The next line; release it with free(). False: its item has not ended. */
 bool map_order_take(struct map_order *o, struct map_held *ret);
 

@@ -35,6 +35,7 @@ struct map {
 	size_t warned_batch; /* the lowest batch in a warning */
 	uint64_t patience;   /* messages without an out-of-memory answer before larger ones are tried again */
 	uint64_t streak;     /* messages answered since the batch was changed */
+	uint64_t num_failed; /* items that failed, also if their lines are not written yet */
 	uint64_t places;     /* items read that were not done before */
 	bool input_over;
 	bool wants_input; /* nothing to read right now: wait for input */
@@ -85,6 +86,7 @@ void map_drop_batch(struct map *m, struct map_batch *b);
 /* The counts of a GPU; NULL: not a GPU of this run. */
 struct map_gpu *map_gpu_counts(struct map *m, int gpu);
 void map_end_item(struct map *m, const struct map_item *item, int gpu, bool failed, const char *data, size_t size);
+/* Writes the lines of items that have ended, and counts these items. */
 void map_flush(struct map *m);
 int map_on_success(void *context, const struct gd_event *e);
 int map_on_failure(void *context, const struct gd_event *e);

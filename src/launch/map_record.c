@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -147,6 +148,7 @@ static void finish_file(struct map_file *f)
 	close_fd(&f->dir_fd);
 	free(f->entry);
 	text_finish(&f->pending);
+	free(f->ended);
 }
 
 void map_record_finish(struct map_record *r)
@@ -287,7 +289,15 @@ static int show(const struct map_file *f)
 	return text_error(&shown) ? text_error(&shown) : write_all(f, &shown);
 }
 
-static int flush(struct map_file *f, struct gd_error *err)
+int map_record_add_ended(struct map_file *f, const struct map_ended *ended)
+{
+	if (array_reserve(f->ended, &f->ended_capacity, f->num_ended + 1) < 0)
+		return -ENOMEM;
+	f->ended[f->num_ended++] = *ended;
+	return 0;
+}
+
+int map_record_flush(struct map_file *f, struct gd_error *err)
 {
 	if (text_error(&f->pending))
 		return error_set(err, -ENOMEM, "cannot write '%s': out of memory", f->name);
@@ -300,12 +310,6 @@ static int flush(struct map_file *f, struct gd_error *err)
 		(void)!ftruncate(f->fd, (off_t)f->size); /* on failure, the next run does it */
 	text_clear(&f->pending);
 	return r < 0 ? error_set(err, r, "cannot write '%s': %s", f->name, error_words(r)) : 0;
-}
-
-int map_record_flush(struct map_record *r, struct gd_error *err)
-{
-	int e = flush(&r->output, err);
-	return e < 0 || !r->errors.name ? e : flush(&r->errors, err);
 }
 
 static int sync_file(const struct map_file *f, struct gd_error *err)

@@ -23,6 +23,13 @@
 #include "launch/history_lock.h"
 #include "launch/items_task.h"
 
+/* An item that has ended. It counts when its line is written. */
+struct map_ended {
+	uint64_t bytes; /* of its line in the input */
+	int gpu;        /* -1: none */
+	bool failed;
+};
+
 struct map_file {
 	const char *name; /* for messages; NULL: there is no file */
 	int fd;
@@ -32,7 +39,9 @@ struct map_file {
 	int dir_fd;    /* of its folder; -1: none */
 	char *entry;   /* its name in that folder, without links */
 	struct history_lock lock;
-	struct text pending; /* whole lines */
+	struct text pending;     /* whole lines */
+	struct map_ended *ended; /* the items of these lines */
+	size_t num_ended, ended_capacity;
 };
 
 struct map_record {
@@ -77,8 +86,10 @@ void map_record_format(struct text *t, uint64_t number, uint32_t check, bool fai
 /* The file for such lines. */
 struct map_file *map_record_file(struct map_record *r, bool failed);
 
+/* Appends to `ended` after a line was appended to `pending`. 0 or -ENOMEM. */
+int map_record_add_ended(struct map_file *f, const struct map_ended *ended);
 /* Writes pending lines. After an error they are lost, and the file ends with a whole line. */
-int map_record_flush(struct map_record *r, struct gd_error *err);
+int map_record_flush(struct map_file *f, struct gd_error *err);
 /* Syncs the files to the disk. */
 int map_record_sync(struct map_record *r, struct gd_error *err);
 

@@ -19,7 +19,7 @@
 
 /* ---- Items -------------------------------------------------------------- */
 
-static void count_failure(struct map *m, uint64_t number, const char *reason, size_t size)
+static void note_failure(struct map *m, uint64_t number, const char *reason, size_t size)
 {
 	struct map_summary *s = &m->summary;
 	char *copy = strndup(reason, size);
@@ -29,12 +29,12 @@ static void count_failure(struct map *m, uint64_t number, const char *reason, si
 		m->failures[s->num_failures++] = (struct map_failure){number, copy};
 	else
 		free(copy);
-	s->failed++;
-	if (!m->options.max_failures || s->failed < m->options.max_failures || m->enough)
+	m->num_failed++;
+	if (!m->options.max_failures || m->num_failed < m->options.max_failures || m->enough)
 		return;
 	m->enough = true;
 	error_set(&m->reason, -EDQUOT, "%llu item%s failed (--max-failures); no new items are started",
-		(unsigned long long)s->failed, s->failed == 1 ? "" : "s");
+		(unsigned long long)m->num_failed, m->num_failed == 1 ? "" : "s");
 	map_stop_pool(m, 1);
 }
 
@@ -46,9 +46,19 @@ struct map_gpu *map_gpu_counts(struct map *m, int gpu)
 	return NULL;
 }
 
-static void flush_if_large(struct map *m, const struct text *pending)
+static void fail_memory(struct map *m)
 {
-	if (pending->length >= FLUSH_BYTES)
+	struct gd_error err = {0};
+	error_set(&err, -ENOMEM, "cannot keep results until they are written: out of memory");
+	map_fail(m, &err);
+}
+
+/* After the item's line was appended to the pending lines. */
+static void end_line(struct map *m, struct map_file *f, const struct map_ended *ended)
+{
+	if (map_record_add_ended(f, ended) < 0)
+		fail_memory(m);
+	if (f->pending.length >= FLUSH_BYTES)
 		map_flush(m);
 }
 
@@ -56,50 +66,61 @@ static void release_held(struct map *m)
 {
 	struct map_held held;
 	while (map_order_take(&m->order, &held)) {
-		struct text *pending = &map_record_file(&m->record, held.failed)->pending;
-		text_append(pending, held.line, held.size);
+		struct map_file *f = map_record_file(&m->record, held.ended.failed);
+		text_append(&f->pending, held.line, held.size);
 		free(held.line);
-		flush_if_large(m, pending);
+		end_line(m, f, &held.ended);
 	}
 }
 
-static void put_in_order(struct map *m, const struct map_item *item, bool failed, const char *data, size_t size)
+static void put_in_order(
+	struct map *m, const struct map_item *item, const struct map_ended *ended, const char *data, size_t size)
 {
-	struct gd_error err = {0};
 	text_clear(&m->line);
-	map_record_format(&m->line, item->number, item->check, failed, data, size);
-	if (text_error(&m->line) || map_order_put(&m->order, item->place, failed, m->line.data, m->line.length) < 0) {
-		error_set(&err, -ENOMEM, "cannot keep results until those of earlier items are written: out of memory");
-		map_fail(m, &err);
-		return;
-	}
-	release_held(m);
+	map_record_format(&m->line, item->number, item->check, ended->failed, data, size);
+	if (text_error(&m->line) || map_order_put(&m->order, item->place, ended, m->line.data, m->line.length) < 0)
+		fail_memory(m);
+	else
+		release_held(m);
 }
 
 void map_end_item(struct map *m, const struct map_item *item, int gpu, bool failed, const char *data, size_t size)
 {
-	struct map_gpu *counts = gpu >= 0 ? map_gpu_counts(m, gpu) : NULL;
-	m->summary.done_bytes += item->bytes;
-	if (counts)
-		*(failed ? &counts->failed : &counts->items) += 1;
+	const struct map_ended ended = {.bytes = item->bytes, .gpu = gpu, .failed = failed};
 	if (failed)
-		count_failure(m, item->number, data, size);
-	else
-		m->summary.done++;
+		note_failure(m, item->number, data, size);
 	if (m->options.ordered) {
-		put_in_order(m, item, failed, data, size);
+		put_in_order(m, item, &ended, data, size);
 		return;
 	}
-	struct text *pending = &map_record_file(&m->record, failed)->pending;
-	map_record_format(pending, item->number, item->check, failed, data, size);
-	flush_if_large(m, pending);
+	struct map_file *f = map_record_file(&m->record, failed);
+	map_record_format(&f->pending, item->number, item->check, failed, data, size);
+	end_line(m, f, &ended);
+}
+
+static void count_ended(struct map *m, const struct map_ended *ended)
+{
+	struct map_summary *s = &m->summary;
+	struct map_gpu *counts = map_gpu_counts(m, ended->gpu);
+	s->done_bytes += ended->bytes;
+	*(ended->failed ? &s->failed : &s->done) += 1;
+	if (counts)
+		*(ended->failed ? &counts->failed : &counts->items) += 1;
 }
 
 void map_flush(struct map *m)
 {
+	struct map_file *files[] = {&m->record.output, &m->record.errors};
 	struct gd_error err = {0};
-	if (!m->error && map_record_flush(&m->record, &err) < 0)
-		map_fail(m, &err);
+	for (size_t i = 0; i < 2 && !m->error; i++) {
+		struct map_file *f = files[i];
+		if (map_record_flush(f, &err) < 0)
+			map_fail(m, &err);
+		else
+			for (size_t k = 0; k < f->num_ended; k++)
+				count_ended(m, &f->ended[k]);
+		f->num_ended = 0;
+	}
 }
 
 /* ---- Messages ----------------------------------------------------------- */

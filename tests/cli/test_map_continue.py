@@ -408,12 +408,26 @@ def limit_files():
 
 def test_full_disk_leaves_whole_lines_and_is_continued(map):
     map.put(*["x" * 200_000] * 100)
-    _, err = map.run(code=1, preexec_fn=limit_files)
+    summary, err = map.summary(code=1, preexec_fn=limit_files)
     assert "cannot write 'out.jsonl': File too large" in err
     size = map.output.stat().st_size
     assert 0 < size <= 12 << 20 and map.output.read_text().endswith("\n")
+    written = len(map.results())
+    assert summary["items_done"] == sum(gpu["items"] for gpu in summary["gpus"]) == written
+    assert summary["items_left"] == 100 - written
     map.run()
     assert len(map.results()) == 100
+
+
+def test_results_that_wait_for_an_earlier_item_are_left_by_an_interrupted_run(map):
+    map.put(1, "wait", *range(1000))
+    process = map.start("--ordered", "--json", "summary.json")
+    map.until(lambda: len(map.notes("items")) > 100, "items after the one that waits")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=LIMIT)
+    summary = json.loads((map.directory / "summary.json").read_text())
+    assert process.returncode == 130 and map.results() == {1: 2}
+    assert summary["items_done"] == 1 and summary["items_left"] == 1001
 
 
 def test_output_that_nobody_reads_ends_the_run(map):

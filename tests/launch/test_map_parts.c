@@ -104,6 +104,7 @@ static void test_lines_come_in_order_whatever_the_order_of_their_ends(void **sta
 	static uint64_t places[COUNT];
 	for (unsigned seed = 0; seed < 20; seed++) {
 		struct map_order o = {0};
+		const struct map_ended ended = {0};
 		uint64_t next = 0;
 		char line[24];
 		srand(seed);
@@ -114,7 +115,7 @@ static void test_lines_come_in_order_whatever_the_order_of_their_ends(void **sta
 		}
 		for (size_t i = 0; i < COUNT; i++) {
 			snprintf(line, sizeof(line), "%llu", (unsigned long long)places[i]);
-			assert_int_equal(map_order_put(&o, places[i], false, line, strlen(line)), 0);
+			assert_int_equal(map_order_put(&o, places[i], &ended, line, strlen(line)), 0);
 			take_all(&o, &next);
 		}
 		assert_int_equal(next, COUNT);
