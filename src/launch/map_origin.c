@@ -12,8 +12,9 @@
 #include "base/text.h"
 #include "base/trust.h"
 
-#define NAME "files"
-#define ROOM 4096
+#define NAME       "files"
+#define ROOM       4096
+#define NOTE_BYTES 2048 /* map_origin_add() appends more */
 
 static int open_logs(const struct map_record *r)
 {
@@ -36,21 +37,58 @@ static void append_file(struct text *t, int fd)
 		born ? st.stx_btime.tv_nsec : 0);
 }
 
+/* Empty if there is no note, or if others can have written it. */
+static void read_note(int logs_fd, char ret[ROOM])
+{
+	if (logs_fd < 0 || trust_objection(logs_fd) || file_read_small(logs_fd, NAME, ret, ROOM) < 0)
+		ret[0] = '\0';
+}
+
+static const char *next_line(const char *line)
+{
+	line += strcspn(line, "\n");
+	return line + (*line == '\n');
+}
+
+/* size: without the newline. */
+static bool has_line(const char *lines, const char *wanted, size_t size)
+{
+	for (const char *line = lines; *line; line = next_line(line))
+		if (strcspn(line, "\n") == size && memcmp(line, wanted, size) == 0)
+			return true;
+	return false;
+}
+
 static bool is_noted(const struct map_record *r, int fd)
 {
 	char noted[ROOM];
 	cleanup_(text_finish) struct text file = {0};
 	cleanup_(closep) int logs = open_logs(r);
-	if (logs < 0 || trust_objection(logs) || file_read_small(logs, NAME, noted, sizeof(noted)) <= 0)
-		return false;
+	read_note(logs, noted);
 	append_file(&file, fd);
-	if (text_error(&file) || file.length == 0)
-		return false;
-	size_t length = file.length - 1; /* without the newline */
-	for (const char *line = noted; *line; line += strcspn(line, "\n"), line += *line == '\n')
-		if (strcspn(line, "\n") == length && memcmp(line, file.data, length) == 0)
-			return true;
-	return false;
+	return text_error(&file) == 0 && file.length > 0 && has_line(noted, file.data, file.length - 1);
+}
+
+/* Without a time of birth, an earlier file may have been removed, and another one may have its inode number. */
+static bool is_certain(const char *line, size_t size)
+{
+	static const char unborn[] = " 0.000000000";
+	size_t n = sizeof(unborn) - 1;
+	return size > n && memcmp(line + size - n, unborn, n) != 0;
+}
+
+/* Files of earlier runs, such as that of --errors if this run has none. The oldest ones are dropped. */
+static void append_earlier(struct text *t, const char *lines)
+{
+	for (const char *line = lines; *line; line = next_line(line)) {
+		size_t size = strcspn(line, "\n");
+		if (t->length + size >= NOTE_BYTES)
+			return;
+		if (!is_certain(line, size) || has_line(text_string(t), line, size))
+			continue;
+		text_append(t, line, size);
+		text_append_char(t, '\n');
+	}
 }
 
 /* Whether the file contains nothing, and lets no more users read the results than a new file would. */
@@ -81,11 +119,13 @@ void map_origin_note(const struct map_record *r, int logs_fd)
 {
 	char before[ROOM];
 	cleanup_(text_finish) struct text now = {0};
+	read_note(logs_fd, before);
 	append_file(&now, r->output.fd);
 	append_file(&now, r->errors.fd);
-	int n = file_read_small(logs_fd, NAME, before, sizeof(before));
+	append_earlier(&now, before);
 	/* The newline at the end is not part of `before`. */
-	if (n > 0 && (size_t)n + 1 == now.length && memcmp(before, now.data, (size_t)n) == 0)
+	size_t size = strlen(before);
+	if (size > 0 && size + 1 == now.length && memcmp(before, now.data, size) == 0)
 		return;
 	write_note(logs_fd, O_CREAT | O_TRUNC, &now);
 }

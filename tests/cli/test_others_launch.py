@@ -725,12 +725,13 @@ def test_file_that_another_user_moves_to_the_name_of_the_output_of_a_map_is_not_
 
 
 def test_output_of_a_map_in_a_sticky_directory_is_continued(machine, victim):
-    """Even after its failed items were removed from it, which replaces the file, or if it was empty before."""
+    """Even after its failed items were removed from it, which replaces the file, or if it was empty before. The same for a
+    file of --errors, also after a run without it."""
     shared = machine.directory(STICKY)
     plant(victim, victim.home / "failing.py", FAILING)
     victim.sh("echo 1 > items; rm -f good", victim.home)
     victim.sh("touch results.jsonl; (umask 077; touch errors.jsonl)", shared)
-    for errors in ((), ("--errors", "errors.jsonl")):
+    for errors in 2 * ((), ("--errors", "errors.jsonl")):
         words = ("map", "--input", victim.home / "items", "--output", "results.jsonl", *errors, "--gpus", "sim:1", "--worker-command",
                  f"python3 {victim.home}/failing.py {victim.home}/good")
         assert [victim.gpuq(*words, cwd=shared).returncode for _ in range(3)] == [1, 1, 1]
