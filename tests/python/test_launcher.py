@@ -114,6 +114,19 @@ def test_no_matching_file_is_not_a_failure(lab: Lab) -> None:
     assert "matches '*.wav'" in err
 
 
+def test_results_below_the_input_folder_are_not_input(lab: Lab) -> None:
+    """Also if the output folder is named by a link."""
+    lab.put("a.wav", "sub/b.wav")
+    worker = lab.directory / "worker.py"
+    worker.write_text(worker.read_text().replace("result.txt", "result.wav"))
+    (lab.directory / "link").symlink_to(lab.input / "results")
+    more = ("--pattern", "**/*.wav", "--worker-command", lab.command, "--output-dir")
+    assert "2 of 2 files done" in run(lab, *more, str(lab.input / "results"))[0]
+    assert "2 of 2 files done, 2 of them by an earlier run" in run(lab, *more, "link")[0]
+    _, err = run(lab, *more, str(lab.input), code=2)
+    assert "is the input folder, so results would be found as input" in err
+
+
 def start(lab: Lab, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         words(lab, *more),

@@ -37,13 +37,18 @@ class ResourceAllocator:
     """Finds files and distributes them over GPUs."""
 
     def discover_files(
-        self, input_dir: str | os.PathLike[str], pattern: str = "*.wav"
+        self,
+        input_dir: str | os.PathLike[str],
+        pattern: str = "*.wav",
+        *,
+        exclude: str | os.PathLike[str] | None = None,
     ) -> list[Path]:
         """The files in ``input_dir`` that match, sorted by name.
 
-        ``pattern`` is as in ``Path.glob()``: ``"**/*.wav"`` also searches the folders below. Names
-        that begin with a dot match only a pattern that begins with a dot. Entries that cannot be
-        examined are left out. Raises FileNotFoundError or NotADirectoryError for the folder itself.
+        ``pattern`` is as in ``Path.glob()``: ``"**/*.wav"`` also searches the folders below, except
+        ``exclude``, such as the output folder. Names that begin with a dot match only a pattern that
+        begins with a dot. Entries that cannot be examined are left out. Raises FileNotFoundError or
+        NotADirectoryError for the folder itself.
         """
         folder = Path(input_dir)
         if not folder.is_dir():
@@ -51,7 +56,7 @@ class ResourceAllocator:
                 raise NotADirectoryError(f"input folder '{folder}' is not a directory")
             raise FileNotFoundError(f"input folder '{folder}' does not exist")
         hidden = pattern.rpartition("/")[2].startswith(".")
-        found = _matching(folder, pattern)
+        found = _matching(folder, pattern, exclude)
         files = sorted(
             path
             for path in found
@@ -104,8 +109,16 @@ def put_tasks(queue: AnyQueue, files: Iterable[Path], num_workers: int) -> None:
         queue.put(None)
 
 
-def _matching(folder: Path, pattern: str) -> set[Path]:
-    """The matching files below ``folder``.
+def is_same_folder(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Whether both exist and are the same, also if a link leads to it."""
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return False
+
+
+def _matching(folder: Path, pattern: str, exclude: str | os.PathLike[str] | None) -> set[Path]:
+    """The matching files below ``folder``, without those below ``exclude``.
 
     ``Path.glob()`` would raise for a link to an overlong name, an inaccessible folder or a
     thousand nested folders.
@@ -120,6 +133,8 @@ def _matching(folder: Path, pattern: str) -> set[Path]:
     linked: set[tuple[int, int, int]] = set()
     while to_visit:
         place, at = to_visit.pop()
+        if exclude is not None and place != folder and is_same_folder(place, exclude):
+            continue
         last = at == len(parts) - 1
         for path in _children(place):
             if parts[at] == "**":

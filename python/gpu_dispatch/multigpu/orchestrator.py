@@ -14,7 +14,7 @@ from queue import Queue
 from typing import Any
 
 from gpu_dispatch._text import printable
-from gpu_dispatch.multigpu.allocator import ResourceAllocator, Workload, put_tasks
+from gpu_dispatch.multigpu.allocator import ResourceAllocator, Workload, is_same_folder, put_tasks
 from gpu_dispatch.multigpu.balancer import LoadBalancer
 from gpu_dispatch.multigpu.detector import GPUDetector
 from gpu_dispatch.multigpu.result import Result
@@ -54,7 +54,9 @@ class LauncherOrchestrator:
         settings: Mapping[str, str] | None = None,
         force: bool = False,
     ) -> int:
-        """Processes the files that match. For ``worker`` and the rest see :class:`ProcessSpawner`.
+        """Processes the files that match, except those in ``output_dir``.
+
+        For ``worker`` and the rest see :class:`ProcessSpawner`.
 
         Returns 0 if everything is done or there is nothing to do, 1 if files failed, 2 for a wrong
         folder, GPU or worker, 130 after Ctrl-C. The first Ctrl-C lets the running files finish, the
@@ -67,7 +69,12 @@ class LauncherOrchestrator:
         valid, error = self.validate_setup(input_dir, numbers)
         if not valid:
             return _refuse(str(error))
-        files = self.resource_allocator.discover_files(input_dir, pattern)
+        if "**" in Path(pattern).parts and is_same_folder(input_dir, output_dir):
+            return _refuse(
+                f"output folder '{output_dir}' is the input folder, so results would be found as input; "
+                "choose another output_dir"
+            )
+        files = self.resource_allocator.discover_files(input_dir, pattern, exclude=output_dir)
         if not files:
             print(printable(f"no file in '{input_dir}' matches '{pattern}'"), file=sys.stderr)
             return EXIT_DONE
