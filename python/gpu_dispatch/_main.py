@@ -113,7 +113,7 @@ def _name_and_path() -> tuple[str | None, str | None]:
         return None, None
     if os.path.splitext(os.path.basename(path))[0] == "ipython":
         return None, None
-    return None, os.path.abspath(path)
+    return None, path
 
 
 def has_main() -> bool:
