@@ -123,6 +123,48 @@ def test_files_from_anywhere_keep_their_folders(lab: Lab) -> None:
     }
 
 
+@pytest.mark.parametrize("beside", [(), ("../in/b.wav", "new/../in/a.wav")])
+def test_two_dots_after_a_link_mean_what_they_mean_to_the_kernel(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, beside: tuple[str, ...]
+) -> None:
+    """gpuq launch gets the folder, or links to files of several folders."""
+    worker = lab.directory / "worker.py"
+    worker.write_text(worker.read_text().replace('os.environ.get("CUDA_VISIBLE_DEVICES", "")', "file.read_text()"))
+    lab.put("a.wav", "b.wav")
+    meant = lab.directory / "far/in/a.wav"
+    for folder in (meant.parent, lab.directory / "far/below", lab.directory / "here"):
+        folder.mkdir(parents=True)
+    meant.write_text("meant")
+    (lab.directory / "here/link").symlink_to(lab.directory / "far/below")
+    monkeypatch.chdir(lab.directory / "here")
+    lab.output = Path("link/../out")
+    _, results = spawn(lab, [Path("link/../in/a.wav"), *map(Path, beside)], input_dir="link/../in")
+    words = {result["file"]: result["error"] or Path(str(result["output_dir"]), "result.txt").read_text() for result in results}
+    assert words == {
+        "link/../in/a.wav": "meant", **({"../in/b.wav": "x" * 10, "new/../in/a.wav": "no such file"} if beside else {})
+    }
+    assert (lab.directory / "far/out/launch.jsonl").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a link: run it as root")
+def test_two_dots_after_a_link_of_another_user_do_not_hide_the_link(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    """Only the named folder may be reached through such a link."""
+    (lab.directory / "far/below").mkdir(parents=True)
+    (lab.directory / "far/in").symlink_to(lab.input)
+    (lab.directory / "link").symlink_to("far/below")
+    os.lchown(lab.directory / "link", 12345, 12345)
+    lab.put("a.wav", "b.wav")
+    named = lab.directory / "link/../in"
+    _, results = spawn(lab, [named / "a.wav"], input_dir=named)
+    assert [result["error"] for result in results] == [None]
+    assert "another user chose input folder" in caplog.text
+    assert lab.output.stat().st_mode & 0o777 == 0o700
+    _, results = spawn(lab, [named / "a.wav", lab.put("c.wav")[0]])
+    assert [result["error"] for result in results if "/link/" in result["file"]] == [
+        "it is reached through '..' after a link of another user"
+    ]
+
+
 def test_links_are_private_and_leave_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A link of another user at a known path does not redirect the cleanup."""
     precious = lab.directory / "precious"

@@ -18,9 +18,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
 
 from gpu_dispatch.multigpu._links import LinkFolder
-from gpu_dispatch.multigpu._trust import resolve_any
+from gpu_dispatch.multigpu._trust import absolute, resolve_any
 
 __all__ = ["Inputs", "prepare_inputs"]
 
@@ -73,12 +74,12 @@ def prepare_inputs(files: Sequence[str], input_dir: str | None = None) -> Iterat
     """
     paths: dict[str, list[str]] = {}
     for file in files:
-        paths.setdefault(os.path.abspath(file), []).append(file)
+        paths.setdefault(absolute(file), []).append(file)
     folder = os.path.commonpath([os.path.dirname(path) for path in paths])
-    named = os.path.abspath(input_dir) if input_dir is not None else None
+    named = absolute(input_dir) if input_dir is not None else None
     if named is not None and os.path.commonpath([folder, named]) == named:
         folder = named
-    names = {os.path.relpath(path, folder): each for path, each in paths.items()}
+    names = {str(PurePath(path).relative_to(folder)): each for path, each in paths.items()}
     real, chosen = resolve_any(folder)
     suffixes = _whole_suffixes(folder, set(names)) if folder == named else None
     if suffixes is not None:

@@ -52,6 +52,8 @@ class LinkFolder:
         """Creates a link with this relative name, and the folders above it. Raises OSError."""
         if len(os.fsencode(self.path + name)) >= _LONGEST_PATH:
             raise OSError(errno.ENAMETOOLONG, "its path is too long")
+        if ".." in name.split("/"):
+            raise OSError(errno.EPERM, "it is reached through '..' after a link of another user")
         if name.count("/") > _MOST_FOLDERS:
             raise OSError(errno.ENAMETOOLONG, f"it is in more than {_MOST_FOLDERS} nested folders")
         for folder in _folders_above(name):

@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 
-__all__ = ["is_off", "open_place", "resolve", "resolve_any"]
+__all__ = ["absolute", "is_off", "open_place", "resolve", "resolve_any"]
 
 _MOST_LINKS = 40  # as in the kernel
 _OPEN = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -52,6 +52,21 @@ def resolve_any(path: str) -> tuple[str, bool]:
         return resolve(path)
     except OSError:
         return path, True
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """The absolute path. It contains ".." only after a path that cannot be examined or leads through a link of another user.
+
+    Not os.path.abspath(): the kernel does not ignore a link before "..".
+    """
+    at = "/"
+    for name in os.path.join(os.getcwd(), path).split("/"):
+        if name == "..":
+            real, chosen = resolve_any(at)
+            at = os.path.join(at, name) if chosen else os.path.dirname(real)
+        elif name not in ("", "."):
+            at = os.path.join(at, name)
+    return at
 
 
 def open_place(path: str) -> tuple[str, int]:

@@ -19,6 +19,7 @@ from gpu_dispatch._programs import find_gpuq
 from gpu_dispatch._spawn import found_in
 from gpu_dispatch.multigpu._launch import Launch
 from gpu_dispatch.multigpu._record import SETTING_VARIABLE
+from gpu_dispatch.multigpu._trust import absolute
 from gpu_dispatch.multigpu.result import Queue
 
 __all__ = ["ProcessSpawner", "ProcessStatus", "WorkerProcess"]
@@ -109,7 +110,7 @@ class ProcessSpawner:
         self._worker_command = worker_command
         self._settings = dict(settings or {})
         self._force = force
-        self._input_dir = None if input_dir is None else os.path.abspath(input_dir)
+        self._input_dir = None if input_dir is None else absolute(input_dir)
         self._launches: list[Launch] = []
         self._processes: list[WorkerProcess] = []
 
@@ -138,7 +139,7 @@ class ProcessSpawner:
         argv += self._worker_arguments(argv[0], model_size, language)
         if self._force:
             argv.append("--force")
-        output = Path(os.path.abspath(output_dir))
+        output = Path(absolute(output_dir))
         logger.debug("starting workers on GPUs %s: %s", gpus, shlex.join(argv))
         launch = Launch(
             argv, {**_environment(), **self._setting_variables()}, output, len(gpus), task_queue, result_queue, self._input_dir
