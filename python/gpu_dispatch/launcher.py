@@ -8,12 +8,14 @@ pip installs this command. If it is not installed, run python3 -P -m gpu_dispatc
 (Python 3.11 or newer): otherwise Python also executes modules that other users have put into the
 current directory.
 
-Exit codes: 0 all done or nothing to do, 1 some files failed, 2 wrong usage, 130 interrupted.
+Exit codes: 0 all done or nothing to do, 1 some files failed or the output cannot be written, 2 wrong usage,
+130 interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -120,9 +122,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def program() -> int:
     """The command gpu-dispatch-launcher; returns the exit code."""
     try:
-        return main()
+        code = main()
     except KeyboardInterrupt:
-        return 130
+        code = 130
+    _discard_failed_output()
+    return code
+
+
+def _discard_failed_output() -> None:
+    """Discards output that cannot be written. Otherwise Python tries again at exit, and exits with 120."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: it was closed when the program started
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 if __name__ == "__main__":

@@ -194,6 +194,24 @@ def test_second_interrupt_cancels_running_files(lab: Lab) -> None:
     assert process.returncode == 130 and "0 of 1 files done" in out
 
 
+@pytest.mark.parametrize(("reason", "separate"), [("Broken pipe", True), ("No space left on device", True), ("Broken pipe", False)])
+def test_files_are_processed_if_the_output_cannot_be_written(lab: Lab, reason: str, separate: bool) -> None:
+    """As in `gpu-dispatch-launcher … | head -1`, also with `2>&1`."""
+    lab.put("a.wav", "b.wav")
+    if reason == "Broken pipe":
+        reader, output = os.pipe()
+        os.close(reader)
+    else:
+        output = os.open("/dev/full", os.O_WRONLY)
+    environment = {**os.environ, "GPUQ_GPUS": "sim:1"}
+    environment.pop("PYTHONUNBUFFERED", None)
+    done = subprocess.run(words(lab, "--worker-command", lab.command), cwd=lab.directory, env=environment, stdout=output,
+                          stderr=subprocess.PIPE if separate else subprocess.STDOUT, text=True, timeout=LIMIT, check=False)  # fmt: skip
+    os.close(output)
+    assert (done.returncode, done.stderr) == (1, f"gpu_dispatch: cannot write the output: {reason}\n" if separate else None)
+    assert lab.began("a.wav") and lab.began("b.wav")
+
+
 def test_output_folder_is_only_created_by_gpuq_launch(lab: Lab) -> None:
     """gpuq launch refuses a folder that others can replace, or to which their link leads."""
     lab.put("a.wav")

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -39,6 +40,7 @@ class LauncherOrchestrator:
         self.resource_allocator = ResourceAllocator()
         self.process_spawner: ProcessSpawner | None = None
         self.load_balancer: LoadBalancer | None = None
+        self._output_error: OSError | None = None
 
     def run(
         self,
@@ -58,9 +60,10 @@ class LauncherOrchestrator:
 
         For ``worker`` and the rest see :class:`ProcessSpawner`.
 
-        Returns 0 if everything is done or there is nothing to do, 1 if files failed, 2 for a wrong
-        folder, GPU or worker, 130 after Ctrl-C. The first Ctrl-C lets the running files finish, the
-        second one cancels them. A later run continues where this one stopped.
+        Returns 0 if everything is done or there is nothing to do, 1 if files failed or the output
+        cannot be written, 2 for a wrong folder, GPU or worker, 130 after Ctrl-C. The first Ctrl-C
+        lets the running files finish, the second one cancels them. A later run continues where this
+        one stopped.
         """
         try:
             numbers = self._numbers(gpus)
@@ -84,6 +87,7 @@ class LauncherOrchestrator:
         results: Queue[Result | None] = Queue()
         put_tasks(tasks, files, len(numbers))
         self.load_balancer = LoadBalancer(numbers)
+        self._output_error = None
         try:
             self.process_spawner = ProcessSpawner(
                 worker=worker,
@@ -100,7 +104,9 @@ class LauncherOrchestrator:
         interrupted = self._monitor(results, len(files))
         if not interrupted and (refusal := self.process_spawner.refusal):
             return _refuse(refusal.removeprefix("gpuq: "))
-        self.load_balancer.print_summary(len(files))
+        self._show(self.load_balancer.print_summary, len(files))
+        if self._output_error:
+            _complain(f"cannot write the output: {self._output_error.strerror}")
         return self._exit_code(interrupted)
 
     def validate_setup(
@@ -145,7 +151,15 @@ class LauncherOrchestrator:
         assert self.load_balancer and self.process_spawner
         # A refusal is the error of each file: it is printed once, at the end.
         if result["error"] is None or result["error"] != self.process_spawner.refusal:
-            self.load_balancer.print_progress(completed, total, result)
+            self._show(self.load_balancer.print_progress, completed, total, result)
+
+    def _show(self, show: Callable[..., None], *arguments: Any) -> None:
+        """Calls a function that prints. If it fails, as when the reader of a pipe has ended, the work continues without output."""
+        if self._output_error is None:
+            try:
+                show(*arguments)
+            except OSError as failure:
+                self._output_error = failure
 
     def _exit_code(self, interrupted: bool) -> int:
         assert self.load_balancer and self.process_spawner
@@ -155,7 +169,7 @@ class LauncherOrchestrator:
             return EXIT_USAGE
         return (
             EXIT_FAILED
-            if self.load_balancer.errors or self.process_spawner.exit_code
+            if self.load_balancer.errors or self.process_spawner.exit_code or self._output_error
             else EXIT_DONE
         )
 
@@ -190,7 +204,8 @@ class _Interrupts:
         self._spawner.stop()
         if self.count == 1:
             words = b"interrupted: finishing the running files; press Ctrl-C again to cancel them\n"
-            os.write(2, words)  # the signal may have interrupted print()
+            with contextlib.suppress(OSError):
+                os.write(2, words)  # the signal may have interrupted print()
 
 
 def run_multi_gpu(
@@ -206,5 +221,10 @@ def run_multi_gpu(
 
 
 def _refuse(words: str) -> int:
-    print(f"gpu_dispatch: {printable(words)}", file=sys.stderr)
+    _complain(words)
     return EXIT_USAGE
+
+
+def _complain(words: str) -> None:
+    with contextlib.suppress(OSError):  # the exit code remains
+        print(f"gpu_dispatch: {printable(words)}", file=sys.stderr)
