@@ -60,14 +60,17 @@ static int write_whole(const char *path, const struct text *text)
 	return r;
 }
 
-/* Writes a temporary file next to the target, then renames it. */
+/*
+ * Writes a temporary file next to the target, then renames it. The temporary name is short: the target's name may have
+ * the maximum length.
+ */
 static int write_file(const struct gd_file *file, const char *suffix, const struct text *text, char *words, size_t room)
 {
 	cleanup_(freep) char *path = NULL;
 	cleanup_(freep) char *beside = NULL;
 	if (asprintf(&path, "%s/%s%s", file->output_dir, file->stem, suffix) < 0)
 		path = NULL;
-	if (asprintf(&beside, "%s/.%s%s.%d", file->output_dir, file->stem, suffix, (int)getpid()) < 0)
+	if (asprintf(&beside, "%s/.transcript%s.%d", file->output_dir, suffix, (int)getpid()) < 0)
 		beside = NULL;
 	int r = path && beside ? text_error(text) : -ENOMEM;
 	if (r == 0)

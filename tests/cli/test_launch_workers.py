@@ -93,6 +93,12 @@ def test_whisper_writes_text_and_json(whisper, tmp_path):
     assert "file 2" in whisper.json("b.c")["text"]
 
 
+def test_results_may_have_names_of_the_maximum_length(whisper, tmp_path):
+    stem = "x" * (255 - len(".json"))
+    assert whisper.run([write_tone(tmp_path / f"{stem}.wav")])[0] == 0
+    assert whisper.written() == [f"{stem}.json", f"{stem}.txt"]
+
+
 @pytest.mark.parametrize("rate, channels, bits, loud", [
     (16000, 1, 32, "0.35"), (8000, 1, 16, "0.35"), (44100, 2, 16, "0.09"), (48000, 1, 24, "0.35"), (22050, 3, 16, "0.00"),
 ])
@@ -261,7 +267,7 @@ def test_full_disk_fails_the_file_and_leaves_nothing_half_written(whisper, tmp_p
     file = write_tone(tmp_path / "x.wav")
     before = whisper.output / f"x.{suffix}"
     before.write_text("of an earlier run")
-    code, lines = whisper.run([file], LD_PRELOAD=str(TESTS / "full_disk.so"), FULL_DISK=f"x.{suffix}.",
+    code, lines = whisper.run([file], LD_PRELOAD=str(TESTS / "full_disk.so"), FULL_DISK=f"/.transcript.{suffix}.",
                               ASAN_OPTIONS="verify_asan_link_order=0")
     assert (code, lines) == (1, [f"{file}: failed: cannot write 'x.{suffix}': No space left on device"])
     assert before.read_text() == "of an earlier run"

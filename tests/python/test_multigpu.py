@@ -363,6 +363,13 @@ def test_faster_whisper_is_the_default_where_it_is_installed(lab: Lab, whisper: 
     assert (lab.output / "talk" / "talk.txt").read_text() == "model tiny on auto:0 as default\n"
 
 
+def test_results_of_faster_whisper_may_have_names_of_the_maximum_length(lab: Lab, whisper: None) -> None:
+    stem = "x" * (255 - len(".json"))
+    lab.put(f"{stem}.wav")
+    assert LauncherOrchestrator().run(lab.input, lab.output, [0], model_size="tiny") == 0
+    assert {path.suffix for path in (lab.output / stem).iterdir()} == {".json", ".txt"}
+
+
 @pytest.mark.parametrize("interactive", [True, False])
 def test_faster_whisper_does_not_import_from_the_current_directory(
     lab: Lab, whisper: None, monkeypatch: pytest.MonkeyPatch, interactive: bool

@@ -90,8 +90,11 @@ def _segment(segment: Any) -> dict[str, Any]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes a temporary file and renames it, so that an existing file is always complete."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    """Writes a temporary file and renames it, so that an existing file is always complete.
+
+    The temporary name is short: ``path`` may have a name of the maximum length.
+    """
+    beside = path.with_name(f".transcript{path.suffix}.{os.getpid()}")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)
 
