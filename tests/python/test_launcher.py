@@ -123,6 +123,7 @@ def test_results_below_the_input_folder_are_not_input(lab: Lab) -> None:
     more = ("--pattern", "**/*.wav", "--worker-command", lab.command, "--output-dir")
     assert "2 of 2 files done" in run(lab, *more, str(lab.input / "results"))[0]
     assert "2 of 2 files done, 2 of them by an earlier run" in run(lab, *more, "link")[0]
+    assert "4 of 4 files done" in run(lab, *more, str(lab.input.parent))[0]  # a parent directory hides no file
     _, err = run(lab, *more, str(lab.input), code=2)
     assert "is the input folder, so results would be found as input" in err
 

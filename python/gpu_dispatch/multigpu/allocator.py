@@ -37,18 +37,13 @@ class ResourceAllocator:
     """Finds files and distributes them over GPUs."""
 
     def discover_files(
-        self,
-        input_dir: str | os.PathLike[str],
-        pattern: str = "*.wav",
-        *,
-        exclude: str | os.PathLike[str] | None = None,
+        self, input_dir: str | os.PathLike[str], pattern: str = "*.wav"
     ) -> list[Path]:
         """The files in ``input_dir`` that match, sorted by name.
 
-        ``pattern`` is as in ``Path.glob()``: ``"**/*.wav"`` also searches the folders below, except
-        ``exclude``, such as the output folder. Names that begin with a dot match only a pattern that
-        begins with a dot. Entries that cannot be examined are left out. Raises FileNotFoundError or
-        NotADirectoryError for the folder itself.
+        ``pattern`` is as in ``Path.glob()``: ``"**/*.wav"`` also searches the folders below. Names
+        that begin with a dot match only a pattern that begins with a dot. Entries that cannot be
+        examined are left out. Raises FileNotFoundError or NotADirectoryError for the folder itself.
         """
         folder = Path(input_dir)
         if not folder.is_dir():
@@ -56,7 +51,7 @@ class ResourceAllocator:
                 raise NotADirectoryError(f"input folder '{folder}' is not a directory")
             raise FileNotFoundError(f"input folder '{folder}' does not exist")
         hidden = pattern.rpartition("/")[2].startswith(".")
-        found = _matching(folder, pattern, exclude)
+        found = _matching(folder, pattern)
         files = sorted(
             path
             for path in found
@@ -117,8 +112,22 @@ def is_same_folder(path: str | os.PathLike[str], other: str | os.PathLike[str]) 
         return False
 
 
-def _matching(folder: Path, pattern: str, exclude: str | os.PathLike[str] | None) -> set[Path]:
-    """The matching files below ``folder``, without those below ``exclude``.
+def without_results(
+    files: list[Path], input_dir: str | os.PathLike[str], output_dir: str | os.PathLike[str]
+) -> list[Path]:
+    """The files that are not in the output folder, which may be below the input folder, or behind a link there."""
+    output = Path(os.path.realpath(output_dir))
+    if Path(os.path.realpath(input_dir)).is_relative_to(output):
+        return list(files)
+    is_result: dict[Path, bool] = {}
+    for path in files:
+        if path.parent not in is_result:
+            is_result[path.parent] = Path(os.path.realpath(path.parent)).is_relative_to(output)
+    return [path for path in files if not is_result[path.parent]]
+
+
+def _matching(folder: Path, pattern: str) -> set[Path]:
+    """The matching files below ``folder``.
 
     ``Path.glob()`` would raise for a link to an overlong name, an inaccessible folder or a
     thousand nested folders.
@@ -133,8 +142,6 @@ def _matching(folder: Path, pattern: str, exclude: str | os.PathLike[str] | None
     linked: set[tuple[int, int, int]] = set()
     while to_visit:
         place, at = to_visit.pop()
-        if exclude is not None and place != folder and is_same_folder(place, exclude):
-            continue
         last = at == len(parts) - 1
         for path in _children(place):
             if parts[at] == "**":

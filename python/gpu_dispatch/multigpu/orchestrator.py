@@ -15,7 +15,7 @@ from queue import Queue
 from typing import Any
 
 from gpu_dispatch._text import printable
-from gpu_dispatch.multigpu.allocator import ResourceAllocator, Workload, is_same_folder, put_tasks
+from gpu_dispatch.multigpu.allocator import ResourceAllocator, Workload, is_same_folder, put_tasks, without_results
 from gpu_dispatch.multigpu.balancer import LoadBalancer
 from gpu_dispatch.multigpu.detector import GPUDetector
 from gpu_dispatch.multigpu.result import Result
@@ -77,7 +77,8 @@ class LauncherOrchestrator:
                 f"output folder '{output_dir}' is the input folder, so results would be found as input; "
                 "choose another output_dir"
             )
-        files = self.resource_allocator.discover_files(input_dir, pattern, exclude=output_dir)
+        files = self.resource_allocator.discover_files(input_dir, pattern)
+        files = without_results(files, input_dir, output_dir)
         if not files:
             print(printable(f"no file in '{input_dir}' matches '{pattern}'"), file=sys.stderr)
             return EXIT_DONE
