@@ -192,6 +192,14 @@ static int check_files(const struct freezing *f, struct gd_error *err)
 
 /* ---- The commit ----------------------------------------------------------------------- */
 
+/* Gives the copy the time of the original: git reads all files again that were changed after their index was written. */
+static bool copy_time(FILE *from, FILE *to)
+{
+	struct stat st;
+	return fflush(to) == 0 && fstat(fileno(from), &st) == 0 &&
+	       futimens(fileno(to), (const struct timespec[]){st.st_atim, st.st_mtim}) == 0;
+}
+
 /* Copies the index, so that git need not read unchanged files again. Without an index, all files are new. */
 static int copy_index(struct freezing *f, const char *trees, struct gd_error *err)
 {
@@ -210,7 +218,7 @@ static int copy_index(struct freezing *f, const char *trees, struct gd_error *er
 	bool good = to != NULL;
 	while (from && good && (n = fread(chunk, 1, sizeof(chunk), from)) > 0)
 		good = fwrite(chunk, 1, n, to) == n;
-	good = good && (!from || !ferror(from));
+	good = good && (!from || (!ferror(from) && copy_time(from, to)));
 	if (from)
 		fclose(from);
 	else

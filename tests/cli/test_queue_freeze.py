@@ -64,6 +64,19 @@ def test_the_tree_is_as_it_was_when_the_job_was_added(lab, tree):
     assert sorted(path.name for path in frozen(lab, 2).iterdir() if not path.is_symlink()) == [".git", ".gitignore", "state-out", "sub", "untracked"]
 
 
+def test_a_change_just_after_git_add_is_not_missed(lab, tree):
+    """The file has the same size and time as when it was added; git reads it again, because its index is not newer."""
+    git(tree, "config", "core.trustctime", "false")
+    then = (10**18, 10**18)
+    os.utime(tree / "sub/tracked", ns=then)
+    git(tree, "add", "sub/tracked")
+    os.utime(tree / ".git/index", ns=then)
+    (tree / "sub/tracked").write_text("new\n")
+    os.utime(tree / "sub/tracked", ns=then)
+    lab.add("--freeze", "--no-start", "true")
+    assert (frozen(lab) / "sub/tracked").read_text() == "new\n"
+
+
 def test_a_clean_tree_is_its_commit_and_a_subdirectory_is_entered(lab, tree):
     git(tree, "add", "-A")
     git(tree, "commit", "-q", "-m", "second", "--", ".", ":!jobs.jsonl*")
