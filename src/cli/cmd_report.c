@@ -80,34 +80,21 @@ static int write_failed(struct report_command *c, int code)
 	return error_set(&c->err, code, "cannot write report '%s': %s", c->out, error_words(code));
 }
 
-static bool is_private(const char *path)
+/* Whether others can read neither the results of the launch nor the journal of the queue. */
+static bool is_about_hidden_files(const struct report_command *c)
 {
-	struct stat st;
-	return stat(path, &st) == 0 && !(st.st_mode & 077);
+	return trust_is_hidden(c->launch ? c->launch : c->queue.journal_path);
 }
 
 /*
- * Error messages of a launch can quote its input, so the report is private if the output folder is. The report on a
- * queue contains commands, which others can see anyway if they can read the journal.
+ * A report quotes commands, error messages and names, so a new one is private. An old one keeps its mode, unless
+ * another user may have moved it there to make a private report public.
  */
-static bool must_hide(const struct report_command *c)
-{
-	cleanup_(freep) char *folder = c->launch ? NULL : strdup(c->queue.journal_path);
-	if (folder)
-		*strrchr(folder, '/') = '\0';
-	return c->launch ? is_private(c->launch)
-			 : !folder || is_private(c->queue.journal_path) || (*folder && is_private(folder));
-}
-
-/* The mode of the replaced file, unless another user may have moved it there to make a private report public. */
 static mode_t choose_mode(const struct report_command *c, int dir_fd, const struct stat *old)
 {
-	mode_t mask = umask(0);
-	umask(mask);
-	bool hide = must_hide(c);
 	if (!old || old->st_uid != geteuid())
-		return hide ? 0600 : 0666 & ~mask;
-	if (!hide || !(old->st_mode & 077) || trust_check_place(dir_fd, NULL) == 0)
+		return 0600;
+	if (!(old->st_mode & 077) || trust_check_place(dir_fd, NULL) == 0 || !is_about_hidden_files(c))
 		return old->st_mode & 0777;
 	say("warning: '%s' is replaced with a private file: the queue or the output folder is private, and another user may have moved the old file there",
 		c->out);

@@ -192,7 +192,8 @@ static int check_files(const struct freezing *f, struct gd_error *err)
 
 /* ---- The commit ----------------------------------------------------------------------- */
 
-/* Gives the copy the time of the original: git reads all files again that were changed after their index was written. */
+/* Gives the copy the time of the original: git reads all files again that were changed after their index was written.
+ */
 static bool copy_time(FILE *from, FILE *to)
 {
 	struct stat st;

@@ -32,21 +32,6 @@ int summary_file_open(const char *path, struct summary_file *ret)
 	return r;
 }
 
-static bool is_private(const char *results)
-{
-	struct stat st;
-	return results && stat(results, &st) == 0 && (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) &&
-	       !(st.st_mode & 077);
-}
-
-static void set_mode(int fd)
-{
-	mode_t mask = umask(0);
-	umask(mask);
-	if (fchmod(fd, 0644 & ~mask) < 0)
-		return; /* best effort: some file systems cannot change modes */
-}
-
 static int replace(const struct summary_file *s, const struct text *json)
 {
 	cleanup_(freep) char *name = NULL;
@@ -60,26 +45,23 @@ static int replace(const struct summary_file *s, const struct text *json)
 }
 
 /* Empties a regular file that this program has opened, and writes to it. */
-static int write_open(struct summary_file *s, bool private, const struct text *json)
+static int write_open(struct summary_file *s, const struct text *json)
 {
 	struct stat st;
 	if (s->origin == NAMED_FILE_PASSED)
 		fflush(stdout);
 	else if (fstat(s->fd, &st) == 0 && S_ISREG(st.st_mode) && ftruncate(s->fd, 0) < 0)
 		return -errno;
-	int r = file_write_all(s->fd, json->data, json->length);
-	if (r == 0 && s->origin == NAMED_FILE_CREATED && !private)
-		set_mode(s->fd);
-	return r;
+	return file_write_all(s->fd, json->data, json->length);
 }
 
 int summary_file_write(struct summary_file *s, const char *results, bool private, const struct text *json)
 {
 	bool standard = summary_file_is_standard(s->path);
-	bool hide = private || is_private(results);
+	bool hide = private || (results && trust_is_hidden(results));
 	int r = text_error(json);
 	if (r == 0)
-		r = hide && s->origin == NAMED_FILE_MOVABLE ? replace(s, json) : write_open(s, hide, json);
+		r = hide && s->origin == NAMED_FILE_MOVABLE ? replace(s, json) : write_open(s, json);
 	if (r < 0)
 		say("cannot write the summary to %s%s%s: %s", standard ? "" : "'",
 			standard ? "standard output" : s->path, standard ? "" : "'", error_words(r));

@@ -317,16 +317,14 @@ def mode_of(path):
     return path.stat().st_mode & 0o777
 
 
-@pytest.mark.parametrize("private", [True, False])
-def test_summary_and_report_of_private_results_are_private(owner, place, shared, private):
-    folder = shared if private else place / "in"
-    owner.sh(f"mkdir -p '{folder}'; echo secret > '{folder}/a'", place)
-    launch(owner, place, folder, "--json", "summary.json", command=("sh", "-c", 'cat "$GPUQ_FILE" >&2; exit 1'), code=1)
-    assert "secret" in (place / "summary.json").read_text()
+def test_new_summary_and_report_are_private(owner, place):
+    owner.sh("mkdir in; echo secret > in/a", place)
+    launch(owner, place, place / "in", "--json", "summary.json", command=("sh", "-c", 'cat "$GPUQ_FILE" >&2; exit 1'), code=1)
+    assert "secret" in (place / "summary.json").read_text() and mode_of(place / "out") == 0o755
     assert owner.gpuq("report", "--launch", "out", cwd=place).returncode == 0
-    assert [mode_of(place / name) for name in ("summary.json", "report.html")] == [0o600 if private else 0o644] * 2
+    assert [mode_of(place / name) for name in ("summary.json", "report.html")] == [0o600] * 2
     owner.sh("chmod 640 summary.json", place)
-    launch(owner, place, folder, "--json", "summary.json", command=("false",), code=1)
+    launch(owner, place, place / "in", "--json", "summary.json", command=("false",), code=1)
     assert mode_of(place / "summary.json") == 0o640, "a file of the user keeps its permissions"
 
 
@@ -338,7 +336,7 @@ def test_summary_of_a_map_with_private_results_is_private(owner, place, shared, 
     result = owner.gpuq("map", "--input", folder / "items.jsonl", "--output", output, "--json", "summary.json", "--gpus", "sim:1",
                         "--worker-command", """read setup; echo '{"type":"ready"}'; read item; echo '{"id":0,"ok":false,"error":"secret"}'; cat""", cwd=place)
     assert result.returncode == 1 and "secret" in (place / "summary.json").read_text(), result
-    assert mode_of(place / "summary.json") == (0o600 if private else 0o644), result
+    assert mode_of(place / "summary.json") == 0o600, result
     assert output == "-" or mode_of(place / output) == (0o600 if private else 0o644)
 
 
@@ -359,10 +357,10 @@ def check_moved(folder, name, held, result, private):
     assert not private or "secret" not in held.read()
 
 
-@pytest.mark.parametrize("private", [True, False])
-def test_files_that_others_moved_do_not_make_summary_and_report_public(owner, place, shared, gathering, private):
-    folder = shared if private else place / "in"
-    owner.sh(f"mkdir -p '{folder}'; echo secret > '{folder}/a'", place)
+@pytest.mark.parametrize("way", ["folder of a group", "output in a closed directory", "public"])
+def test_files_that_others_moved_do_not_make_summary_and_report_public(owner, place, shared, gathering, way):
+    folder, private = shared if way == "folder of a group" else place / "in", way != "public"
+    owner.sh(f"mkdir -p '{folder}'; echo secret > '{folder}/a'; chmod {'700' if 'closed' in way else '755'} .", place)
     with (gathering / "summary.json").open() as summary, (gathering / "report.html").open() as report:
         words = words_of(folder, "--json", "summary.json", command=("sh", "-c", 'cat "$GPUQ_FILE" >&2; exit 1'))
         words = [place / word if word == "out" else word for word in words]
