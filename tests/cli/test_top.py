@@ -219,11 +219,9 @@ def test_all_queues_includes_those_that_come_and_drops_those_that_go(lab, places
     top = terminal("--all", columns=100)
     top.shows("3 of 3")
     places("three", "echo fourth")
-    screen = top.shows("4 of 4")
-    assert "3 queues" in screen and "echo fourth" in screen
+    top.until(lambda screen: "4 of 4" in screen and "3 queues" in screen and "echo fourth" in screen, "the third queue")
     shutil.rmtree(lab.directory / "two")
-    screen = top.shows("2 of 2")
-    assert "2 queues" in screen and "echo second" not in screen and "echo first" in screen
+    top.until(lambda screen: "2 of 2" in screen and "2 queues" in screen and "echo second" not in screen and "echo first" in screen, "two queues")
 
 
 def test_log_of_a_job_is_that_of_its_queue(lab, places, terminal):
