@@ -123,7 +123,8 @@ bool trust_is_hidden(const char *path)
 		return true;
 	if (file_path(fd, above) < 0)
 		return false;
-	strrchr(above, '/')[above[1] ? 0 : 1] = '\0';
+	char *slash = strrchr(above, '/');
+	slash[slash == above] = '\0';
 	cleanup_(closep) int folder = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	return folder >= 0 && !trust_is_open_to_others(folder);
 }

@@ -147,7 +147,7 @@ static void check_copy(struct doctor *d, const struct follow *f)
 		return;
 	bool is_lost = journal_home_is_lost(f->dir_fd);
 	doctor_add(d, d->queue.trust ? DOCTOR_NOTE : DOCTOR_PROBLEM, "copy",
-		is_lost ? "restore the folder (.d) if you can, then use --trust once to continue: jobs whose environment is missing fail, so add them again; or remove the journal and its folder to start a new queue"
+		is_lost ? "if you have a backup of the folder (.d), remove the new folder and put the backup in its place, then use --trust once to continue: jobs whose environment is missing fail, so add them again; or remove the journal and its folder to start a new queue"
 			: "if the original still exists, it runs them, too: remove the journal and its folder (.d) to start a new queue, or use --trust once to continue this one here",
 		"the queue has %s, but %s", words,
 		is_lost ? "its folder was removed, or was not copied with it" : "it was copied here");

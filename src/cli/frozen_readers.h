@@ -14,9 +14,10 @@ struct frozen_readers {
 	struct text objects; /* path of the folder of objects */
 	int top_fd;          /* the working tree */
 	/*
-	 * Every directory above the objects that not everybody can enter belongs to this group, so all these users are
-	 * its members. They can read a file of this group if its group permissions allow it. TRUST_NO_GROUP: everybody,
-	 * or users who cannot be named (several groups, access lists); they can read only what everybody can read.
+	 * Each directory above the objects belongs to this group, unless everybody can enter the directory. So all
+	 * these users are members of the group. They can read a file of this group if its group permissions allow it.
+	 * TRUST_NO_GROUP: everybody, or users who cannot be named (several groups, access lists); they can read only
+	 * what everybody can read.
 	 */
 	gid_t group;
 	bool hidden; /* they cannot enter the working tree */

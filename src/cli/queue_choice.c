@@ -369,8 +369,8 @@ static int refuse_copy(const struct journal *j, const char *words, struct gd_err
 {
 	if (journal_home_is_lost(j->dir_fd))
 		return error_set(err, -EPERM,
-			"queue '%s' has %s, but its folder '%s.d' was removed, or was not copied with it; restore the folder if you can, then use --trust once to continue: jobs whose environment is missing fail, so add them again; or remove '%s' and '%s.d' to start a new queue",
-			j->path, words, j->name, j->name, j->name);
+			"queue '%s' has %s, but its folder '%s.d' was removed, or was not copied with it; if you have a backup of the folder, remove the new '%s.d' and put the backup in its place, then use --trust once to continue: jobs whose environment is missing fail, so add them again; or remove '%s' and '%s.d' to start a new queue",
+			j->path, words, j->name, j->name, j->name, j->name);
 	return error_set(err, -EPERM,
 		"queue '%s' has %s, but it was copied here; if the original still exists, it runs them, too; check with 'gpuq status', then remove '%s' and '%s.d' to start a new queue, or use --trust once to continue this one here",
 		j->path, words, j->name, j->name);

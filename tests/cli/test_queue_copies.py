@@ -112,7 +112,7 @@ def test_journal_without_its_folder_is_refused_like_a_copy(lab, missing):
 
 
 def test_folder_that_was_restored_has_the_environments_of_jobs(lab):
-    """As after git clean -X, which removes the folder and keeps the journal."""
+    """As after git clean -dX, which removes the folder and keeps the journal."""
     lab.gpuq("add", "--no-start", "echo 1 >> ran")
     folder = lab.directory / "jobs.jsonl.d"
     shutil.copytree(folder, lab.directory / "backup")

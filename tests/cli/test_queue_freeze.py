@@ -260,7 +260,7 @@ def test_the_tree_can_be_the_root_directory(lab, folder):
     space = ["unshare", "--mount", "--propagation", "private", *(["--user", "--map-root-user"] if os.geteuid() else [])]
     result = subprocess.run([*space, "sh", "-c", script, "sh", root, folder], env={**lab.environment, "GPUQ": GPUQ},
                             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
-    if "unshare" in result.stderr or "mount" in result.stderr:
+    if result.stderr.startswith(("unshare: ", "mount: ")):
         pytest.skip("mounts are not permitted")
     assert result.returncode == 0 and result.stdout == "1\n", result
     [made] = (place / "jobs.jsonl.d/trees").iterdir()

@@ -59,8 +59,11 @@ def absolute(path: str | os.PathLike[str]) -> str:
 
     Not os.path.abspath(): the kernel does not ignore a link before "..".
     """
+    text = os.fspath(path)
+    if ".." not in text.split("/"):
+        return os.path.abspath(text)
     at = "/"
-    for name in os.path.join(os.getcwd(), path).split("/"):
+    for name in os.path.join("/" if os.path.isabs(text) else os.getcwd(), text).split("/"):
         if name == "..":
             real, chosen = resolve_any(at)
             at = os.path.join(at, name) if chosen else os.path.dirname(real)

@@ -77,10 +77,13 @@ class LauncherOrchestrator:
                 f"output folder '{output_dir}' is the input folder, so results would be found as input; "
                 "choose another output_dir"
             )
-        files = self.resource_allocator.discover_files(input_dir, pattern)
-        files = without_results(files, input_dir, output_dir)
+        found = self.resource_allocator.discover_files(input_dir, pattern)
+        files = without_results(found, input_dir, output_dir)
         if not files:
-            print(printable(f"no file in '{input_dir}' matches '{pattern}'"), file=sys.stderr)
+            reason = f"no file in '{input_dir}' matches '{pattern}'"
+            if found:
+                reason = f"all files in '{input_dir}' that match '{pattern}' are in the output folder"
+            print(printable(reason), file=sys.stderr)
             return EXIT_DONE
         # Not queues of multiprocessing: depending on the start method, Python starts a process for those, which imports
         # modules from the current directory, where another user may have planted some.
