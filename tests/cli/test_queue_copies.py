@@ -148,12 +148,33 @@ def test_runner_of_a_copy_does_not_end_jobs_of_the_original(lab):
     lab.gpuq("add", "echo 1 >> ran; while [ ! -e go ]; do sleep 0.01; done; echo 2 >> ran")
     lab.until(lambda: lab.ran() == ["1"], "the job")
     journal = copy(lab)
-    lab.gpuq("run", "--jobs-file", journal, "--trust", code=None)
-    assert "1 failed" in lab.gpuq("status", "--jobs-file", journal)
+    lab.gpuq("add", "--jobs-file", journal, "--trust", "--no-start", "echo copy >> ran")
+    second = lab.start("run", "--jobs-file", journal)
+    lab.until(lambda: lab.ran() == ["1", "copy"], "the job of the copy")
     (lab.directory / "go").touch()
     lab.until(lambda: lab.job(1)["status"] == "completed", "the end")
-    assert lab.ran() == ["1", "2"]
+    assert lab.ran() == ["1", "copy", "2"]
+    assert second.wait(120) == 1 and "1 failed" in lab.gpuq("status", "--jobs-file", journal)
     runner.terminate()
+
+
+def test_job_goes_on_without_the_folder_of_its_queue_and_does_not_run_twice(lab):
+    folder = lab.directory / "jobs.jsonl.d"
+    lab.gpuq("add", "--retries", "1", "echo 1 >> ran; while [ ! -e go ]; do sleep 0.01; done; echo 2 >> ran")
+    lab.gpuq("add", "--gpu", "1", "echo other >> ran")
+    lab.until(lambda: sorted(lab.ran()) == ["1", "other"], "the jobs")
+    shutil.copytree(folder, lab.directory / "backup")
+    shutil.rmtree(folder)
+    wait = lab.start("wait", "1")
+    assert "Running" in lab.gpuq("status", "1")
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(lab.directory / "backup", folder)
+    lab.gpuq("add", "--trust", "--no-start", "echo third >> ran")
+    runner = lab.start("run")
+    lab.until(lambda: "third" in lab.ran(), "a job of the new runner")
+    (lab.directory / "go").touch()
+    assert runner.wait(120) == 0 and wait.wait(120) == 0
+    assert sorted(lab.ran()) == ["1", "2", "other", "third"]
 
 
 @pytest.mark.parametrize("same_inode", [False, True], ids=["new", "same inode"])

@@ -13,6 +13,7 @@
 #include "base/cost_limit.h"
 #include "base/error.h"
 #include "base/lock.h"
+#include "base/process.h"
 #include "base/trust.h"
 #include "queue/journal/damage.h"
 #include "queue/journal/trust.h"
@@ -182,6 +183,13 @@ void follow_wait_any(struct follow *fs, size_t count)
 			journal_watch_drain(fs[i].watch_fd, fs[i].path);
 }
 
+/* Without its lock, if the folder of the queue was removed. */
+static bool keeper_is_alive(const struct keeper_info *k)
+{
+	struct process_info info;
+	return process_info(k->pid, &info) == 0 && strcmp(info.name, KEEPER_PROCESS) == 0 && !info.is_exiting;
+}
+
 static bool keeper_is_gone(const struct follow *f, const struct keeper_info *k)
 {
 	struct machine here;
@@ -191,12 +199,12 @@ static bool keeper_is_gone(const struct follow *f, const struct keeper_info *k)
 		return false;
 	/* If it is not known whether the keeper is alive, assume that it is. */
 	if (f->dir_fd < 0)
-		return f->dir_fd == -ENOENT;
+		return f->dir_fd == -ENOENT && !keeper_is_alive(k);
 	/* Follow no link: in a queue of another user, a chain of links can take long. gpuq creates a directory. */
 	keepers_fd = openat(f->dir_fd, "keepers", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (keepers_fd < 0)
-		return errno == ENOENT;
-	return lock_holder_at(keepers_fd, k->name, &holder) == 0 && holder == 0;
+		return errno == ENOENT && !keeper_is_alive(k);
+	return lock_holder_at(keepers_fd, k->name, &holder) == 0 && holder == 0 && !keeper_is_alive(k);
 }
 
 static bool is_lost(const struct follow *f, const struct job *job)

@@ -134,6 +134,8 @@ struct job_spec {
 };
 
 /* Identifies a keeper, or a pilot on a node of a cluster. Only a coordinator knows whether a pilot is alive. */
+#define KEEPER_PROCESS "gpuq-keeper" /* the name of a keeper in /proc */
+
 struct keeper_info {
 	const char *name;
 	bool is_pilot; /* machine.host is the name of its node, even on this machine; it has no lock */

@@ -245,7 +245,7 @@ int keeper_init(struct keeper *k)
 	sigaddset(&set, SIGCHLD);
 	if (*k->options->allocation)
 		sigaddset(&set, SIGTERM);
-	prctl(PR_SET_NAME, "gpuq-keeper");
+	prctl(PR_SET_NAME, KEEPER_PROCESS);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	k->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return k->signal_fd < 0 ? -errno : 0;

@@ -54,8 +54,9 @@ pid_t runner_keeper_holder(const struct runner *r, const struct keeper_info *k)
 #define MOST_ANCESTORS 64
 
 /*
- * Whether the keeper is an ancestor of the process: then it is not gone, but belongs to the queue of which ours is a
- * copy. A keeper that is exiting is gone: the kernel frees its lock before it gives its children to another process.
+ * Whether the keeper is an ancestor of the process: then it is not gone, but has its lock in a folder that was removed,
+ * or in that of the queue of which ours is a copy. A keeper that is exiting is gone: the kernel frees its lock before
+ * it gives its children to another process.
  */
 static bool has_keeper(pid_t pid, const struct keeper_info *keeper)
 {
@@ -80,10 +81,9 @@ static int ask_if_left(void *context, pid_t pid, const char *value)
 		cleanup_(text_finish) struct text cookie = {0};
 		attempt_cookie(&cookie, job->keeper->name, job->id, job->attempts->attempt);
 		if (strcmp(text_string(&cookie) + strlen(ATTEMPT_COOKIE "="), value) == 0) {
-			if (has_keeper(pid, job->keeper))
-				return 0;
-			run->left = true;
-			return SIGKILL;
+			run->kept = run->kept || has_keeper(pid, job->keeper);
+			run->left = !run->kept;
+			return run->kept ? 0 : SIGKILL;
 		}
 	}
 	return 0;
@@ -94,7 +94,7 @@ static void kill_left_behind(struct runner *r)
 {
 	bool any = false;
 	for (struct running *run = r->executing.running; run; run = run->next) {
-		run->left = false;
+		run->left = run->kept = false;
 		any = any || run->lost_ns;
 	}
 	if (any && process_signal_marked(ATTEMPT_COOKIE, ask_if_left, r) < 0)
@@ -180,7 +180,9 @@ static void judge_left(struct runner *r, struct running *run, const struct job *
 
 static void judge_lost(struct runner *r, struct running *run, const struct job *job)
 {
-	if (run->left)
+	if (run->kept)
+		loop_set_deadline(r->executing.judge, clock_now_ns() + NS_PER_S); /* the job would run twice */
+	else if (run->left)
 		judge_left(r, run, job);
 	else
 		end_lost(r, job->id, REASON_KEEPER_LOST);
