@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,12 +60,25 @@ int file_open_leased(const char *path)
 	}
 }
 
+/*
+ * Another process may have made a pipe or a terminal that it shares with this one non-blocking. A regular file is
+ * always ready, so waiting for it would never end; a blocking socket has reached its time limit (SO_SNDTIMEO).
+ */
+static bool wait_until_writable(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+	int flags = fcntl(fd, F_GETFL);
+	if (flags < 0 || !(flags & O_NONBLOCK) || check_regular(fd) == 0)
+		return false;
+	return poll(&p, 1, -1) >= 0 || errno == EINTR;
+}
+
 int file_write_all(int fd, const void *data, size_t size)
 {
 	const char *p = data;
 	while (size > 0) {
 		ssize_t n = write(fd, p, size);
-		if (n < 0 && errno == EINTR)
+		if (n < 0 && (errno == EINTR || (errno == EAGAIN && wait_until_writable(fd))))
 			continue;
 		if (n < 0)
 			return -errno;

@@ -24,7 +24,10 @@ int file_open_regular(int dirfd, const char *path, int flags);
  */
 int file_open_leased(const char *path);
 
-/* Writes all bytes; repeats interrupted and short writes. Returns 0 or a negative errno value. */
+/*
+ * Writes all bytes; repeats interrupted and short writes, and waits if the descriptor is non-blocking. Returns 0 or a
+ * negative errno value; -EAGAIN: the time limit of a blocking socket (SO_SNDTIMEO) has passed.
+ */
 int file_write_all(int fd, const void *data, size_t size);
 
 /*

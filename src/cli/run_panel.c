@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/date.h"
 #include "base/display.h"
+#include "base/file.h"
 #include "base/shell_words.h"
 #include "cli/job_list.h"
 #include "queue/input/id_list.h"
@@ -352,7 +353,7 @@ static void say_failed(struct run_panel *p)
 	append_queue(&t, p->queue);
 	text_appendf(&t, " %s\n", few ? text_string(&ranges) : "--failed");
 	if (!text_error(&t) && !text_error(&ranges))
-		panel_write_all(p->fd, t.data, t.length);
+		(void)file_write_all(p->fd, t.data, t.length);
 }
 
 void run_panel_destroy(struct run_panel *p)

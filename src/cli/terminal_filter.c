@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "view/panel/panel.h"
+#include "base/file.h"
 
 static void *pass_on(void *context)
 {
@@ -21,7 +21,7 @@ static void *pass_on(void *context)
 			break;
 		capture_read(&f->capture, &lines, false);
 		if (text_error(&lines) == 0)
-			panel_write_all(f->terminal_fd, text_string(&lines), lines.length);
+			(void)file_write_all(f->terminal_fd, text_string(&lines), lines.length);
 	}
 	return NULL;
 }

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,23 +261,6 @@ struct map_file *map_record_file(struct map_record *r, bool failed)
 	return failed && r->errors.name ? &r->errors : &r->output;
 }
 
-/* Standard output may be a pipe that another process has made non-blocking. */
-static int write_all(const struct map_file *f, const struct text *lines)
-{
-	const char *p = lines->data;
-	for (size_t left = lines->length; left > 0;) {
-		ssize_t n = write(f->fd, p, left);
-		struct pollfd fd = {.fd = f->fd, .events = POLLOUT};
-		if (n < 0 && errno == EAGAIN && !f->regular)
-			(void)poll(&fd, 1, -1);
-		else if (n < 0 && errno != EINTR)
-			return -errno;
-		p += n > 0 ? n : 0;
-		left -= n > 0 ? (size_t)n : 0;
-	}
-	return 0;
-}
-
 /* The strings of a result can contain control characters of Unicode, which are valid in JSON. */
 static int show(const struct map_file *f)
 {
@@ -286,7 +268,7 @@ static int show(const struct map_file *f)
 	struct terminal_text filter = {.one_line = true};
 	terminal_text_append(&filter, &shown, f->pending.data, f->pending.length);
 	terminal_text_end(&filter, &shown);
-	return text_error(&shown) ? text_error(&shown) : write_all(f, &shown);
+	return text_error(&shown) ? text_error(&shown) : file_write_all(f->fd, shown.data, shown.length);
 }
 
 int map_record_add_ended(struct map_file *f, const struct map_ended *ended)
@@ -303,7 +285,7 @@ int map_record_flush(struct map_file *f, struct gd_error *err)
 		return error_set(err, -ENOMEM, "cannot write '%s': out of memory", f->name);
 	if (f->pending.length == 0)
 		return 0;
-	int r = !f->regular && isatty(f->fd) ? show(f) : write_all(f, &f->pending);
+	int r = !f->regular && isatty(f->fd) ? show(f) : file_write_all(f->fd, f->pending.data, f->pending.length);
 	if (r == 0)
 		f->size += f->pending.length;
 	else if (f->regular)

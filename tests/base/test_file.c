@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -84,12 +86,26 @@ static void test_any_time_of_a_file_is_a_number(void **state)
 	}
 }
 
+static void test_time_limit_of_a_socket_ends_a_write(void **state)
+{
+	(void)state;
+	static const char data[4 << 20];
+	const struct timeval limit = {.tv_usec = 1000};
+	int ends[2];
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+	assert_int_equal(setsockopt(ends[0], SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)), 0);
+	assert_int_equal(file_write_all(ends[0], data, sizeof(data)), -EAGAIN);
+	close(ends[0]);
+	close(ends[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_descriptors_of_a_range_are_closed_and_no_others),
 		cmocka_unit_test(test_a_kernel_without_close_range_closes_the_same),
 		cmocka_unit_test(test_any_time_of_a_file_is_a_number),
+		cmocka_unit_test(test_time_limit_of_a_socket_ends_a_write),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

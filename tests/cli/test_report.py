@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 """gpuq report: the page parses, is correct for a known journal, and escapes commands."""
+import fcntl
 import html.parser
 import json
 import os
 import re
 import stat
 import subprocess
+import sys
+import termios
 import xml.etree.ElementTree
 
 import pytest
@@ -294,6 +297,21 @@ def test_file_that_is_standard_output_is_not_replaced(lab):
         for _ in range(2):
             subprocess.run([GPUQ, "report", "--output", "/dev/stdout"], cwd=lab.directory, env=lab.environment, stdout=file, timeout=LIMIT, check=True)
     assert page.read_text().count("</html>") == 2
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/fd"])
+def test_pipe_that_another_process_made_non_blocking_gets_the_whole_page(lab, name):
+    write(lab, *job(1, 0, 0, 0, 60))
+    out, into = os.pipe()
+    fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(into, False)
+    to, stdout = ("-", into) if name == "-" else (f"{name}/{into}", subprocess.DEVNULL)
+    with subprocess.Popen([GPUQ, "report", "-o", to], cwd=lab.directory, env=lab.environment, stdout=stdout, pass_fds=[into]) as process:
+        os.close(into)
+        lab.until(lambda: fcntl.ioctl(out, termios.FIONREAD, bytes(4)) == (4096).to_bytes(4, sys.byteorder), "a full pipe")
+        with open(out, encoding="utf-8") as pipe:
+            page = pipe.read()
+    assert process.returncode == 0 and page.endswith("</html>\n")
 
 
 def test_since_selects_jobs_and_bad_arguments_exit_2(lab):

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/display.h"
+#include "base/file.h"
 #include "base/terminal_text.h"
 #include "view/panel/panel.h"
 
@@ -202,7 +203,7 @@ static void drain(struct capture *c)
 		more = waited_ns < END_WAIT_NS && done < END_READ_MOST && wait_for_more(c->fd, &waited_ns);
 		capture_read(c, &lines, !more);
 		if (text_error(&lines) == 0)
-			panel_write_all(c->terminal_fd, text_string(&lines), lines.length);
+			(void)file_write_all(c->terminal_fd, text_string(&lines), lines.length);
 		done += lines.length;
 	} while (more);
 }

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "view/panel/layout.h"
 #include "view/panel/panel_guard.h"
@@ -266,23 +267,6 @@ static void draw_live(struct panel *p, const struct view_model *m, uint64_t now_
 
 /* ---- Plain lines ------------------------------------------------------------------------ */
 
-void panel_write_all(int fd, const char *bytes, size_t size)
-{
-	while (size > 0) {
-		ssize_t n = write(fd, bytes, size);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN) {
-			poll(&(struct pollfd){fd, POLLOUT, 0}, 1, -1);
-			continue;
-		}
-		if (n <= 0)
-			return;
-		bytes += n;
-		size -= (size_t)n;
-	}
-}
-
 static void draw_plain(struct panel *p, const struct view_model *m, uint64_t now_ns, bool last)
 {
 	if (p->said && view_version(m) == p->line_version)
@@ -293,7 +277,7 @@ static void draw_plain(struct panel *p, const struct view_model *m, uint64_t now
 	layout_line(&line, m, now_ns);
 	text_append_char(&line, '\n');
 	if (text_error(&line) == 0)
-		panel_write_all(p->fd, line.data, line.length);
+		(void)file_write_all(p->fd, line.data, line.length);
 	p->line_version = view_version(m);
 	p->said = true;
 }
@@ -356,7 +340,7 @@ void panel_print(struct panel *p, const char *lines, size_t size)
 	if (!size)
 		return;
 	if (p->mode != PANEL_LIVE) {
-		panel_write_all(p->fd, lines, size);
+		(void)file_write_all(p->fd, lines, size);
 		return;
 	}
 	queue_lines(p, lines, size);

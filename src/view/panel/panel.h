@@ -58,10 +58,6 @@ uint64_t panel_due_ns(const struct panel *p);
  */
 void panel_print(struct panel *p, const char *lines, size_t size);
 
-/* Writes all bytes: for text after the end of a panel, or without one. Waits for a blocked terminal; stops if the
- * terminal is gone. */
-void panel_write_all(int fd, const char *bytes, size_t size);
-
 /*
  * Leaves the last frame or plain line in place, with the cursor below it. With m NULL, the last frame drawn. p may be
  * NULL.
