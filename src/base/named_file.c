@@ -20,7 +20,8 @@
 #include "base/trust.h"
 #include "base/trust_private.h"
 
-#define FLAGS (O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
+#define FLAGS      (O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
+#define DRAFT_ROOM 32
 
 static int create(int dir_fd, const char *name)
 {
@@ -215,29 +216,24 @@ int named_file_open(const char *path, int *ret_fd, enum named_file_origin *ret_o
 	return 0;
 }
 
-/* Creates a file with an unpredictable name. Returns its descriptor, or a negative errno value. */
-static int create_draft(int dir_fd, const char *name, char **ret)
+/*
+ * Creates a file with an unpredictable name. The name does not contain that of the final file, which may have the
+ * maximum length. Returns its descriptor, or a negative errno value.
+ */
+static int create_draft(int dir_fd, char ret[DRAFT_ROOM])
 {
 	uint64_t random;
-	char *draft;
 	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 		return -errno;
-	if (asprintf(&draft, "%s.%08" PRIx32, name, (uint32_t)random) < 0)
-		return -ENOMEM;
-	int fd = create(dir_fd, draft);
-	if (fd < 0) {
-		int r = -errno;
-		free(draft);
-		return r;
-	}
-	*ret = draft;
-	return fd;
+	snprintf(ret, DRAFT_ROOM, ".gpuq-%016" PRIx64, random);
+	int fd = create(dir_fd, ret);
+	return fd < 0 ? -errno : fd;
 }
 
 int named_file_replace(int dir_fd, const char *name, mode_t mode, const struct text *content)
 {
-	cleanup_(freep) char *draft = NULL;
-	cleanup_(closep) int fd = create_draft(dir_fd, name, &draft);
+	char draft[DRAFT_ROOM];
+	cleanup_(closep) int fd = create_draft(dir_fd, draft);
 	if (fd < 0)
 		return fd;
 	int r = file_write_all(fd, content->data, content->length);

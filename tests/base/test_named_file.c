@@ -2,6 +2,7 @@
 /* Output files that other users replace while they are opened. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -89,12 +91,24 @@ static void test_file_that_cannot_be_replaced_stays(void **state)
 	assert_int_equal(st.st_mode & 0777, 0640);
 }
 
+static void test_file_with_a_name_of_the_maximum_length_is_replaced(void **state)
+{
+	(void)state;
+	char name[NAME_MAX + 1] = "";
+	cleanup_(text_finish) struct text content = {0};
+	memset(name, 'n', NAME_MAX);
+	text_append_string(&content, "summary");
+	assert_int_equal(named_file_replace(AT_FDCWD, name, 0600, &content), 0);
+	assert_string_equal(scratch_read(name), "summary");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		scratch_test(test_pipe_that_comes_into_the_place_of_the_file_is_not_written_to),
 		scratch_test(test_file_is_made_and_kept),
 		scratch_test(test_file_that_cannot_be_replaced_stays),
+		scratch_test(test_file_with_a_name_of_the_maximum_length_is_replaced),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
