@@ -58,21 +58,35 @@ def test_folder_of_a_queue_is_repaired_and_not_removed(machine, owner):
     assert (project / "ran").exists()
 
 
-@pytest.mark.parametrize("part", ["scripts", "keepers", "append.lock", "."])
+def follow_chown(owner, result, project, failure):
+    advice = f"chown -R {owner.uid} {project}/jobs.jsonl.d"
+    assert result.returncode != 0 and result.stderr.endswith(f"{failure}; it belongs to root: run sudo {advice}\n"), result
+    subprocess.run(advice.split(), check=True)
+
+
+@pytest.mark.parametrize("part", ["scripts", "keepers", "env", "append.lock", "runner.lock", "home", "."])
 def test_part_of_the_folder_of_a_queue_that_belongs_to_root(machine, owner, part):
     """gpuq was run with sudo."""
     project = own(owner, machine.project(owner))
     assert owner.gpuq("add", "--no-start", "touch ran", cwd=project).returncode == 0
-    owner.sh("mkdir -p jobs.jsonl.d/scripts", project)
+    owner.sh("mkdir -p jobs.jsonl.d/scripts; touch jobs.jsonl.d/runner.lock", project)
     place = project / "jobs.jsonl.d" / part
     os.chown(place, 0, 0)
     place.chmod(0o700)
     result = owner.gpuq("run", cwd=project)
-    advice = f"chown -R {owner.uid} {project}/jobs.jsonl.d"
-    assert result.returncode != 0 and result.stderr.endswith(f": Permission denied; it belongs to root: run sudo {advice}\n"), result
-    subprocess.run(advice.split(), check=True)
+    follow_chown(owner, result, project, f"'{place}': Permission denied")
     assert owner.gpuq("run", cwd=project).returncode == 0
     assert (project / "ran").exists()
+
+
+def test_file_of_root_in_a_copied_queue(machine, owner):
+    project = own(owner, machine.project(owner))
+    assert owner.gpuq("add", "--no-start", "true", cwd=project).returncode == 0
+    owner.sh("echo 'inode 1;' > jobs.jsonl.d/home; touch jobs.jsonl.d/runner.log", project)
+    os.chown(project / "jobs.jsonl.d/runner.log", 0, 0)
+    result = owner.gpuq("run", "--trust", cwd=project)
+    follow_chown(owner, result, project, f"'{project}/jobs.jsonl.d/runner.log': Operation not permitted")
+    assert owner.gpuq("run", "--trust", cwd=project).returncode == 0
 
 
 @pytest.mark.skipif(not shutil.which("setfacl"), reason="needs setfacl")

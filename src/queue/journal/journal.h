@@ -139,6 +139,11 @@ bool journal_is_removed(const struct journal *j);
 
 /* Sets the message for a lock of the queue that could not be taken; returns code. */
 int journal_lock_words(const struct journal *j, int code, struct gd_error *err);
+/*
+ * Sets the message that an entry of the directory `at`, in the journal's folder or the one around it, cannot be opened,
+ * with the way out if it belongs to root. Returns the code.
+ */
+int journal_refuse_part(const struct journal *j, int at, const char *name, int code, struct gd_error *err);
 
 /*
  * Appends whole lines, under the lock, and seals them (seal.h). If they do not all fit (-ENOSPC, -EDQUOT, -EFBIG,

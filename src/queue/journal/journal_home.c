@@ -117,22 +117,24 @@ static int clean_entry(int dir_fd, const char *name)
 }
 
 /* Closes fd. */
-static int clean(int fd, bool is_top)
+static int clean(const struct journal *j, int fd, bool is_top, struct gd_error *err)
 {
 	cleanup_(closedirp) DIR *d = fdopendir(fd);
 	if (!d) {
 		closep(&fd);
-		return -ENOMEM;
+		return error_set(err, -ENOMEM, "cannot examine '%s': out of memory", j->dir_path);
 	}
-	int r = fchmod(fd, 0700) < 0 ? -errno : 0;
+	int r = fchmod(fd, 0700) < 0 ? journal_refuse_part(j, fd, ".", -errno, err) : 0;
 	for (const struct dirent *e; r == 0 && (e = readdir(d));) {
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
 			continue;
 		r = clean_entry(fd, e->d_name);
-		bool is_part = r == 0 && is_top && strncmp(e->d_name, "trees", 5) != 0;
+		if (r < 0)
+			return journal_refuse_part(j, fd, e->d_name, r, err);
+		bool is_part = is_top && strncmp(e->d_name, "trees", 5) != 0;
 		int part = is_part ? openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
 		if (part >= 0)
-			r = clean(part, false);
+			r = clean(j, part, false, err);
 	}
 	return r;
 }
@@ -164,11 +166,10 @@ int journal_home_clean(struct journal *j, bool trusted, char ret_trees[JOURNAL_T
 			j->path);
 	int fd = openat(j->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int r = fd < 0 ? -errno : trusted ? 0 : set_trees_aside(fd, ret_trees);
-	if (r == 0)
-		r = clean(fd, true);
-	else
+	if (r < 0) {
 		closep(&fd);
-	if (r < 0)
 		return error_set(err, r, "cannot examine '%s': %s", j->dir_path, error_words(r));
-	return journal_open_folder(j, err);
+	}
+	r = clean(j, fd, true, err);
+	return r < 0 ? r : journal_open_folder(j, err);
 }

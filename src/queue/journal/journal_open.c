@@ -268,13 +268,15 @@ static int check_folder(const struct journal *j, int fd, const char *shown, stru
 }
 
 /* Commands that were run with sudo may have created parts of the folder. An incomplete command would be dangerous. */
-static int refuse_part(
-	const struct journal *j, int at, const char *name, const char *shown, int code, struct gd_error *err)
+int journal_refuse_part(const struct journal *j, int at, const char *name, int code, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text way_out = {0};
+	cleanup_(freep) char *path = NULL;
 	struct stat st;
+	const char *shown = path_below(at, name, &path) == 0 ? path : name;
+	bool is_refused = code == -EACCES || code == -EPERM;
 	bool fits = strlen(shown) + strlen(j->dir_path) < sizeof(err->message) / 2;
-	if (code == -EACCES && fits && fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid == 0) {
+	if (is_refused && fits && fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid == 0) {
 		text_appendf(&way_out, "; it belongs to root: run sudo chown -R %u ", (unsigned)geteuid());
 		shell_quote(&way_out, j->dir_path, strlen(j->dir_path));
 	}
@@ -291,7 +293,7 @@ static int open_dir(
 		return error_set(err, -errno, "cannot create directory '%s': %s", shown, error_words(errno));
 	cleanup_(closep) int fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0)
-		return refuse_part(j, at, path, shown, -errno, err);
+		return journal_refuse_part(j, at, path, -errno, err);
 	if (created)
 		file_remove_default_list(fd);
 	if (created && at == j->parent_fd)
@@ -342,14 +344,22 @@ static int check_scripts(const struct journal *j, int dir_fd, struct gd_error *e
 	cleanup_(closep) int fd = openat(dir_fd, STORE_SCRIPTS, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (fd < 0 && errno == ENOENT)
 		return 0;
+	if (fd < 0)
+		return journal_refuse_part(j, dir_fd, STORE_SCRIPTS, -errno, err);
 	char path[PATH_MAX];
 	snprintf(path, sizeof(path), "%s/" STORE_SCRIPTS, j->dir_path);
-	if (fd < 0)
-		return refuse_part(j, dir_fd, STORE_SCRIPTS, path, -errno, err);
 	int r = check_folder(j, fd, path, err);
 	if (r == 0)
 		protect_part(j, fd);
 	return r;
+}
+
+/* A queue whose `home` cannot be read would look like a copy. */
+static int check_home(const struct journal *j, int dir_fd, struct gd_error *err)
+{
+	if (faccessat(dir_fd, "home", R_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == EACCES)
+		return journal_refuse_part(j, dir_fd, "home", -EACCES, err);
+	return 0;
 }
 
 /*
@@ -384,12 +394,8 @@ static int open_part(const struct journal *j, int dir_fd, const char *name, int 
 {
 	struct stat st;
 	cleanup_(closep) int fd = openat(dir_fd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0 || fstat(fd, &st) < 0) {
-		int code = -errno;
-		char path[PATH_MAX];
-		snprintf(path, sizeof(path), "%s/%s", j->dir_path, name);
-		return refuse_part(j, dir_fd, name, path, code, err);
-	}
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return journal_refuse_part(j, dir_fd, name, -errno, err);
 	if (st.st_nlink > 1)
 		return error_set(err, -EPERM,
 			"refusing to write to '%s/%s': it has several names (hard links), and may be another file of yours; replace the file with a copy of it",
@@ -407,11 +413,15 @@ int journal_open_folder(struct journal *j, struct gd_error *err)
 		r = open_dir(j, j->parent_fd, folder_name(j), j->dir_path, &dir_fd, err);
 	for (size_t i = 0; r == 0 && i < sizeof(parts) / sizeof(parts[0]); i++) {
 		cleanup_(closep) int part_fd = -1;
-		r = open_dir(j, dir_fd, parts[i], parts[i], &part_fd, err);
+		char path[PATH_MAX];
+		snprintf(path, sizeof(path), "%s/%s", j->dir_path, parts[i]);
+		r = open_dir(j, dir_fd, parts[i], path, &part_fd, err);
 		protect_part(j, part_fd);
 	}
 	if (r == 0)
 		r = check_scripts(j, dir_fd, err);
+	if (r == 0)
+		r = check_home(j, dir_fd, err);
 	if (r == 0 && !j->accepted)
 		r = check_owners(j, dir_fd, ".", err);
 	if (r == 0 && !j->accepted)

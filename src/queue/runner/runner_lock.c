@@ -37,8 +37,7 @@ int runner_lock_take(
 		cleanup_(closep) int fd =
 			openat(j->dir_fd, "runner.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 		if (fd < 0)
-			return error_set(
-				err, -errno, "cannot open '%s/runner.lock': %s", j->dir_path, error_words(errno));
+			return journal_refuse_part(j, j->dir_fd, "runner.lock", -errno, err);
 		int e = lock_take_free(fd);
 		if (e == -EAGAIN && lock_holder(fd, ret_holder) == 0 && *ret_holder == 0)
 			continue; /* the holder has just exited */
