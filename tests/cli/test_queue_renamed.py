@@ -347,6 +347,18 @@ def test_frozen_job_starts_in_its_tree_at_the_new_place(lab):
     assert lab.gpuq("logs", 1) == f"{tree}\n"
 
 
+@pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
+def test_frozen_job_starts_in_its_tree_after_its_journal_was_renamed(lab):
+    subprocess.run(["git", "init", "-q", lab.directory], check=True)
+    lab.add("--freeze", f"pwd >> '{lab.directory}/ran'")
+    journal = lab.directory / "other.jsonl"
+    lab.journal.rename(journal)
+    folder = (lab.directory / "jobs.jsonl.d").rename(f"{journal}.d")
+    lab.gpuq("run", "--jobs-file", journal)
+    [tree] = (folder / "trees").iterdir()
+    assert lab.ran() == [str(tree)]
+
+
 def test_logs_are_found_at_the_new_place(lab):
     lab.add("echo first; " + HELD)
     lab.add("echo second")

@@ -54,22 +54,34 @@ static bool is_in_tree(const struct job_wish *w)
 	       (w->cwd[length] == '/' || !w->cwd[length]);
 }
 
-/* Whether the queue was renamed, not copied: then the keeper finds the recorded directory, and that of the log. */
-static bool was_renamed(const struct job_wish *w, const char *directory)
+static bool ends_with(const char *text, const char *end)
+{
+	size_t length = strlen(text), tail = strlen(end);
+	return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/*
+ * Whether the directory of the queue was renamed, not copied: then the keeper finds the recorded directory, and that of
+ * the log. It does so by the part below the directory of the queue, `below`, which a renamed journal changes.
+ */
+static bool was_renamed(const struct job_wish *w, const char *directory, const char *below)
 {
 	struct stat st;
-	return access(w->tree, F_OK) < 0 && stat(directory, &st) == 0 && st.st_ino == w->cwd_id.ino;
+	return ends_with(w->cwd, below) && access(w->tree, F_OK) < 0 && stat(directory, &st) == 0 &&
+	       st.st_ino == w->cwd_id.ino;
 }
 
 int job_order_append_directory(struct text *payload, const struct job *job, const struct order_defaults *d)
 {
 	const struct job_wish *w = job->wish;
 	cleanup_(text_finish) struct text own = {0};
-	if (d->folder && is_in_tree(w))
+	bool is_own = d->folder && is_in_tree(w);
+	if (is_own)
 		text_appendf(&own, "%s/trees%s%s", d->folder, strrchr(w->tree, '/'), w->cwd + strlen(w->tree));
 	if (text_error(&own))
 		return -ENOMEM;
-	bool is_own = own.length && !was_renamed(w, text_string(&own));
+	if (is_own)
+		is_own = !was_renamed(w, text_string(&own), text_string(&own) + (strrchr(d->folder, '/') - d->folder));
 	append_string(payload, is_own ? text_string(&own) : w->cwd ? w->cwd : d->cwd);
 	return 0;
 }
@@ -87,8 +99,7 @@ static const char *find_script(const struct text *words, int count, const char *
 {
 	const char *word = text_string(words);
 	for (int i = 0; i < count && i < 3; i++, word += strlen(word) + 1) {
-		size_t length = strlen(word), tail = strlen(end);
-		if (word[0] == '/' && length > tail && strcmp(word + length - tail, end) == 0)
+		if (word[0] == '/' && ends_with(word, end))
 			return word;
 	}
 	return NULL;
