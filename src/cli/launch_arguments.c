@@ -11,6 +11,7 @@
 #include "base/suggest.h"
 #include "cli/arguments.h"
 #include "cli/launch_options.h"
+#include "cli/summary_file.h"
 
 static void add_pattern(struct launch_arguments *a, const char *value, struct argp_state *state)
 {
@@ -158,6 +159,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 			pool_arguments_set(&a->pool, "language", "auto", state);
 		if (!o->input_dir && !a->list_workers)
 			argp_error(state, "no input folder given; use --input-dir DIR");
+		if (summary_file_is_standard(a->pool.json))
+			pool_arguments_check_stdout("--json", state);
 		if (a->dry_run && a->pool.json)
 			argp_error(state, "--json and --dry-run cannot be combined: a dry run has no summary");
 		if (a->dry_run && o->watch)

@@ -43,8 +43,8 @@ static void check(struct map_arguments *a, struct argp_state *state)
 	if (standard > 1)
 		argp_error(state, "only one of --output, --errors and --json can be standard output");
 	a->takes_stdout = standard > 0;
-	if (a->takes_stdout && !file_is_passed(STDOUT_FILENO))
-		argp_error(state, "standard output is closed; name the file to write, as in --output FILE");
+	if (a->takes_stdout)
+		pool_arguments_check_stdout("--output", state);
 }
 
 static error_t parse_option(int key, char *value, struct argp_state *state)

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/array.h"
+#include "base/file.h"
 #include "base/named_file.h"
 #include "base/trust.h"
 #include "base/units.h"
@@ -86,6 +88,12 @@ void pool_arguments_take_settings(struct pool_arguments *a, struct argp_state *s
 		add_setting(a, copy, state);
 		unsetenv(name);
 	}
+}
+
+void pool_arguments_check_stdout(const char *option, struct argp_state *state)
+{
+	if (!file_is_passed(STDOUT_FILENO))
+		argp_error(state, "standard output is closed; name the file to write, as in %s FILE", option);
 }
 
 /* ---- Options ----------------------------------------------------------------- */

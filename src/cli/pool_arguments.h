@@ -72,6 +72,8 @@ void pool_arguments_init(struct pool_arguments *a);
 /* Called by the command's argp parser. ARGP_ERR_UNKNOWN: not one of these options. Ends the program on a usage error.
  */
 error_t pool_arguments_parse(struct pool_arguments *a, int key, char *value, struct argp_state *state);
+/* Ends the program if standard output, which is to be written, is closed. option: names a file instead. */
+void pool_arguments_check_stdout(const char *option, struct argp_state *state);
 /* Replaces the setting of that key. Both strings are borrowed. */
 void pool_arguments_set(struct pool_arguments *a, const char *key, const char *value, struct argp_state *state);
 bool pool_arguments_has(const struct pool_arguments *a, const char *key);

@@ -150,6 +150,12 @@ def test_dry_run_of_files_without_audio_estimates_the_time_from_their_size(launc
     assert hours, out  # 0.1 s or more for 1000 bytes: an hour or more for these
 
 
+def test_summary_for_a_closed_standard_output_is_refused(launch):
+    result = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *launch.words("--json", "-", *COPY)], cwd=launch.directory,
+                            env=launch.environment, stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False)
+    assert result.returncode == 2 and "standard output is closed; name the file to write, as in --json FILE" in result.stderr, result
+
+
 def test_dry_run_and_json_are_refused_together(launch):
     launch.put("a.wav")
     _, err = launch.run("--dry-run", "--json", "summary.json", *COPY, code=2)
