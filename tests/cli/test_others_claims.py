@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Claims on GPU memory on a machine with a malicious other user."""
+import json
 import os
 import shutil
 import socket
@@ -41,9 +42,11 @@ sys.stdin.read()
 """
 
 
-def claim_text(promised):
-    lines = (f"gpuq-claim 1\nqueue evil\njob 7\npid 1\npromised {promised}\ndeclared 1\nsettled 0\n"
-             "gpu GPU-00000000-0000-0000-0000-000000000000\n")
+GPU = "GPU-00000000-0000-0000-0000-000000000000"
+
+
+def claim_text(promised, gpu=GPU):
+    lines = f"gpuq-claim 1\nqueue evil\njob 7\npid 1\npromised {promised}\ndeclared 1\nsettled 0\ngpu {gpu}\n"
     checksum = 0xcbf29ce484222325
     for byte in lines.encode():
         checksum = (checksum ^ byte) * 0x100000001b3 % (1 << 64)
@@ -66,9 +69,18 @@ class Desk:
             (place / "sys").mkdir()
             (place / "shared").mkdir()
             (place / "shared").chmod(0o1777)
+        self.nvml = place / "nvml"
         self.shared = place / "shared"
         self.environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "GPUQ_JOBS_FILE": "./jobs.jsonl", "GPUQ_SYSFS_ROOT": str(place / "sys"),
                             "GPUQ_NVML_LIBRARY": str(nvml), "FAKE_NVML": str(place / "nvml"), "GPUQ_CLAIMS_DIR": str(self.shared)}
+
+    def cards(self, *cards):
+        draft = self.nvml.with_suffix(".draft")
+        draft.write_text("".join(cards))
+        draft.rename(self.nvml)
+
+    def job(self, number):
+        return {job["id"]: job for job in json.loads(self.gpuq("status", "--json"))}[number]
 
     def gpuq(self, *words):
         result = subprocess.run([self.gpuq_path, *words], cwd=self.home, env=self.environment, capture_output=True, text=True,
@@ -224,3 +236,21 @@ def test_link_of_another_user_in_the_path_of_claims_is_refused(machine, desks):
     victim.gpuq("add", "--no-start", "--mem", "10G", "true")
     assert f"'{shared}/link' is a symbolic link of another user" in victim.run_all()
     assert not (victim.home / "claims").exists()
+
+
+def test_claim_on_another_gpu_does_not_prevent_that_a_full_gpu_is_recognized(desks):
+    """The driver lists no processes, so the memory of the card is that of the job only if nobody else has a claim there."""
+    attacker, victim = desks
+    silent = {"fail": ["GetComputeRunningProcesses 3", "GetGraphicsRunningProcesses 3"]}
+    victim.cards(card(0, **silent))
+    assert attacker.account.attack(HOLD_CLAIM, attacker.shared, claim_text(GIB, "GPU-elsewhere")) == "done"
+    victim.gpuq("add", "--no-start", "--mem", "40G", HANG_ABOUT + "; exit 1")
+    victim.gpuq("add", "--no-start", "--mem", "50G", "true")
+    runner = victim.start("run", "--poll-interval", "0.05")
+    victim.until((victim.home / "ran").exists, "the job")
+    victim.cards(card(0, free=1, **silent))
+    victim.until(lambda: "GPU 0: 1.0 GiB free" in victim.gpuq("why", "2"), "the sample")
+    victim.end()
+    victim.cards(card(0, **silent))
+    assert runner.wait(LIMIT) == 1
+    assert victim.job(1)["reason"] == "GPU out of memory"

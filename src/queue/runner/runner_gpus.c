@@ -110,7 +110,8 @@ static bool used_by(const struct runner *r, const struct running *run, int gpu, 
 	if (*ret_seen)
 		return true;
 	const struct ledger_note *note = scheduler_note(r->deciding.scheduler, (size_t)gpu);
-	if ((g->known & both) != both || !note->baseline_known || jobs_on(r, gpu) != 1 || r->watching.others.count > 0)
+	if ((g->known & both) != both || !note->baseline_known || jobs_on(r, gpu) != 1 ||
+		scheduler_is_claimed(r->deciding.scheduler, (size_t)gpu))
 		return false;
 	uint64_t used = g->memory_total_bytes - g->memory_free_bytes;
 	*ret = used > note->baseline_bytes ? used - note->baseline_bytes : 0;

@@ -116,6 +116,8 @@ int scheduler_sample(struct scheduler *s, uint64_t now_ns, const struct gd_gpu *
 const struct ledger_note *scheduler_note(const struct scheduler *s, size_t gpu);
 /* The claims of other queues, which are copied. 0 or -ENOMEM. */
 int scheduler_set_claims(struct scheduler *s, const struct ledger_job *claims, size_t count);
+/* Whether one of these claims is on the GPU. */
+bool scheduler_is_claimed(const struct scheduler *s, size_t gpu);
 
 /* ---- The nodes of a cluster ------------------------------------------------------------ */
 

@@ -157,14 +157,20 @@ static bool is_on(const int *gpus, size_t count, size_t gpu)
 	return false;
 }
 
+bool scheduler_is_claimed(const struct scheduler *s, size_t gpu)
+{
+	bool any = false;
+	for (size_t i = 0; i < s->num_claims && !any; i++)
+		any = is_on(s->claims[i].gpus, s->claims[i].entry.num_gpus, gpu);
+	return any;
+}
+
 static void watch_baselines(struct scheduler *s)
 {
 	for (size_t g = 0; g < s->num_gpus; g++) {
-		bool any = false;
+		bool any = scheduler_is_claimed(s, g);
 		for (const struct holder *h = s->holders.first; h && !any; h = h->next)
 			any = is_on(h->gpus, h->num_gpus, g);
-		for (size_t i = 0; i < s->num_claims && !any; i++)
-			any = is_on(s->claims[i].gpus, s->claims[i].entry.num_gpus, g);
 		ledger_watch_baseline(&s->notes[g], &s->gpus[g].gpu, any);
 	}
 }
