@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 
 import pytest
 from processes import until
@@ -81,6 +82,16 @@ class Desk:
 
     def job(self, number):
         return {job["id"]: job for job in json.loads(self.gpuq("status", "--json"))}[number]
+
+    def spend_time_of(self, account):
+        """As if this user's runners had seen claims of the account, without a process on the card, for 15 minutes."""
+        state = self.home / ".local/state/gpuq"
+        state.mkdir(parents=True, mode=0o700, exist_ok=True)
+        path = state / f"claims-{socket.gethostname()}"
+        path.write_text(f"gpuq-proofs 2\n{account.uid} {GPU} {901 * 10**9} {time.time_ns()} 0 .\n")
+        path.chmod(0o600)
+        for made in (path, *list(path.parents)[:3]):
+            os.chown(made, self.account.uid, self.account.gid)
 
     def gpuq(self, *words):
         result = subprocess.run([self.gpuq_path, *words], cwd=self.home, env=self.environment, capture_output=True, text=True,
@@ -254,3 +265,17 @@ def test_claim_on_another_gpu_does_not_prevent_that_a_full_gpu_is_recognized(des
     victim.cards(card(0, **silent))
     assert runner.wait(LIMIT) == 1
     assert victim.job(1)["reason"] == "GPU out of memory"
+
+
+def test_claim_that_no_longer_counts_does_not_remove_the_energy_of_a_job(desks):
+    attacker, victim = desks
+    victim.cards(card(0, energy="5000000 100000"))
+    assert attacker.account.attack(HOLD_CLAIM, attacker.shared, claim_text(GIB)) == "done"
+    # On a loaded machine a short job gets too few samples.
+    for number, seconds in enumerate((2, 4, 8, 16), 1):
+        victim.spend_time_of(attacker.account)
+        victim.gpuq("add", "--no-start", "--exclusive", f"sleep {seconds}")
+        assert victim.start("run", "--poll-interval", "0.05").wait(LIMIT) == 0
+        if victim.job(number)["energy_j"] is not None:
+            return
+    pytest.fail("no energy")

@@ -28,7 +28,6 @@ void runner_claims_open(struct runner *r)
 
 void runner_claims_close(struct runner *r)
 {
-	claims_list_finish(&r->watching.others);
 	claim_proofs_finish(&r->watching.proofs);
 	r->watching.spare_claim = NULL;
 	claims_close(r->watching.claims);
@@ -97,17 +96,15 @@ int runner_claims_read(struct runner *r)
 {
 	if (!r->watching.claims)
 		return 0;
-	claims_list_finish(&r->watching.others);
-	r->watching.others = (struct claims_list){0};
-	claims_list(r->watching.claims, r->watching.queue_name, &r->watching.others);
-	(void)claim_proofs_update_shared(&r->watching.proofs, clock_wall_ns(), r->watching.claims, &r->watching.others,
-		r->watching.gpus, &r->machine);
-	size_t count = r->watching.others.count;
-	cleanup_(freep) struct ledger_job *jobs = calloc(count + 1, sizeof(*jobs));
-	cleanup_(freep) struct claim_entry *entries = calloc(count + 1, sizeof(*entries));
+	cleanup_(claims_list_finish) struct claims_list others = {0};
+	claims_list(r->watching.claims, r->watching.queue_name, &others);
+	(void)claim_proofs_update_shared(
+		&r->watching.proofs, clock_wall_ns(), r->watching.claims, &others, r->watching.gpus, &r->machine);
+	cleanup_(freep) struct ledger_job *jobs = calloc(others.count + 1, sizeof(*jobs));
+	cleanup_(freep) struct claim_entry *entries = calloc(others.count + 1, sizeof(*entries));
 	if (jobs && entries &&
 		scheduler_set_claims(r->deciding.scheduler, jobs,
-			claim_entries(&r->watching.others, r->watching.gpus, &r->watching.proofs, entries, jobs)) == 0)
+			claim_entries(&others, r->watching.gpus, &r->watching.proofs, entries, jobs)) == 0)
 		return 0;
 	runner_pause(r, RUNNER_TROUBLE_START, -ENOMEM);
 	return -ENOMEM;

@@ -13,7 +13,7 @@ struct text;
 
 void runner_claims_open(struct runner *r);
 void runner_claims_close(struct runner *r);
-/* Reads the claims of the other queues into r->watching.others. -ENOMEM: the runner pauses. */
+/* Reads the claims of the other queues into the scheduler. -ENOMEM: the runner pauses. */
 int runner_claims_read(struct runner *r);
 
 void running_claim(struct running *run);

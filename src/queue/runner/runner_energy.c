@@ -3,11 +3,11 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "queue/runner/runner_private.h"
 #include "queue/runner/running.h"
+#include "queue/schedule/scheduler.h"
 
 static bool share_a_gpu(const struct running *a, const struct running *b)
 {
@@ -44,23 +44,10 @@ static bool is_gone(int64_t pid)
 	return pid > 0 && pid <= INT32_MAX && kill((pid_t)pid, 0) < 0 && errno == ESRCH;
 }
 
-static bool is_claimed(const struct runner *r, const struct gd_gpu *g)
+static bool is_alone(const struct runner *r, const struct running *run, int gpu)
 {
-	char key[CLAIM_KEY_ROOM];
-	if (r->watching.others.count == 0 || !claim_gpu_key(g, key))
-		return false;
-	for (size_t i = 0; i < r->watching.others.count; i++) {
-		const struct claim_info *c = &r->watching.others.claims[i].info;
-		for (size_t k = 0; k < c->num_gpus; k++)
-			if (strcmp(c->gpus[k], key) == 0)
-				return true;
-	}
-	return false;
-}
-
-static bool is_alone(const struct runner *r, const struct running *run, const struct gd_gpu *g)
-{
-	if (!(g->known & GD_GPU_KNOWN_PROCESSES) || is_claimed(r, g))
+	const struct gd_gpu *g = r->watching.gpus->gpus[gpu];
+	if (!(g->known & GD_GPU_KNOWN_PROCESSES) || scheduler_is_claimed(r->deciding.scheduler, (size_t)gpu))
 		return false;
 	bool foreign_pids = gpu_users_foreign_pids(&r->machine);
 	for (size_t i = 0; i < g->num_processes; i++)
@@ -77,7 +64,7 @@ void runner_energy_sample(struct runner *r, struct running *run)
 		return;
 	for (size_t i = 0; i < run->num_gpus; i++) {
 		const struct gd_gpu *g = r->watching.gpus->gpus[run->gpus[i]];
-		if (!is_alone(r, run, g))
+		if (!is_alone(r, run, run->gpus[i]))
 			energy_meter_spoil(&run->energy);
 		energy_meter_read(&run->energy, i, g->known & GD_GPU_KNOWN_ENERGY, g->energy_millijoules, now_ns);
 	}

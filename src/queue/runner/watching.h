@@ -20,7 +20,6 @@ struct runner_watching {
 	bool incomplete;
 	struct claims *claims;     /* NULL: simulated GPUs, or no directory for claims */
 	struct claim *spare_claim; /* unused, kept for the next job */
-	struct claims_list others;
 	struct claim_proofs proofs;
 	char queue_name[HASH_TEXT];
 	struct loop_source *sample;
