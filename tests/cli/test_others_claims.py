@@ -45,6 +45,9 @@ sys.stdin.read()
 
 GPU = "GPU-00000000-0000-0000-0000-000000000000"
 
+# A card whose driver lists no processes.
+SILENT = {"fail": ["GetComputeRunningProcesses 3", "GetGraphicsRunningProcesses 3"]}
+
 
 def claim_text(promised, gpu=GPU):
     lines = f"gpuq-claim 1\nqueue evil\njob 7\npid 1\npromised {promised}\ndeclared 1\nsettled 0\ngpu {gpu}\n"
@@ -59,7 +62,7 @@ class Desk:
 
     def __init__(self, machine, place, account):
         self.account = account
-        self.gpuq_path = machine.place / "bin/gpuq"
+        self.command, self.identity = [machine.place / "bin/gpuq"], account.identity()
         self.home = place / f"home-{account.uid}"
         self.home.mkdir()
         shutil.chown(self.home, account.uid, account.gid)
@@ -94,24 +97,24 @@ class Desk:
             os.chown(made, self.account.uid, self.account.gid)
 
     def gpuq(self, *words):
-        result = subprocess.run([self.gpuq_path, *words], cwd=self.home, env=self.environment, capture_output=True, text=True,
-                                stdin=subprocess.DEVNULL, timeout=LIMIT, check=False, **self.account.identity())
+        result = subprocess.run([*self.command, *words], cwd=self.home, env=self.environment, capture_output=True, text=True,
+                                stdin=subprocess.DEVNULL, timeout=LIMIT, check=False, **self.identity)
         assert result.returncode == 0, (words, result.stderr)
         return result.stdout
 
     def run_all(self):
         """All that a runner prints until the queue is empty."""
-        process = subprocess.run([self.gpuq_path, "run", "--no-panel"], cwd=self.home, env=self.environment, stdin=subprocess.DEVNULL, text=True,
-                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT, check=True, **self.account.identity())
+        process = subprocess.run([*self.command, "run", "--no-panel"], cwd=self.home, env=self.environment, stdin=subprocess.DEVNULL, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT, check=True, **self.identity)
         return process.stdout
 
     def doctor(self):
-        return subprocess.run([self.gpuq_path, "doctor"], cwd=self.home, env=self.environment, capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, timeout=LIMIT, check=False, **self.account.identity()).stdout
+        return subprocess.run([*self.command, "doctor"], cwd=self.home, env=self.environment, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=LIMIT, check=False, **self.identity).stdout
 
     def start(self, *words):
-        process = subprocess.Popen([self.gpuq_path, *words], cwd=self.home, env=self.environment, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self.account.identity())
+        process = subprocess.Popen([*self.command, *words], cwd=self.home, env=self.environment, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self.identity)
         self.account.started.append(process)
         return process
 
@@ -252,17 +255,16 @@ def test_link_of_another_user_in_the_path_of_claims_is_refused(machine, desks):
 def test_claim_on_another_gpu_does_not_prevent_that_a_full_gpu_is_recognized(desks):
     """The driver lists no processes, so the memory of the card is that of the job only if nobody else has a claim there."""
     attacker, victim = desks
-    silent = {"fail": ["GetComputeRunningProcesses 3", "GetGraphicsRunningProcesses 3"]}
-    victim.cards(card(0, **silent))
+    victim.cards(card(0, **SILENT))
     assert attacker.account.attack(HOLD_CLAIM, attacker.shared, claim_text(GIB, "GPU-elsewhere")) == "done"
     victim.gpuq("add", "--no-start", "--mem", "40G", HANG_ABOUT + "; exit 1")
     victim.gpuq("add", "--no-start", "--mem", "50G", "true")
     runner = victim.start("run", "--poll-interval", "0.05")
     victim.until((victim.home / "ran").exists, "the job")
-    victim.cards(card(0, free=1, **silent))
+    victim.cards(card(0, free=1, **SILENT))
     victim.until(lambda: "GPU 0: 1.0 GiB free" in victim.gpuq("why", "2"), "the sample")
     victim.end()
-    victim.cards(card(0, **silent))
+    victim.cards(card(0, **SILENT))
     assert runner.wait(LIMIT) == 1
     assert victim.job(1)["reason"] == "GPU out of memory"
 
@@ -279,3 +281,12 @@ def test_claim_that_no_longer_counts_does_not_remove_the_energy_of_a_job(desks):
         if victim.job(number)["energy_j"] is not None:
             return
     pytest.fail("no energy")
+
+
+def test_memory_that_a_claim_used_before_the_runner_started_counts_once(desks):
+    other_user, user = desks
+    user.cards(card(0, free=40, **SILENT))
+    assert other_user.account.attack(HOLD_CLAIM, user.shared, claim_text(40 * GIB)) == "done"
+    user.gpuq("add", "--no-start", "--mem", "30G", "true")
+    assert "there is room for it now" in user.gpuq("why", "1")
+    assert "Completed" in user.run_all()

@@ -165,14 +165,26 @@ bool scheduler_is_claimed(const struct scheduler *s, size_t gpu)
 	return any;
 }
 
+static bool has_any_job(const struct scheduler *s, size_t gpu)
+{
+	bool any = scheduler_is_claimed(s, gpu);
+	for (const struct holder *h = s->holders.first; h && !any; h = h->next)
+		any = is_on(h->gpus, h->num_gpus, gpu);
+	return any;
+}
+
 static void watch_baselines(struct scheduler *s)
 {
-	for (size_t g = 0; g < s->num_gpus; g++) {
-		bool any = scheduler_is_claimed(s, g);
-		for (const struct holder *h = s->holders.first; h && !any; h = h->next)
-			any = is_on(h->gpus, h->num_gpus, g);
-		ledger_watch_baseline(&s->notes[g], &s->gpus[g].gpu, any);
-	}
+	for (size_t g = 0; g < s->num_gpus; g++)
+		ledger_watch_baseline(&s->notes[g], &s->gpus[g].gpu, has_any_job(s, g));
+}
+
+void scheduler_forget_baselines(struct scheduler *s)
+{
+	for (size_t g = 0; g < s->num_gpus; g++)
+		if (has_any_job(s, g))
+			s->notes[g].baseline_known = false;
+	scheduler_touch(s);
 }
 
 /* Tracks the highest observed memory of the job on one of its GPUs. */
