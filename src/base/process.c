@@ -4,9 +4,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,6 +46,14 @@ int process_info(pid_t pid, struct process_info *ret)
 	i.start_ticks = start;
 	*ret = i;
 	return 0;
+}
+
+bool process_hides(int64_t pid, enum process_part part)
+{
+	char path[64];
+	struct stat st;
+	snprintf(path, sizeof(path), "/proc/%" PRId64 "%s", pid, part == PROCESS_PARENT ? "/stat" : "");
+	return pid > 0 && pid <= INT32_MAX && stat(path, &st) < 0 && kill((pid_t)pid, 0) < 0 && errno == EPERM;
 }
 
 int process_signal(pid_t pid, uint64_t start_ticks, int signal)

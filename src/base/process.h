@@ -20,6 +20,14 @@ struct process_info {
 /* -ESRCH if there is no such process. */
 int process_info(pid_t pid, struct process_info *ret);
 
+enum process_part {
+	PROCESS_OWNER,  /* the owner of /proc/PID */
+	PROCESS_PARENT, /* /proc/PID/stat */
+};
+
+/* Whether the process exists, belongs to another user, and /proc does not show this part (the mount option hidepid). */
+bool process_hides(int64_t pid, enum process_part part);
+
 /* Reaps a child that has ended, without waiting: its PID; 0: none has ended; -1: there are no children. ret_status may
  * be NULL. */
 pid_t process_reap(int *ret_status);

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "base/state_dir.h"
 #include "base/trust.h"
 #include "cli/doctor_parts.h"
@@ -264,6 +265,11 @@ void doctor_check_claims(struct doctor *d)
 			"%s", path);
 	else
 		doctor_add(d, DOCTOR_OK, "directory", NULL, "%s", path);
+	if (process_hides(1, PROCESS_PARENT))
+		doctor_add(d, DOCTOR_NOTE, "processes",
+			"on GPUs that other users have claimed, a claim may count although only somebody else uses the GPU; the "
+			"administrator can add the mount option gid=GROUP, see gpuq(1), \"SHARED MACHINES\"",
+			"/proc hides the processes of other users (hidepid)");
 	if (claim_folders_update(fd, &folders) == 0)
 		doctor_add(d, DOCTOR_OK, "folders", NULL, "%zu (one for each user)", folders.count);
 	claim_folders_finish(&folders);

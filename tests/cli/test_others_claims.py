@@ -96,6 +96,14 @@ class Desk:
         for made in (path, *list(path.parents)[:3]):
             os.chown(made, self.account.uid, self.account.gid)
 
+    def hide_processes(self, hidepid):
+        """/proc no longer shows this user the processes of others."""
+        script = f'mount -t proc -o hidepid={hidepid} proc /proc && exec setpriv --reuid {self.account.uid} --regid {self.account.gid} --clear-groups "$@"'
+        command = ["unshare", "--mount", "sh", "-c", script, "sh"]
+        if subprocess.run([*command, "sh", "-c", "! cat /proc/1/stat"], check=False, capture_output=True).returncode:
+            pytest.skip("needs a mount of /proc with hidepid of its own")
+        self.command, self.identity = [*command, *self.command], {}
+
     def gpuq(self, *words):
         result = subprocess.run([*self.command, *words], cwd=self.home, env=self.environment, capture_output=True, text=True,
                                 stdin=subprocess.DEVNULL, timeout=LIMIT, check=False, **self.identity)
@@ -290,3 +298,25 @@ def test_memory_that_a_claim_used_before_the_runner_started_counts_once(desks):
     user.gpuq("add", "--no-start", "--mem", "30G", "true")
     assert "there is room for it now" in user.gpuq("why", "1")
     assert "Completed" in user.run_all()
+
+
+@pytest.mark.parametrize("hidepid", [1, 2])
+def test_claim_counts_once_if_the_processes_of_others_are_hidden(desks, hidepid):
+    """The driver lists the process of the claim, but it cannot be attributed."""
+    other_user, user = desks
+    assert other_user.account.attack(HOLD_CLAIM, user.shared, claim_text(40 * GIB)) == "done"
+    holder = other_user.account.started[-1]
+    user.hide_processes(hidepid)
+    user.cards(card(0, free=40, compute=f"{holder.pid} {40 * GIB}"))
+    user.gpuq("add", "--no-start", "--mem", "30G", "true")
+    assert "there is room for it now" in user.gpuq("why", "1")
+    assert "Completed" in user.run_all()
+    # The process uses less than was promised to it, and the user's 15 minutes are over.
+    user.cards(card(0, free=70, compute=f"{holder.pid} {10 * GIB}"))
+    user.spend_time_of(other_user.account)
+    user.gpuq("add", "--no-start", "--mem", "50G", "true")
+    runner = user.start("run", "--poll-interval", "0.05")
+    user.until(lambda: "GPU 0: 40.0 GiB free, job needs 50.0 GiB" in user.gpuq("why", "2"), "the claim")
+    holder.kill()
+    assert runner.wait(LIMIT) == 0
+    assert "/proc hides the processes of other users (hidepid)" in user.doctor()

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/process.h"
 
 /* The root process of the claim's job. It must belong to the claim's owner: otherwise it could be one of ours. */
 static pid_t root_of(const struct claim_other *c)
@@ -33,6 +35,33 @@ static void find_processes(
 	for (size_t i = 0; i < n; i++) {
 		jobs[i].pids = entries[i].user.pids;
 		jobs[i].num_pids = entries[i].user.num_pids;
+	}
+}
+
+static bool hides_parents(const struct gd_gpu *gpu)
+{
+	for (size_t i = 0; i < gpu->num_processes; i++)
+		if (process_hides(gpu->processes[i]->pid, PROCESS_PARENT))
+			return true;
+	return false;
+}
+
+static bool is_on(const struct ledger_job *job, size_t gpu)
+{
+	for (size_t i = 0; i < job->num_gpus; i++)
+		if ((size_t)job->gpus[i] == gpu)
+			return true;
+	return false;
+}
+
+/* Marks the claims of other users on GPUs with processes that cannot be attributed. */
+static void find_hidden(const struct gd_gpu_list *gpus, struct ledger_job *jobs, size_t n)
+{
+	for (size_t g = 0; n > 0 && g < gpus->count; g++) {
+		bool hides = hides_parents(gpus->gpus[g]);
+		for (size_t i = 0; hides && i < n; i++)
+			if (jobs[i].claimant->user != geteuid() && is_on(&jobs[i], g))
+				jobs[i].hidden = true;
 	}
 }
 
@@ -65,5 +94,6 @@ size_t claim_entries(const struct claims_list *list, const struct gd_gpu_list *g
 			.num_gpus = e->num_gpus};
 	}
 	find_processes(gpus, entries, jobs, n);
+	find_hidden(gpus, jobs, n);
 	return n;
 }

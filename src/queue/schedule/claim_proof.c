@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/process.h"
 
 /* A user with subordinate ids could claim under thousands of ids. */
 #define MAX_PROOFS 16384
@@ -93,9 +94,19 @@ static void see_claim(struct claim_proof *proof, uint64_t now_ns)
 	proof->seen_ns = now_ns;
 }
 
-/* Users with a process on the GPU have provided their proof. */
+static bool is_in_use(const struct gd_gpu *gpu)
+{
+	const uint64_t both = GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_USED;
+	return (gpu->known & both) == both && gpu->memory_used_bytes >= gpu->memory_total_bytes / IN_USE_PART;
+}
+
+/*
+ * Users with a process on the GPU have provided their proof. If the owner of a process is hidden, it may be any user's:
+ * then memory in use is sufficient, as if the driver reported no processes.
+ */
 static void see_processes(struct claim_proofs *p, uint64_t now_ns, const struct gd_gpu *gpu)
 {
+	bool hidden = false;
 	char key[CLAIM_KEY_ROOM], path[32];
 	for (size_t i = 0; i < gpu->num_processes && claim_gpu_key(gpu, key); i++) {
 		struct stat st;
@@ -105,13 +116,10 @@ static void see_processes(struct claim_proofs *p, uint64_t now_ns, const struct 
 			proof->spent_ns = 0;
 			proof->proved_ns = now_ns;
 		}
+		hidden = hidden || process_hides(gpu->processes[i]->pid, PROCESS_OWNER);
 	}
-}
-
-static bool is_in_use(const struct gd_gpu *gpu)
-{
-	const uint64_t both = GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_USED;
-	return (gpu->known & both) == both && gpu->memory_used_bytes >= gpu->memory_total_bytes / IN_USE_PART;
+	for (size_t i = 0; hidden && is_in_use(gpu) && i < p->count; i++)
+		p->proofs[i].in_use = p->proofs[i].in_use || strcmp(p->proofs[i].gpu, key) == 0;
 }
 
 /* Updates one record for each other user and GPU. */

@@ -4,10 +4,10 @@
  *
  * A claim costs nothing, so users could block GPUs that they do not use. A user's claims on a GPU
  * count for CLAIM_PROOF_NS; after that only while the driver reports a process of the user there, or,
- * if the driver does not report whose processes are there, while part of the GPU's memory is in use.
- * The time is counted per user and GPU and is forgotten a day after the last claim, so new claims do
- * not extend it. A process of the user on the GPU resets it. Claims of this user and of root always
- * count.
+ * if the driver does not report whose processes are there or /proc hides their owners (hidepid), while
+ * part of the GPU's memory is in use. The time is counted per user and GPU and is forgotten a day
+ * after the last claim, so new claims do not extend it. A process of the user on the GPU resets it.
+ * Claims of this user and of root always count.
  *
  * All runners of this user share the time through a file (claim_proof_file.h), which survives a
  * reboot. So all times are clock_wall_ns(). If the clock is set back, a record counts as seen now.
@@ -37,7 +37,7 @@ struct claim_proof {
 	uint64_t spent_ns;  /* time claimed without a proof */
 	uint64_t seen_ns;   /* when a claim of the user was last seen */
 	uint64_t proved_ns; /* when a process of the user was last seen on it; 0: never */
-	bool in_use;        /* the driver reports no processes, and the GPU's memory is in use */
+	bool in_use;        /* whose processes are there is not known, and the GPU's memory is in use */
 };
 
 /* Start from {0}. */

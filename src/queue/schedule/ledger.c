@@ -125,6 +125,14 @@ static bool is_on(const struct ledger_job *job, size_t gpu)
 	return false;
 }
 
+static bool has_hidden(const struct ledger_input *in, size_t gpu)
+{
+	for (size_t i = 0; i < in->num_jobs; i++)
+		if (in->jobs[i].hidden && is_on(&in->jobs[i], gpu))
+			return true;
+	return false;
+}
+
 static struct ledger_claimant claimant_of(const struct ledger_job *job)
 {
 	return job->claimant ? *job->claimant : (struct ledger_claimant){0};
@@ -267,7 +275,7 @@ int ledger_build(struct ledger *l, const struct ledger_input *in)
 	for (size_t g = 0; g < in->num_gpus; g++) {
 		struct ledger_account *a = &l->accounts[g];
 		*a = (struct ledger_account){.gpu = in->gpus[g], .note = in->notes ? &in->notes[g] : &nothing};
-		a->attributable = is_attributable(a->gpu, in->foreign_pids);
+		a->attributable = is_attributable(a->gpu, in->foreign_pids) && !has_hidden(in, g);
 		a->driver_known = driver_free(a->gpu, &a->driver_free_bytes);
 		observe(l, a, in);
 		for (size_t i = 0; i < in->num_jobs; i++)

@@ -7,7 +7,8 @@
  *     free = the driver's free memory − Σ over jobs max(0, promised − observed)
  *
  * over our own running jobs and the claims of others. If the driver does not report the memory of each
- * process (containers, WSL, MIG):
+ * process (containers, WSL, MIG), or if others have claims and /proc hides which processes are theirs
+ * (hidepid):
  *
  *     free = min(the driver's free memory, total − Σ promised − what other processes used
  *            when none of these jobs ran there)
@@ -63,6 +64,7 @@ struct ledger_job {
 	bool declared;
 	bool alone;              /* no other job may be on its GPUs */
 	bool by_card;            /* see ledger_bytes_on() */
+	bool hidden;             /* a claim, and it is not known which processes on its GPUs belong to it */
 	bool settled;            /* its memory has stopped growing, see ledger_watch() */
 	uint64_t promised_bytes; /* on each of its GPUs; for a claim, limited to the whole GPU */
 	uint64_t host_bytes;     /* main memory */

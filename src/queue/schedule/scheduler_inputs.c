@@ -128,6 +128,7 @@ static void put_claim(struct text *t, const struct ledger_job *c)
 	put_bytes(t, "bytes", c->promised_bytes);
 	json_put_bool(t, "declared", c->declared);
 	json_put_bool(t, "alone", c->alone);
+	json_put_bool(t, "hidden", c->hidden);
 	json_put_bool(t, "settled", c->settled);
 	json_put_int(t, "user", (int64_t)c->claimant->user);
 	put_bytes(t, "id", c->claimant->job);

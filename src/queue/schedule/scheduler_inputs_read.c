@@ -17,7 +17,7 @@ struct fields {
 	int64_t total, free, used, baseline, min_free_mem_mb, jobs_per_gpu, not_before_ns, exclusive, timeout_ms,
 		end_ms, node;
 	bool usable;
-	bool declared, alone, by_card, settled, ended, stuck, unknown, foreign_pids, has_baseline;
+	bool declared, alone, by_card, hidden, settled, ended, stuck, unknown, foreign_pids, has_baseline;
 	struct json_value uuid, pci, queue, end_whose, name, nodes, gpu_nodes;
 	struct json_value settings, gpu_list, pid_list, processes, holders, claims, reservation;
 };
@@ -74,7 +74,7 @@ static int set_flag(struct fields *f, const struct json_value *key, const struct
 	const struct {
 		const char *name;
 		bool *at;
-	} flags[] = {{"declared", &f->declared}, {"alone", &f->alone}, {"by_card", &f->by_card},
+	} flags[] = {{"declared", &f->declared}, {"alone", &f->alone}, {"by_card", &f->by_card}, {"hidden", &f->hidden},
 		{"settled", &f->settled}, {"ended", &f->ended}, {"stuck", &f->stuck}, {"unknown", &f->unknown},
 		{"foreign_pids", &f->foreign_pids}, {"usable", &f->usable}};
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
@@ -387,6 +387,7 @@ static int read_claim(const struct scheduler *s, const struct json_value *v, str
 		.promised_bytes = (uint64_t)f.bytes,
 		.declared = f.declared,
 		.alone = f.alone,
+		.hidden = f.hidden,
 		.settled = f.settled,
 		.gpus = c->gpus[n],
 		.num_gpus = num_gpus,
