@@ -320,6 +320,19 @@ def test_why_counts_promises_of_other_queues(box):
     go(box)
 
 
+def test_job_that_others_block_is_not_expected_to_start(box):
+    box.cards(card(0))
+    box.commands("true", "true 2")
+    box.gpuq("run")
+    box.cards(card(0, free=1, compute=f"{os.getpid()} {79 * GIB}"))
+    box.add("--mem", "40G", "true")
+    box.start("run", "--poll-interval", "0.05")
+    words = box.why_of_runner(3)
+    assert f"GPU 0: 1.0 GiB free, job needs 40.0 GiB; 79.0 GiB held by pid {os.getpid()}" in words
+    assert "expected" not in words
+    assert box.job(3)["expected_start"] is None
+
+
 def test_why_says_that_the_runner_has_no_gpu(box):
     box.cards()
     box.add("true")

@@ -13,7 +13,8 @@
 /* A duration without spread, as of many runs that all took equally long. */
 static struct expected_job exactly(unsigned slots, double ms)
 {
-	return (struct expected_job){slots, {.samples = 16, .low_ms = ms, .median_ms = ms, .high_ms = ms}};
+	return (struct expected_job){
+		.slots = slots, .duration = {.samples = 16, .low_ms = ms, .median_ms = ms, .high_ms = ms}};
 }
 
 static struct expected_job unknown(unsigned slots)
@@ -58,7 +59,8 @@ static void test_job_with_several_slots_waits_for_all_of_them(void **state)
 static void test_spread_grows_with_each_job_in_front(void **state)
 {
 	(void)state;
-	struct expected_job job = {1, {.samples = 16, .low_ms = 80, .median_ms = 100, .high_ms = 120}};
+	struct expected_job job = {
+		.slots = 1, .duration = {.samples = 16, .low_ms = 80, .median_ms = 100, .high_ms = 120}};
 	struct expected_job waiting[5] = {job, job, job, job, job};
 	struct expected_start s[COUNT(waiting)];
 	assert_int_equal(expected_start(1, &job, 1, waiting, COUNT(waiting), s), 0);
@@ -87,6 +89,31 @@ static void test_unknown_durations_are_not_made_up(void **state)
 	/* A free slot can be used, whatever is known of the others. */
 	assert_int_equal(expected_start(2, running, 1, waiting, 1, s), 0);
 	assert_true(s[0].known && s[0].median_ms == 0 && !s[0].at_most);
+}
+
+static struct expected_job waits(unsigned slots, double ms, unsigned blocked)
+{
+	struct expected_job job = exactly(slots, ms);
+	job.waits = true;
+	job.blocked = blocked;
+	return job;
+}
+
+static void test_slots_that_others_block_are_not_free(void **state)
+{
+	(void)state;
+	struct expected_job running[] = {exactly(1, 100), exactly(1, 30)};
+	/* The third slot seems to be free. */
+	struct expected_job waiting[] = {waits(1, 50, 1), waits(3, 50, 1), waits(1, 50, 0), waits(1, 50, 1)};
+	struct expected_start s[COUNT(waiting)];
+	assert_int_equal(expected_start(3, running, 2, waiting, COUNT(waiting), s), 0);
+	assert_true(s[0].known && s[0].median_ms == 30 && !s[0].at_most);
+	assert_true(!s[1].known && s[1].blocked);
+	assert_true(!s[2].known && s[2].blocked); /* it would start now if this slot were free */
+	assert_true(s[3].known && s[3].median_ms == 80);
+	/* If all slots have jobs, the blocked one is not known: it may be the last. */
+	assert_int_equal(expected_start(2, running, 2, waiting, 1, s), 0);
+	assert_true(s[0].known && s[0].median_ms == 100 && s[0].at_most);
 }
 
 static void test_only_the_first_jobs_are_estimated(void **state)
@@ -145,6 +172,7 @@ int main(void)
 		cmocka_unit_test(test_job_with_several_slots_waits_for_all_of_them),
 		cmocka_unit_test(test_spread_grows_with_each_job_in_front),
 		cmocka_unit_test(test_unknown_durations_are_not_made_up),
+		cmocka_unit_test(test_slots_that_others_block_are_not_free),
 		cmocka_unit_test(test_only_the_first_jobs_are_estimated),
 		cmocka_unit_test(test_random_queues_agree_with_a_plain_simulation),
 	};

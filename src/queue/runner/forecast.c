@@ -10,7 +10,7 @@
 #define MOST_EARLIER 20000
 
 struct forecast {
-	const struct job *jobs[EXPECTED_START_MAX];
+	struct forecast_job jobs[EXPECTED_START_MAX];
 	struct expected_start starts[EXPECTED_START_MAX];
 	size_t count;
 };
@@ -43,14 +43,18 @@ static int estimate(
 		if (job->state != JOB_RUNNING || !job->attempts)
 			continue;
 		int64_t elapsed = now_ms > job->attempts->start_ms ? now_ms - job->attempts->start_ms : 0;
-		running[n++] = (struct expected_job){job->attempts->num_gpus, run_times_remaining(times, job, elapsed)};
+		running[n++] = (struct expected_job){
+			.slots = job->attempts->num_gpus, .duration = run_times_remaining(times, job, elapsed)};
 	}
 	for (size_t i = 0; i < f->count; i++)
-		waiting[i] = (struct expected_job){slots_of(f->jobs[i]), run_times_estimate(times, f->jobs[i])};
+		waiting[i] = (struct expected_job){.slots = slots_of(f->jobs[i].job),
+			.duration = run_times_estimate(times, f->jobs[i].job),
+			.waits = f->jobs[i].waits,
+			.blocked = f->jobs[i].blocked};
 	return expected_start(num_gpus, running, n, waiting, f->count, f->starts);
 }
 
-int forecast_create(const struct jobs *jobs, const struct job *const *waiting, size_t count, unsigned num_gpus,
+int forecast_create(const struct jobs *jobs, const struct forecast_job *waiting, size_t count, unsigned num_gpus,
 	int64_t now_ms, struct forecast **ret)
 {
 	struct forecast *f = calloc(1, sizeof(*f));
@@ -79,7 +83,7 @@ void forecast_destroy(struct forecast *f)
 struct expected_start forecast_get(const struct forecast *f, const struct job *job)
 {
 	for (size_t i = 0; i < f->count; i++)
-		if (f->jobs[i] == job)
+		if (f->jobs[i].job == job)
 			return f->starts[i];
 	return (struct expected_start){0};
 }

@@ -12,8 +12,14 @@
 
 struct forecast;
 
+struct forecast_job {
+	const struct job *job;
+	bool waits;       /* it does not start now */
+	unsigned blocked; /* GPUs that it does not get even if all jobs of the queue end */
+};
+
 /* `waiting`: jobs that can start, in their order; jobs beyond EXPECTED_START_MAX are ignored. 0 or -ENOMEM. */
-int forecast_create(const struct jobs *jobs, const struct job *const *waiting, size_t count, unsigned num_gpus,
+int forecast_create(const struct jobs *jobs, const struct forecast_job *waiting, size_t count, unsigned num_gpus,
 	int64_t now_ms, struct forecast **ret);
 void forecast_destroy(struct forecast *f); /* NULL is allowed */
 

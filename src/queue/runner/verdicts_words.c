@@ -25,15 +25,19 @@ static bool needs_machine(const struct job *job)
 /* The first jobs in the order that can start as soon as GPUs are free. */
 static int make_forecast(struct verdicts *v)
 {
-	const struct job *waiting[EXPECTED_START_MAX];
+	struct forecast_job waiting[EXPECTED_START_MAX];
 	struct scheduler_verdict verdict;
 	size_t n = 0, num_gpus;
 	for (size_t i = 0; i < v->num_pending && n < EXPECTED_START_MAX; i++) {
 		int r = verdicts_get(v, v->order[i], &verdict);
 		if (r < 0)
 			return r;
-		if (verdict.answer == SCHEDULER_WAITS || verdict.answer == SCHEDULER_STARTS)
-			waiting[n++] = v->order[i];
+		if (verdict.answer == SCHEDULER_STARTS)
+			waiting[n++] = (struct forecast_job){.job = v->order[i]};
+		else if (verdict.answer == SCHEDULER_WAITS)
+			waiting[n++] = (struct forecast_job){.job = v->order[i],
+				.waits = true,
+				.blocked = (unsigned)(verdict.num_gpus - verdict.num_within_reach)};
 	}
 	(void)scheduler_gpus(v->scheduler, &num_gpus);
 	return forecast_create(&v->follow->jobs, waiting, n, (unsigned)num_gpus, date_now_ms(), &v->forecast);
@@ -62,6 +66,8 @@ static int say_expected(struct verdicts *v, const struct job *job, struct text *
 			units_format_duration((uint64_t)e.median_ms, median),
 			units_format_duration((uint64_t)e.low_ms, low),
 			units_format_duration((uint64_t)e.high_ms, high));
+	else if (e.blocked)
+		return 0;
 	else if (needs_machine(job))
 		text_append_string(t, "expected start: not estimated for jobs that request CPUs or main memory\n");
 	else

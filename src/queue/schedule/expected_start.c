@@ -80,10 +80,18 @@ static struct expected_start place(struct moment *slots, unsigned num_slots, con
 		return start_at(&now, false);
 	if (job->slots > num_slots)
 		return (struct expected_start){0};
+	if (job->slots > num_slots - job->blocked)
+		return (struct expected_start){.blocked = true};
+	/* Others block the slots that seem to be free; which of the other slots they block is not known. */
+	slots += job->blocked;
+	num_slots -= job->blocked;
 	/* Sorted: the last of the slots that the job takes becomes free last. */
 	struct moment begin = slots[job->slots - 1];
-	bool at_most = slots[num_slots - 1].unknown && !(begin.ms <= 0);
-	struct expected_start start = start_at(&begin, at_most);
+	bool at_once = !begin.unknown && begin.ms <= 0;
+	if (at_once && job->waits)
+		return (struct expected_start){.blocked = true};
+	bool skipped = job->blocked && slots[-1].ms > 0;
+	struct expected_start start = start_at(&begin, !at_once && (skipped || slots[num_slots - 1].unknown));
 	occupy(slots, num_slots, job->slots, begin.unknown ? begin : after(begin, &job->duration));
 	return start;
 }

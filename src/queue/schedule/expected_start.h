@@ -3,9 +3,10 @@
  * Estimates when waiting jobs will start, from how long similar jobs took.
  *
  * The estimate uses a simple model: the machine has a fixed number of slots, one for each GPU; each job holds one or
- * several of them, and jobs start strictly in their order as soon as enough slots are free. Not modeled: jobs that are
- * added later, fail, are retried, share a GPU, start before a larger job, or wait for CPUs, main memory, other users or
- * their begin time. Pure and deterministic.
+ * several of them, and jobs start strictly in their order as soon as enough slots are free. When others will release
+ * GPUs is not known, so a job never gets slots that they block. Not modeled: jobs that are added later, fail, are
+ * retried, share a GPU, start before a larger job, or wait for CPUs, main memory or their begin time. Pure and
+ * deterministic.
  */
 #ifndef QUEUE_SCHEDULE_EXPECTED_START_H
 #define QUEUE_SCHEDULE_EXPECTED_START_H
@@ -21,12 +22,16 @@
 struct expected_job {
 	unsigned slots;                    /* how many it holds; 0: it starts at once and holds none */
 	struct duration_estimate duration; /* for a running job, the remaining duration */
+	bool waits;                        /* for a waiting job: it does not start now */
+	unsigned blocked;                  /* slots that it does not get even if all jobs end */
 };
 
 /* In milliseconds from now. With a probability of 80% the job starts between low and high. */
 struct expected_start {
-	bool known;   /* false: no data, or the job needs more slots than exist; nothing else is set */
-	bool at_most; /* the duration of an earlier job is not known: this job may start earlier */
+	bool known;   /* false: no data, or the job needs more slots than exist; then only `blocked` is set */
+	bool blocked; /* not known because the job waits for others */
+	bool at_most; /* it may start earlier: not known is the duration of an earlier job, or which slots are blocked
+		       */
 	double low_ms, median_ms, high_ms;
 };
 

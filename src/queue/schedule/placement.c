@@ -412,6 +412,20 @@ void placement_rewind(struct placement_reservation *r)
 	r->active = r->host_active = false;
 }
 
+static bool is_within_reach(const struct ledger *l, size_t gpu, uint64_t job, const struct placement_need *need)
+{
+	return judge(l, gpu, need, true) == PLACEMENT_FITS &&
+	       (!l->cluster || judge_node(l, ledger_node_of(l, gpu), job, need, NULL, true) == PLACEMENT_FITS);
+}
+
+size_t placement_within_reach(const struct ledger *l, uint64_t job, const struct placement_need *need)
+{
+	size_t count = 0;
+	for (size_t g = 0; g < l->num_gpus; g++)
+		count += is_within_reach(l, g, job, need);
+	return count;
+}
+
 int placement_reserve(
 	struct placement_reservation *r, const struct ledger *l, uint64_t job, const struct placement_need *need)
 {
@@ -426,9 +440,7 @@ int placement_reserve(
 	}
 	size_t count = 0;
 	for (size_t g = 0; g < l->num_gpus; g++) {
-		int node = ledger_node_of(l, g);
-		if (judge(l, g, need, true) != PLACEMENT_FITS ||
-			(l->cluster && judge_node(l, node, job, need, NULL, true) != PLACEMENT_FITS))
+		if (!is_within_reach(l, g, job, need))
 			continue;
 		c[count] = candidate_of(l, g);
 		c[count].fits = judge(l, g, need, false) == PLACEMENT_FITS;

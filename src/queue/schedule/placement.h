@@ -119,6 +119,9 @@ int placement_choose_node(const struct ledger *l, uint64_t job, const struct pla
 /* Whether these GPUs, and this machine, could ever take such a job: enough GPUs of one vendor, each large enough. */
 bool placement_is_possible(const struct ledger *l, const struct placement_need *need);
 
+/* How many GPUs could take the job if all our own jobs ended: others do not block them. */
+size_t placement_within_reach(const struct ledger *l, uint64_t job, const struct placement_need *need);
+
 /*
  * Reserves GPUs for a job for which placement_choose() returned -EAGAIN: first those where it fits,
  * then those already reserved for it, then those where the least has to end. GPUs that only other queues or

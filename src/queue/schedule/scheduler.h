@@ -194,7 +194,8 @@ struct scheduler_verdict {
 	/* One for each GPU; for SCHEDULER_WAITS and SCHEDULER_NEVER. Valid until the next call. */
 	const struct placement_verdict *gpus;
 	size_t num_gpus;
-	bool nodes_wait; /* in a cluster: no node takes it now */
+	size_t num_within_reach; /* see placement_within_reach() */
+	bool nodes_wait;         /* in a cluster: no node takes it now */
 };
 
 /* Call it when scheduler_decide() has returned 0: explains why the job waits behind everything that starts now. */

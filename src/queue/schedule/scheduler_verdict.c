@@ -44,6 +44,7 @@ static int ask_gpus(struct scheduler *s, uint64_t id, struct scheduler_verdict *
 	if (r == -ENOMEM)
 		return r;
 	v->answer = r == -ENODEV ? SCHEDULER_NEVER : SCHEDULER_WAITS;
+	v->num_within_reach = placement_within_reach(&s->ledger, id, &v->need);
 	v->nodes_wait = s->cluster && r < 0;
 	return 0;
 }
