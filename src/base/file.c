@@ -88,6 +88,21 @@ int file_write_all(int fd, const void *data, size_t size)
 	return 0;
 }
 
+void file_copy_access(int from, int to)
+{
+	static const char name[] = "system.posix_acl_access";
+	char list[4096];
+	struct stat st, now;
+	if (fstat(from, &st) < 0 || fstat(to, &now) < 0)
+		return;
+	bool same_group = st.st_gid == now.st_gid || fchown(to, (uid_t)-1, st.st_gid) == 0;
+	ssize_t size = fgetxattr(from, name, list, sizeof(list));
+	bool has_list = size >= 0 || (errno != ENODATA && errno != ENOTSUP);
+	if (same_group && size >= 0 && fsetxattr(to, name, list, (size_t)size, 0) == 0)
+		return;
+	(void)fchmod(to, st.st_mode & (same_group && !has_list ? 0777 : 0707));
+}
+
 ssize_t file_read_full(int fd, void *buf, size_t size)
 {
 	char *p = buf;

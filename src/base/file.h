@@ -31,6 +31,12 @@ int file_open_leased(const char *path);
 int file_write_all(int fd, const void *data, size_t size);
 
 /*
+ * Gives the new file `to` the group, mode and access list of the file `from`, which it replaces. Best effort: if the
+ * group or the list cannot be set, groups get no access.
+ */
+void file_copy_access(int from, int to);
+
+/*
  * Reads up to `size` bytes; repeats interrupted and short reads. Returns the number of bytes, which is less than `size`
  * only at the end of the file.
  */

@@ -230,15 +230,15 @@ static int create_draft(int dir_fd, char ret[DRAFT_ROOM])
 	return fd < 0 ? -errno : fd;
 }
 
-int named_file_replace(int dir_fd, const char *name, mode_t mode, const struct text *content)
+int named_file_replace(int dir_fd, const char *name, int old_fd, const struct text *content)
 {
 	char draft[DRAFT_ROOM];
 	cleanup_(closep) int fd = create_draft(dir_fd, draft);
 	if (fd < 0)
 		return fd;
 	int r = file_write_all(fd, content->data, content->length);
-	if (r == 0)
-		(void)fchmod(fd, mode);
+	if (r == 0 && old_fd >= 0)
+		file_copy_access(old_fd, fd);
 	if (r == 0 && renameat(dir_fd, draft, dir_fd, name) < 0)
 		r = -errno;
 	if (r < 0)

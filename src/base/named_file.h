@@ -30,10 +30,11 @@ enum named_file_origin {
 int named_file_open(const char *path, int *ret_fd, enum named_file_origin *ret_origin, struct gd_error *err);
 
 /*
- * Writes a new file with this mode to the name in the directory; a file system without modes may keep 0600. An old file
- * of this name stays intact until the new one is complete. Returns 0 or a negative errno value.
+ * Writes a new file to the name in the directory. Its mode is 0600, or old_fd is the file that it replaces, whose
+ * group, mode and access list it gets. The old file stays intact until the new one is complete. Returns 0 or a negative
+ * errno value.
  */
-int named_file_replace(int dir_fd, const char *name, mode_t mode, const struct text *content);
+int named_file_replace(int dir_fd, const char *name, int old_fd, const struct text *content);
 
 /*
  * Opens a pipe or a character device for writing, as found by named_file_find(), or duplicates a descriptor that was

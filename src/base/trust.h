@@ -163,8 +163,6 @@ bool trust_is_known_to_movers(int fd);
  * it, do not exclude all of them. An access list that lets anybody in counts.
  */
 bool trust_is_open_to_others(int fd);
-/* Whether no other user can read the regular file, or enter the directory. */
-bool trust_is_hidden(const char *path);
 
 /*
  * Opens the directory of a file as trust_open_directory() does, with O_PATH. If the file itself is a link, follows it;

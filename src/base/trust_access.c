@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Which users can read a file or a directory: trust_objection_behind_link(), trust_is_known_to_movers(),
- * trust_is_open_to_others() and trust_is_hidden(). */
+/* Which users can read a file or a directory: trust_objection_behind_link(), trust_is_known_to_movers() and
+ * trust_is_open_to_others(). */
 #include <fcntl.h>
-#include <limits.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/file.h"
 #include "base/trust.h"
 #include "base/trust_private.h"
 
@@ -105,26 +102,4 @@ bool trust_is_open_to_others(int fd)
 		if (!climb_up(&c, &failed))
 			return true;
 	return false;
-}
-
-bool trust_is_hidden(const char *path)
-{
-	char above[PATH_MAX];
-	struct climb c = {.private_group = TRUST_NO_GROUP};
-	cleanup_(closep) int fd = open(path, O_PATH | O_CLOEXEC);
-	if (fd < 0 || fstat(fd, &c.st) < 0)
-		return false;
-	if (S_ISDIR(c.st.st_mode))
-		return !trust_is_open_to_others(fd);
-	if (!S_ISREG(c.st.st_mode))
-		return false;
-	c.fd = fd;
-	if (!others_have(&c, S_IROTH))
-		return true;
-	if (file_path(fd, above) < 0)
-		return false;
-	char *slash = strrchr(above, '/');
-	slash[slash == above] = '\0';
-	cleanup_(closep) int folder = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return folder >= 0 && !trust_is_open_to_others(folder);
 }

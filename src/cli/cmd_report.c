@@ -80,32 +80,42 @@ static int write_failed(struct report_command *c, int code)
 	return error_set(&c->err, code, "cannot write report '%s': %s", c->out, error_words(code));
 }
 
-/* Whether others can read neither the results of the launch nor the journal of the queue. */
-static bool is_about_hidden_files(const struct report_command *c)
-{
-	return trust_is_hidden(c->launch ? c->launch : c->queue.journal_path);
-}
-
 /*
- * A report quotes commands, error messages and names, so a new one is private. An old one keeps its mode, unless
- * another user may have moved it there to make a private report public.
+ * A report quotes commands, error messages and names, so a new one is private. An old one keeps its access, unless
+ * another user may have moved it there. -1: it has none to keep.
  */
-static mode_t choose_mode(const struct report_command *c, int dir_fd, const struct stat *old)
+static int open_old(const struct report_command *c, int dir_fd, const char *name)
 {
-	if (!old || old->st_uid != geteuid())
-		return 0600;
-	if (!(old->st_mode & 077) || trust_check_place(dir_fd, NULL) == 0 || !is_about_hidden_files(c))
-		return old->st_mode & 0777;
-	say("warning: '%s' is replaced with a private file: the queue or the output folder is private, and another user may have moved the old file there",
-		c->out);
-	return old->st_mode & 0700;
+	struct stat st;
+	cleanup_(closep) int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid())
+		return -1;
+	if (trust_check_place(dir_fd, NULL) == 0)
+		return take_fd(&fd);
+	if (st.st_mode & 077)
+		say("warning: '%s' is replaced with a private file: another user may have moved the old one there",
+			c->out);
+	return -1;
 }
 
-/* `old` is the file to replace, or NULL; see choose_mode(). */
-static int replace_file(
-	struct report_command *c, int dir_fd, const char *name, const struct stat *old, const struct text *page)
+/* Whether the open file is what the report was made from: the journal, or the record of a launch. */
+static bool is_source(const struct report_command *c, int fd)
 {
-	int r = named_file_replace(dir_fd, name, choose_mode(c, dir_fd, old), page);
+	struct stat source, st;
+	cleanup_(text_finish) struct text path = {0};
+	text_appendf(&path, "%s%s", c->launch ? c->launch : c->queue.journal_path, c->launch ? "/launch.jsonl" : "");
+	return !text_error(&path) && fd >= 0 && fstat(fd, &st) == 0 && stat(text_string(&path), &source) == 0 &&
+	       source.st_dev == st.st_dev && source.st_ino == st.st_ino;
+}
+
+static int replace_file(struct report_command *c, int dir_fd, const char *name, const struct text *page)
+{
+	cleanup_(closep) int old = open_old(c, dir_fd, name);
+	if (is_source(c, old))
+		return error_set(&c->err, -EINVAL,
+			"cannot write report '%s': it is the file that the report describes; name another file with --output",
+			c->out);
+	int r = named_file_replace(dir_fd, name, old, page);
 	return r < 0 ? write_failed(c, r) : 0;
 }
 
@@ -167,14 +177,14 @@ static int write_page(struct report_command *c, const struct text *page)
 	if (is_named && stat(c->out, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return write_special(c, page);
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? replace_file(c, dir_fd, name, NULL, page) : write_failed(c, -errno);
+		return errno == ENOENT ? replace_file(c, dir_fd, name, page) : write_failed(c, -errno);
 	if (S_ISDIR(st.st_mode))
 		return error_set(&c->err, -EISDIR, "cannot write report '%s': it is a folder; name a file", c->out);
 	if (!S_ISREG(st.st_mode))
 		return refuse(c, "is not a regular file");
 	if (!is_named && st.st_uid != geteuid() && st.st_uid != 0)
 		return refuse(c, "belongs to another user");
-	return replace_file(c, dir_fd, name, &st, page);
+	return replace_file(c, dir_fd, name, page);
 }
 
 /* ---- The queue ------------------------------------------------------------------------ */

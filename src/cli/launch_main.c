@@ -120,11 +120,11 @@ static int list_workers(void)
 	return EXIT_DONE;
 }
 
-static int write_json(const struct gd_launch_summary *summary, struct summary_file *file, const char *results)
+static int write_json(const struct gd_launch_summary *summary, struct summary_file *file)
 {
 	cleanup_(text_finish) struct text t = {0};
 	launch_summary_format(&t, summary);
-	return summary_file_write(file, results, false, &t);
+	return summary_file_write(file, &t);
 }
 
 /* Explains why no files were found. */
@@ -214,7 +214,7 @@ static int run(struct gd_launcher *l, const struct launch_arguments *a, struct p
 	if (err.message[0] && !slurm.exit_code)
 		launch_words_say(r == -ECANCELED ? "interrupted; run the same command again to continue" : err.message);
 	int code = slurm.exit_code ? slurm.exit_code : gd_launch_exit_code(r, &summary);
-	if (json.fd >= 0 && write_json(&summary, &json, a->options.output_dir) < 0 && code == EXIT_DONE)
+	if (json.fd >= 0 && write_json(&summary, &json) < 0 && code == EXIT_DONE)
 		code = EXIT_WORK_FAILED;
 	return code;
 }

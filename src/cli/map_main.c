@@ -2,6 +2,7 @@
 /* gpuq-map, the program behind gpuq map. */
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
@@ -48,12 +49,11 @@ static void on_warning(void *context, const char *words)
 	say("warning: %s", words);
 }
 
-static int write_json(
-	const struct map *m, const struct map_summary *summary, struct summary_file *file, const char *results)
+static int write_json(const struct map_summary *summary, struct summary_file *file)
 {
 	cleanup_(text_finish) struct text t = {0};
 	map_summary_format(&t, summary);
-	return summary_file_write(file, results, map_is_private(m), &t);
+	return summary_file_write(file, &t);
 }
 
 /* ---- The run ----------------------------------------------------------------- */
@@ -92,12 +92,28 @@ static void print_end(FILE *out, int r, const struct map_summary *s, const struc
 		say("%s", err->message);
 }
 
+/* Whether the summary has a file of its own: it would replace the results or the items. */
+static bool is_separate(const struct summary_file *json, const struct map_options *o)
+{
+	const char *const paths[] = {o->input, o->output, o->errors};
+	struct stat own, st;
+	if (json->fd < 0 || json->origin == NAMED_FILE_PASSED || fstat(json->fd, &own) < 0 || !S_ISREG(own.st_mode))
+		return true;
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+		if (paths[i] && stat(paths[i], &st) == 0 && st.st_dev == own.st_dev && st.st_ino == own.st_ino) {
+			say("--json '%s': it is also the input, the output or the file of --errors; name another file",
+				json->path);
+			return false;
+		}
+	return true;
+}
+
 static int run(struct map *m, const struct map_arguments *a, struct map_view *view)
 {
 	cleanup_(summary_file_close) struct summary_file json = SUMMARY_FILE_NONE;
 	struct gd_error err = {0};
 	struct map_summary summary;
-	if (summary_file_open(a->pool.json, &json) < 0)
+	if (summary_file_open(a->pool.json, &json) < 0 || !is_separate(&json, &a->options))
 		return EXIT_USAGE;
 	int r = map_run(m, &err);
 	map_get_summary(m, &summary);
@@ -105,8 +121,7 @@ static int run(struct map *m, const struct map_arguments *a, struct map_view *vi
 	print_end(view->pool.out, r, &summary, &err);
 	int code = exit_code(r, &summary);
 	fflush(view->pool.out);
-	if (json.fd >= 0 && code != EXIT_USAGE && write_json(m, &summary, &json, a->options.output) < 0 &&
-		code == EXIT_DONE)
+	if (json.fd >= 0 && code != EXIT_USAGE && write_json(&summary, &json) < 0 && code == EXIT_DONE)
 		code = EXIT_WORK_FAILED;
 	return code;
 }

@@ -38,10 +38,10 @@ static int replace(const struct summary_file *s, const struct text *json)
 	cleanup_(closep) int dir_fd = -1;
 	struct stat st;
 	if (fstat(s->fd, &st) == 0 && st.st_mode & 077)
-		say("warning: '%s' is replaced with a private file: the results are private, and another user may have moved the old one there",
+		say("warning: '%s' is replaced with a private file: another user may have moved the old one there",
 			s->path);
 	int r = trust_open_parent_stable(s->path, &dir_fd, &name, NULL);
-	return r < 0 ? r : named_file_replace(dir_fd, name, 0600, json);
+	return r < 0 ? r : named_file_replace(dir_fd, name, -1, json);
 }
 
 /* Empties a regular file that this program has opened, and writes to it. */
@@ -55,13 +55,12 @@ static int write_open(struct summary_file *s, const struct text *json)
 	return file_write_all(s->fd, json->data, json->length);
 }
 
-int summary_file_write(struct summary_file *s, const char *results, bool private, const struct text *json)
+int summary_file_write(struct summary_file *s, const struct text *json)
 {
 	bool standard = summary_file_is_standard(s->path);
-	bool hide = private || (results && trust_is_hidden(results));
 	int r = text_error(json);
 	if (r == 0)
-		r = hide && s->origin == NAMED_FILE_MOVABLE ? replace(s, json) : write_open(s, json);
+		r = s->origin == NAMED_FILE_MOVABLE ? replace(s, json) : write_open(s, json);
 	if (r < 0)
 		say("cannot write the summary to %s%s%s: %s", standard ? "" : "'",
 			standard ? "standard output" : s->path, standard ? "" : "'", error_words(r));

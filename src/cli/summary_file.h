@@ -28,11 +28,10 @@ int summary_file_open(const char *path, struct summary_file *ret);
 /*
  * Replaces the contents of a regular file that summary_file_open() has opened; otherwise appends, on standard output
  * after earlier output. Prints the reason if it fails. A new file is private, because error messages can quote the
- * input. results: the output folder or file, or NULL. If others cannot read them, or with `private`, a file
- * that another user may have moved there is replaced with a new one, because others may be able to read the old file,
- * or have opened it.
+ * input. A file that another user may have moved there is replaced with a new one: others may be able to read it, and
+ * it may be any file of this user.
  */
-int summary_file_write(struct summary_file *s, const char *results, bool private, const struct text *json);
+int summary_file_write(struct summary_file *s, const struct text *json);
 void summary_file_close(struct summary_file *s);
 
 #endif

@@ -142,8 +142,3 @@ void map_get_summary(struct map *m, struct map_summary *ret)
 	s->failures = m->failures;
 	*ret = *s;
 }
-
-bool map_is_private(const struct map *m)
-{
-	return m->record.is_private;
-}

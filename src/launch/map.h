@@ -96,8 +96,6 @@ int map_run(struct map *m, struct gd_error *err);
 /* Lets running messages finish; the second call cancels them, the third kills the workers. */
 void map_stop(struct map *m);
 void map_get_summary(struct map *m, struct map_summary *ret);
-/* Whether only this user may read the results, because others can replace the input. After map_run(). */
-bool map_is_private(const struct map *m);
 void map_destroy(struct map *m);
 
 #endif

@@ -100,11 +100,8 @@ static int open_draft(const struct map_file *f, struct text *name)
 
 static int replace(struct map_record *r, struct map_file *f)
 {
-	struct stat st;
 	uint64_t size, failed;
 	cleanup_(text_finish) struct text draft = {0};
-	if (fstat(f->fd, &st) < 0)
-		return -errno;
 	cleanup_(closep) int fd = open_draft(f, &draft);
 	if (fd < 0)
 		return fd;
@@ -112,8 +109,7 @@ static int replace(struct map_record *r, struct map_file *f)
 	int e = copy_results(f, fd, &size, &failed);
 	if (e == 0 && failed > 0) {
 		map_origin_add(r, fd);
-		/* Best effort: some file systems cannot change modes. */
-		(void)fchmod(fd, st.st_mode & 0777);
+		file_copy_access(f->fd, fd);
 		/* Sync it to the disk before it replaces the old file. */
 		if (fdatasync(fd) < 0)
 			e = -errno;

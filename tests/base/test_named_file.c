@@ -79,16 +79,22 @@ static void test_file_that_cannot_be_replaced_stays(void **state)
 	getrlimit(RLIMIT_FSIZE, &no_limit);
 	limit = (struct rlimit){.rlim_cur = 4, .rlim_max = no_limit.rlim_max};
 	setrlimit(RLIMIT_FSIZE, &limit);
-	int r = named_file_replace(AT_FDCWD, "summary.json", 0640, &content);
+	int r = named_file_replace(AT_FDCWD, "summary.json", -1, &content);
 	setrlimit(RLIMIT_FSIZE, &no_limit);
 	assert_int_equal(r, -EFBIG);
 	assert_string_equal(scratch_read("summary.json"), "old");
 	assert_int_equal(rename("summary.json", "kept"), 0);
 	assert_int_equal(system("test \"$(ls)\" = kept"), 0);
-	assert_int_equal(named_file_replace(AT_FDCWD, "kept", 0640, &content), 0);
+	assert_int_equal(chmod("kept", 0640), 0);
+	int old = open("kept", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(named_file_replace(AT_FDCWD, "kept", old, &content), 0);
+	close(old);
 	assert_int_equal(stat("kept", &st), 0);
 	assert_string_equal(scratch_read("kept"), "new summary");
 	assert_int_equal(st.st_mode & 0777, 0640);
+	assert_int_equal(named_file_replace(AT_FDCWD, "kept", -1, &content), 0);
+	assert_int_equal(stat("kept", &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
 }
 
 static void test_file_with_a_name_of_the_maximum_length_is_replaced(void **state)
@@ -98,7 +104,7 @@ static void test_file_with_a_name_of_the_maximum_length_is_replaced(void **state
 	cleanup_(text_finish) struct text content = {0};
 	memset(name, 'n', NAME_MAX);
 	text_append_string(&content, "summary");
-	assert_int_equal(named_file_replace(AT_FDCWD, name, 0600, &content), 0);
+	assert_int_equal(named_file_replace(AT_FDCWD, name, -1, &content), 0);
 	assert_string_equal(scratch_read(name), "summary");
 }
 

@@ -42,6 +42,16 @@ def test_standard_input_and_output(map):
     assert not [name for name in os.listdir(map.directory) if name.endswith((".lock", ".logs"))]
 
 
+@pytest.mark.parametrize("name", ["in.jsonl", "out.jsonl", "errors.jsonl", "./errors.jsonl"])
+def test_summary_does_not_replace_items_or_results(map, name):
+    map.put(1)
+    map.run("--errors", "errors.jsonl")
+    before = {path.name: path.read_bytes() for path in map.directory.iterdir() if path.suffix == ".jsonl"}
+    _, err = map.run("--errors", "errors.jsonl", "--json", name, code=2)
+    assert "it is also the input, the output or the file of --errors" in err
+    assert {path.name: path.read_bytes() for path in map.directory.iterdir() if path.suffix == ".jsonl"} == before
+
+
 @pytest.mark.parametrize("option", ["--output", "--errors", "--json"])
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_messages_do_not_overwrite_results_in_a_file_that_is_named_as_standard_output(map, option, name):

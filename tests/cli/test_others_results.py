@@ -349,42 +349,74 @@ def make_gathering(request, machine, owner, other):
     return folder
 
 
-def check_moved(folder, name, held, result, private):
+def check_moved(folder, name, held, result):
     """held: the other user has opened the file before."""
     assert result.returncode <= 1 and "secret" in (folder / name).read_text(), result
-    assert mode_of(folder / name) == (0o600 if private else 0o644), result
-    assert (f"'{name}' is replaced with a private file" in result.stderr) == private, result
-    assert not private or "secret" not in held.read()
+    assert mode_of(folder / name) == 0o600, result
+    assert f"'{name}' is replaced with a private file" in result.stderr, result
+    assert "secret" not in held.read()
 
 
-@pytest.mark.parametrize("way", ["folder of a group", "output in a closed directory", "public"])
-def test_files_that_others_moved_do_not_make_summary_and_report_public(owner, place, shared, gathering, way):
-    folder, private = shared if way == "folder of a group" else place / "in", way != "public"
-    owner.sh(f"mkdir -p '{folder}'; echo secret > '{folder}/a'; chmod {'700' if 'closed' in way else '755'} .", place)
+def test_files_that_others_moved_do_not_make_summary_and_report_public(owner, place, gathering):
+    owner.sh(f"mkdir in; echo secret > in/a; ln {gathering}/summary.json model", place)
     with (gathering / "summary.json").open() as summary, (gathering / "report.html").open() as report:
-        words = words_of(folder, "--json", "summary.json", command=("sh", "-c", 'cat "$GPUQ_FILE" >&2; exit 1'))
+        words = words_of(place / "in", "--json", "summary.json", command=("sh", "-c", 'cat "$GPUQ_FILE" >&2; exit 1'))
         words = [place / word if word == "out" else word for word in words]
-        check_moved(gathering, "summary.json", summary, owner.run(*words, cwd=gathering), private)
-        check_moved(gathering, "report.html", report, owner.gpuq("report", "--launch", place / "out", cwd=gathering), private)
+        check_moved(gathering, "summary.json", summary, owner.run(*words, cwd=gathering))
+        check_moved(gathering, "report.html", report, owner.gpuq("report", "--launch", place / "out", cwd=gathering))
+    assert (place / "model").read_text() == "notes\n", "the file behind a hard link is not emptied"
     again = owner.run(*words, "--retry-failed", cwd=gathering)
-    assert "is replaced" not in again.stderr and mode_of(gathering / "summary.json") == (0o600 if private else 0o644), again
+    assert "is replaced" not in again.stderr and mode_of(gathering / "summary.json") == 0o600, again
 
 
-@pytest.mark.parametrize("private", [True, False])
-def test_file_that_others_moved_does_not_make_the_summary_of_a_map_public(owner, place, shared, gathering, private):
-    folder = shared if private else place
-    owner.sh("echo 1 > items.jsonl", folder)
+@pytest.mark.parametrize("output", ["out.jsonl", "-"])
+def test_file_that_others_moved_does_not_make_the_summary_of_a_map_public(owner, place, gathering, output):
+    owner.sh("echo 1 > items.jsonl", place)
     with (gathering / "summary.json").open() as summary:
-        result = owner.gpuq("map", "--input", folder / "items.jsonl", "--output", place / "out.jsonl", "--json", "summary.json", "--gpus", "sim:1",
+        result = owner.gpuq("map", "--input", place / "items.jsonl", "--output", output if output == "-" else place / output,
+                            "--json", "summary.json", "--gpus", "sim:1",
                             "--worker-command", """read setup; echo '{"type":"ready"}'; read item; echo '{"id":0,"ok":false,"error":"secret"}'; cat""",
                             cwd=gathering)
-        check_moved(gathering, "summary.json", summary, result, private)
+        check_moved(gathering, "summary.json", summary, result)
 
 
-def test_report_on_a_private_queue_stays_private_where_others_moved_a_file(owner, place, gathering):
+def test_report_on_a_queue_is_private_where_others_moved_a_file(owner, place, gathering):
     owner.sh("echo 'echo secret; false' > commands.txt", place)
     result = owner.gpuq("run", "--commands-file", "commands.txt", "--jobs-file", "jobs.jsonl", "--gpus", "sim:1", cwd=place)
     assert result.returncode == 1 and mode_of(place / "jobs.jsonl") == 0o600, result
     with (gathering / "report.html").open() as report:
         result = owner.gpuq("report", "--jobs-file", place / "jobs.jsonl", cwd=gathering)
-        check_moved(gathering, "report.html", report, result, True)
+        check_moved(gathering, "report.html", report, result)
+
+
+# ---- Files that are replaced keep their access ----------------------------------------------------
+
+
+def test_replaced_files_keep_their_group(machine, owner, place):
+    """Otherwise the members of the owner's group could read what only another group may read."""
+    owner.sh("printf '1\n2\n' > items.jsonl; echo true > commands.txt", place)
+    words = ("map", "--input", "items.jsonl", "--output", "out.jsonl", "--gpus", "sim:1", "--worker-command",
+             """read setup; echo '{"type":"ready"}'; read a; echo '{"id":0,"ok":false,"error":"x"}'; read b; echo '{"id":1,"ok":true}'; cat""")
+    run = ("run", "--commands-file", "commands.txt", "--jobs-file", "jobs.jsonl", "--gpus", "sim:1")
+    assert owner.gpuq(*words, cwd=place).returncode == 1 and owner.gpuq(*run, cwd=place).returncode == 0
+    assert owner.gpuq("report", "--jobs-file", "jobs.jsonl", cwd=place).returncode == 0
+    names = ("out.jsonl", "report.html", "jobs.jsonl")
+    owner.sh(f"chgrp {machine.group} {' '.join(names)}; chmod 640 {' '.join(names)}", place)
+    before = [(place / name).stat() for name in names]
+    owner.gpuq(*words, cwd=place)
+    owner.gpuq("report", "--jobs-file", "jobs.jsonl", cwd=place)
+    assert owner.gpuq("prune", "--jobs-file", "jobs.jsonl", "--yes", cwd=place).returncode == 0
+    after = [(place / name).stat() for name in names]
+    assert [(st.st_gid, st.st_mode & 0o777) for st in after] == [(st.st_gid, 0o640) for st in before]
+    assert all(a.st_ino != b.st_ino for a, b in zip(after, before)), "all were replaced"
+
+
+@pytest.mark.skipif(not shutil.which("setfacl"), reason="needs setfacl")
+def test_replaced_report_keeps_its_access_list(owner, other, place):
+    owner.sh("echo true > commands.txt", place)
+    owner.gpuq("run", "--commands-file", "commands.txt", "--jobs-file", "jobs.jsonl", "--gpus", "sim:1", cwd=place)
+    for _ in range(2):
+        assert owner.gpuq("report", "--jobs-file", "jobs.jsonl", cwd=place).returncode == 0
+        owner.sh(f"setfacl -m u:{other.name}:r report.html", place)
+    assert owner.gpuq("report", "--jobs-file", "jobs.jsonl", cwd=place).returncode == 0
+    assert f"user:{other.name}:r--" in owner.sh("getfacl -c report.html", place) and "group::---" in owner.sh("getfacl -c report.html", place)

@@ -269,6 +269,14 @@ def test_a_new_report_is_private(lab):
         os.umask(old)
 
 
+def test_report_does_not_replace_what_it_describes(lab):
+    lab.gpuq("add", "--no-start", "true")
+    before = lab.journal.read_bytes()
+    result = lab.result("report", "-o", lab.journal)
+    assert result.returncode == 2 and "it is the file that the report describes" in result.stderr, result
+    assert lab.journal.read_bytes() == before
+
+
 def test_link_with_the_default_name_is_refused(lab):
     """Git and tar create links of the user that somebody else has chosen."""
     lab.add("true")

@@ -32,7 +32,8 @@ static int create_file(struct draft *d)
 	d->fd = openat(d->journal->dir_fd, DRAFT, O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (d->fd < 0)
 		return -errno;
-	return fchmod(d->fd, st.st_mode & 07777) < 0 ? -errno : 0;
+	file_copy_access(d->journal->fd, d->fd);
+	return 0;
 }
 
 int draft_open(struct draft *d, struct journal *j, struct gd_error *err)
