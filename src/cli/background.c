@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/lock.h"
+#include "base/named_file.h"
 #include "base/process.h"
 #include "base/signals.h"
 #include "base/text.h"
@@ -183,9 +184,15 @@ bool background_has_runner(int dir_fd)
 	return lock_holder_at(dir_fd, "runner.lock", &holder) == 0 && holder != 0;
 }
 
-int background_check(int dir_fd, struct gd_error *err)
+int background_check(const struct queue_choice *q, int dir_fd, struct gd_error *err)
 {
-	return background_has_runner(dir_fd) ? 0 : check_place("nothing was changed: ", err);
+	if (background_has_runner(dir_fd))
+		return 0;
+	if (q->config_file && named_file_is_passed(q->config_file))
+		return error_set(err, -EINVAL,
+			"nothing was changed: cannot start a runner with --config '%s', which only this command can read; name a file",
+			q->config_file);
+	return check_place("nothing was changed: ", err);
 }
 
 int background_start(

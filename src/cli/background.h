@@ -21,9 +21,10 @@ bool background_has_runner(int dir_fd);
 
 /*
  * For commands that need a runner, before they change the queue: whether one is active or can be started here. No
- * runner is started inside a worker of a pool, because the pool kills all processes that the worker leaves behind.
+ * runner is started inside a worker of a pool, because the pool kills all processes that the worker leaves behind, or
+ * with a configuration that is a descriptor of this process.
  */
-int background_check(int dir_fd, struct gd_error *err);
+int background_check(const struct queue_choice *q, int dir_fd, struct gd_error *err);
 
 /*
  * Starts a runner, unless one is active, and waits at most timeout_ms until it is ready. options: further options for

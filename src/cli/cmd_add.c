@@ -120,7 +120,7 @@ static int fill_spec(struct add *a, struct job_spec *s, char **ret_cwd, char **r
 static int check_runner(struct add *a, struct journal *j)
 {
 	struct gd_error why;
-	int r = a->no_start ? 0 : background_check(j->dir_fd, &why);
+	int r = a->no_start ? 0 : background_check(&a->queue, j->dir_fd, &why);
 	if (r == 0)
 		return 0;
 	journal_remove_empty(j);

@@ -66,7 +66,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static int check_runner(struct edit_command *e, const struct journal *j)
 {
 	struct gd_error why;
-	int r = e->no_start ? 0 : background_check(j->dir_fd, &why);
+	int r = e->no_start ? 0 : background_check(&e->queue, j->dir_fd, &why);
 	return r < 0 ? error_set(&e->err, r, "%s, or use --no-start", why.message) : 0;
 }
 

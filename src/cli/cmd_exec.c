@@ -115,7 +115,7 @@ static int prepare(struct exec *e)
 		r = fill_spec(e, &spec, &cwd, &command);
 	if (r == 0)
 		r = queue_choice_open(&e->queue, &e->journal, &e->err);
-	if (r == 0 && (r = background_check(e->journal->dir_fd, &e->err)) < 0)
+	if (r == 0 && (r = background_check(&e->queue, e->journal->dir_fd, &e->err)) < 0)
 		journal_remove_empty(e->journal);
 	if (r == 0)
 		r = lease_start(e->journal, e->command.words, &e->mask, &e->lease, &e->err);

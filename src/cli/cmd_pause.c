@@ -91,7 +91,7 @@ static int collect(struct pause_command *p)
 static int change_queue(struct pause_command *p, struct journal *j)
 {
 	bool changed;
-	int r = p->paused ? 0 : background_check(j->dir_fd, &p->err);
+	int r = p->paused ? 0 : background_check(&p->queue, j->dir_fd, &p->err);
 	if (r == 0)
 		r = pause_queue(j, p->paused, &changed, &p->err);
 	if (r < 0)

@@ -176,7 +176,7 @@ static int control(struct control_command *c, const char *words)
 	bool needs_runner = c->event == EVENT_RETRY || c->event == EVENT_RELEASE;
 	r = queue_choice_open(&c->queue, &j, &c->err);
 	if (r == 0 && needs_runner)
-		r = background_check(j->dir_fd, &c->err);
+		r = background_check(&c->queue, j->dir_fd, &c->err);
 	if (r == 0)
 		r = control_jobs(j, c->event, &c->ids, on_refused, c, &done, &c->err);
 	if (r == 0 && done == 0 && c->num_refused == 0 && !job_selection_is_plain(&c->selection))

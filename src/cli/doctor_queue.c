@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/install_dirs.h"
 #include "base/process.h"
 #include "base/state_dir.h"
 #include "base/trust.h"
@@ -260,8 +261,8 @@ void doctor_check_claims(struct doctor *d)
 			"'%s': %s", path, error_words(errno));
 	else if (!(named && *named) && strcmp(path, CLAIM_DIRECTORY_SYSTEM) != 0)
 		doctor_add(d, DOCTOR_NOTE, "directory",
-			"services with a private /tmp do not see it; as root, run 'systemd-tmpfiles --create gpuq.conf' to "
-			"create " CLAIM_DIRECTORY_SYSTEM,
+			"services with a private /tmp do not see it; as root, run 'systemd-tmpfiles --create " GD_TMPFILES
+			"' to create " CLAIM_DIRECTORY_SYSTEM,
 			"%s", path);
 	else
 		doctor_add(d, DOCTOR_OK, "directory", NULL, "%s", path);

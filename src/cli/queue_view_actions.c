@@ -69,7 +69,7 @@ static int act(void *context, enum view_action action, const uint64_t *ids, size
 	bool needs_runner = action == VIEW_RETRY || action == VIEW_RELEASE;
 	int r = queue_choice_open(v->choice, &j, err);
 	if (r == 0 && needs_runner)
-		r = background_check(j->dir_fd, err);
+		r = background_check(v->choice, j->dir_fd, err);
 	if (r == 0)
 		r = control_jobs(j, events[action], &list, on_refused, &refused, &done, err);
 	if (r == 0 && done > 0 && needs_runner)

@@ -50,7 +50,7 @@ int run_in_background(struct run *run, struct journal *j)
 {
 	cleanup_(passed_finish) char *passed[MAX_PASSED] = {NULL};
 	bool another_runs = background_has_runner(j->dir_fd);
-	int r = background_check(j->dir_fd, &run->err);
+	int r = background_check(&run->queue, j->dir_fd, &run->err);
 	if (r < 0) {
 		journal_remove_empty(j);
 		return r;

@@ -5,6 +5,8 @@ import pathlib
 import signal
 import subprocess
 
+import pytest
+
 from lab import GPUQ, LIMIT
 from processes import alive, ignore_signals
 
@@ -115,6 +117,14 @@ def test_runner_in_the_background_keeps_no_descriptor_of_its_starter(lab):
     (lab.directory / "go").touch()
     lab.gpuq("wait")
     os.kill(pid, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("words", [["add"], ["run", "--background", "--commands-file", "commands.txt"]])
+def test_no_runner_is_started_with_a_configuration_that_only_the_command_can_read(lab, words):
+    (lab.directory / "commands.txt").write_text("true\n")
+    result = lab.result(*words, "--config", "/dev/stdin", *(["true"] if words == ["add"] else []), input="retries: 1\n")
+    assert result.returncode == 2 and "cannot start a runner with --config '/dev/stdin'" in result.stderr, result
+    assert not lab.journal.exists()
 
 
 def test_no_runner_is_started_inside_a_worker(lab):
