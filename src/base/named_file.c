@@ -166,7 +166,7 @@ static int open_found(int place, const struct stat *st, int *ret_fd, struct gd_e
 int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err)
 {
 	cleanup_(closep) int place = -1, fd = -1;
-	struct trust_way way = {.replaceable = true}; /* not examined */
+	struct trust_way way = TRUST_WAY_INIT;
 	const char *objection;
 	struct stat st;
 	int number = find_number(path);
@@ -175,6 +175,8 @@ int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err)
 	int r = named_file_find(path, false, &way, &place, &st, &objection);
 	if (r < 0)
 		return error_set(err, r, "%s", objection ? objection : error_words(r));
+	if (S_ISFIFO(st.st_mode) && way.replaceable)
+		return error_set(err, -EPERM, "it is a pipe that another user may have moved there; pass it with '>'");
 	r = open_found(place, &st, &fd, err);
 	if (r < 0)
 		return r;
