@@ -36,9 +36,15 @@ bool trust_has_access_list(int fd);
 const char *trust_objection(int fd);
 
 /*
- * The same for an entry of a directory, for many files: st is what fstatat() returned for it, and only files that need
- * it are opened. Symbolic links are not followed: "is a symbolic link of another user". *private_group caches the
- * user's private group, because looking it up is slow; begin with TRUST_NO_GROUP.
+ * NULL, or the reason why others can write the files that programs create in this directory: its default access list,
+ * which replaces the umask. O_PATH is enough.
+ */
+const char *trust_objection_to_new_files(int fd);
+
+/*
+ * trust_objection() for an entry of a directory, for many files: st is what fstatat() returned for it, and only files
+ * that need it are opened. Symbolic links are not followed: "is a symbolic link of another user". *private_group caches
+ * the user's private group, because looking it up is slow; begin with TRUST_NO_GROUP.
  */
 #define TRUST_NO_GROUP ((gid_t)-1)
 const char *trust_objection_at(int dir_fd, const char *name, const struct stat *st, gid_t *private_group);

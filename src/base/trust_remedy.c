@@ -26,6 +26,8 @@
 struct remedy {
 	struct text modes;  /* the user's files and directories whose modes let others write */
 	struct text lists;  /* the same with access lists */
+	struct text shares; /* the user's directory at the end of the path, if its default access list is all that is
+			       wrong */
 	struct text sticky; /* directories of root that need the sticky bit */
 	struct text shared; /* a directory for many users, in which the user needs a directory */
 	bool everybody;     /* one of `modes` can be written by everybody */
@@ -39,6 +41,7 @@ static void remedy_finish(struct remedy *m)
 {
 	text_finish(&m->modes);
 	text_finish(&m->lists);
+	text_finish(&m->shares);
 	text_finish(&m->sticky);
 	text_finish(&m->shared);
 }
@@ -90,9 +93,12 @@ static void note(struct remedy *m, const char *path, enum nearness near)
 		m->is_hopeless = true;
 		return;
 	}
-	if (!(near == NEAR_ABOVE ? trust_objection_above(fd) : trust_objection(fd)))
-		return;
 	bool is_own = trust_is_user(st.st_uid), is_sticky = S_ISDIR(st.st_mode) && st.st_mode & S_ISVTX;
+	if (!(near == NEAR_ABOVE ? trust_objection_above(fd) : trust_objection(fd))) {
+		if (near == NEAR_END && is_own && S_ISDIR(st.st_mode) && trust_objection_to_new_files(fd))
+			add_word(&m->shares, path);
+		return;
+	}
 	if (is_own && !is_sticky && (st.st_uid != 0 || near != NEAR_ABOVE)) {
 		note_own(m, fd, &st, path);
 	} else if (is_own || st.st_uid == 0) {
@@ -144,10 +150,13 @@ static void put_own(struct text *t, const struct remedy *m)
 	char room[4096];
 	struct group gr, *group = NULL;
 	if (m->lists.length)
-		text_appendf(t, "run setfacl -b%s%s", text_string(&m->lists), m->modes.length ? ", " : "");
+		text_appendf(t, "run setfacl -b%s", text_string(&m->lists));
+	if (m->shares.length)
+		text_appendf(t, "%srun setfacl -k%s", t->length ? ", " : "", text_string(&m->shares));
 	if (!m->modes.length)
 		return;
-	text_appendf(t, "run chmod %s%s", m->everybody ? "go-w" : "g-w", text_string(&m->modes));
+	text_appendf(
+		t, "%srun chmod %s%s", t->length ? ", " : "", m->everybody ? "go-w" : "g-w", text_string(&m->modes));
 	if (!m->everybody && getgrgid_r(m->group, &gr, room, sizeof(room), &group) == 0 && group)
 		text_appendf(t, " to exclude group '%s'", group->gr_name);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Everything in a directory: trust_check_tree() and trust_check_target(). */
+/* Everything in a directory: trust_objection_to_new_files(), trust_check_tree() and trust_check_target(). */
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
@@ -79,11 +79,13 @@ struct list_entry {
 #define LIST_OTHER  0x20
 #define LIST_WRITE  0x02
 
-/* Whether others can write what is created in the directory: its default access list replaces the umask. */
+/* By its name in /proc, because attributes cannot be read through an O_PATH descriptor. */
 static bool shares_new_files(int fd)
 {
+	char name[32];
 	unsigned char list[LIST_HEADER + 64 * sizeof(struct list_entry)];
-	ssize_t size = fgetxattr(fd, "system.posix_acl_default", list, sizeof(list));
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	ssize_t size = getxattr(name, "system.posix_acl_default", list, sizeof(list));
 	if (size < 0)
 		return errno != ENODATA && errno != ENOTSUP;
 	unsigned mask = LIST_WRITE, limited = 0, others = 0;
@@ -99,6 +101,11 @@ static bool shares_new_files(int fd)
 			limited |= permissions;
 	}
 	return ((limited & mask) | others) & LIST_WRITE;
+}
+
+const char *trust_objection_to_new_files(int fd)
+{
+	return shares_new_files(fd) ? "gives others write access to new files (default access list)" : NULL;
 }
 
 /* ---- The tree ----------------------------------------------------------------------------- */
@@ -117,8 +124,8 @@ static int check_directory(struct tree *t, int fd, const char *skip)
 		return error_set(t->err, code, "cannot examine a directory: %s", error_words(code));
 	}
 	const char *objection = trust_objection_cached(fd, &st, &t->private_group);
-	if (!objection && shares_new_files(fd))
-		objection = "gives others write access to new files (default access list)";
+	if (!objection)
+		objection = trust_objection_to_new_files(fd);
 	if (objection)
 		return refuse(t, fd, NULL, objection);
 	if (t->depth == TREE_MAX_DEPTH)

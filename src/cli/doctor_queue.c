@@ -69,7 +69,15 @@ static void check_here(struct doctor *d)
 	cleanup_(closep) int fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (!path || fd < 0 || d->queue.trust)
 		return;
-	if (trust_check_place(fd, &why) == 0) {
+	int r = trust_check_place(fd, &why);
+	const char *objection = trust_objection_to_new_files(fd);
+	if (r == 0 && objection) {
+		snprintf(advice, sizeof(advice), "%skeep the results of jobs elsewhere",
+			trust_remedy(path, false, remedy));
+		doctor_add(d, DOCTOR_NOTE, "this directory", advice, "'%s' %s", path, objection);
+		return;
+	}
+	if (r == 0) {
 		doctor_add(d, DOCTOR_OK, "this directory", NULL, "no other user can change '%s'", path);
 		return;
 	}

@@ -38,6 +38,8 @@ static int make_output(struct gd_launcher *l, struct gd_error *err)
 	if (r < 0)
 		return error_set(err, r, "cannot create output folder '%s': %s", output, error_words(r));
 	l->made_output = r == OUTPUTS_MADE;
+	if (l->made_output && !l->options.trust_output_dir)
+		outputs_drop_default_list(AT_FDCWD, output);
 	if (r == OUTPUTS_MADE && private)
 		launcher_warn(l,
 			"created output folder '%s' with mode 0700, because other users can change the content of input folder '%s' (they can write to this folder or to one that is searched, or rename one of them); to let others read the results: chmod 755 '%s' (later launches then mention that others can read them)",

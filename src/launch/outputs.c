@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/trust.h"
 
 /* The files of gpuq launch itself in the output folder. */
@@ -174,6 +175,13 @@ static bool is_ours(const struct stat *st)
 	return st->st_uid == 0 || st->st_uid == geteuid();
 }
 
+/* Workers create files with any mode, and a default access list replaces the umask. */
+static const char *find_objection(int fd)
+{
+	const char *objection = trust_objection(fd);
+	return objection ? objection : trust_objection_to_new_files(fd);
+}
+
 int outputs_close_folder(int fd)
 {
 	struct stat st;
@@ -215,6 +223,8 @@ static int enter_folder(
 	}
 	if (r < 0)
 		return r;
+	if (made && !rules->trust)
+		file_remove_default_list(fd);
 	*ret_fd = take_fd(&fd);
 	return made ? OUTPUTS_MADE : 0;
 }
@@ -262,7 +272,7 @@ int outputs_make_result_folder(
 			return made;
 		close_fd(&fd);
 		fd = next;
-		const char *objection = rules->trust ? NULL : trust_objection(fd);
+		const char *objection = rules->trust ? NULL : find_objection(fd);
 		if (rules->unused && !*rest && !made && (objection || !is_empty(fd)))
 			return OUTPUTS_TAKEN;
 		*ret_objection = objection;
@@ -295,7 +305,7 @@ int outputs_open_trusted(const char *path, int *ret_fd, struct gd_error *err)
 	struct gd_error why = {0};
 	cleanup_(closep) int fd = -1;
 	int r = trust_open_directory(path, true, &fd, &why);
-	const char *objection = r == 0 ? trust_objection(fd) : NULL;
+	const char *objection = r == 0 ? find_objection(fd) : NULL;
 	if (r == -ENOENT)
 		return r;
 	if (r < 0 && r != -EPERM)
@@ -321,6 +331,13 @@ int outputs_make_private(int dirfd, const char *path)
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	return is_ours(&st) ? 0 : -EPERM;
+}
+
+void outputs_drop_default_list(int dirfd, const char *path)
+{
+	cleanup_(closep) int fd = openat(dirfd, path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0)
+		file_remove_default_list(fd);
 }
 
 int outputs_make_folder(int dirfd, const char *path, mode_t mode)

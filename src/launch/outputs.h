@@ -46,7 +46,8 @@ bool outputs_is_reserved(const char *path);
 int outputs_avoid(struct outputs *o, const char *path, size_t length);
 
 struct outputs_rules {
-	bool trust;    /* otherwise each folder must be trusted, because workers follow links in them */
+	bool trust;    /* otherwise each folder must be trusted, because workers follow links in them, and new ones have
+			  no default access list */
 	bool private;  /* the folder and those above it are for their owner alone from now on, except behind links */
 	bool no_links; /* the path must have no links, not even of this user */
 	bool unused;   /* the folder must be new, or empty and trusted */
@@ -69,9 +70,9 @@ int outputs_close_folder(int fd);
 
 /*
  * Opens the output folder `path` with O_PATH, unless another user could have chosen it, can fill it or can replace it:
- * the path must have no links of other users, and base/trust.h must have no objection to the folder and the directories
- * above it. Otherwise returns -EPERM, and err says what to do. -ENOENT: it is missing, and there is no objection to the
- * directories above it; err is not set.
+ * the path must have no links of other users, and base/trust.h must have no objection to the folder, to new files in it
+ * and to the directories above it. Otherwise returns -EPERM, and err says what to do. -ENOENT: it is missing, and there
+ * is no objection to the directories above it; err is not set.
  */
 int outputs_open_trusted(const char *path, int *ret_fd, struct gd_error *err);
 
@@ -83,5 +84,8 @@ int outputs_make_private(int dirfd, const char *path);
 #define OUTPUTS_MADE  1
 #define OUTPUTS_TAKEN 2
 int outputs_make_folder(int dirfd, const char *path, mode_t mode);
+
+/* Removes the default access list that a new folder has inherited. */
+void outputs_drop_default_list(int dirfd, const char *path);
 
 #endif

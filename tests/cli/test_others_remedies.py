@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from users import GROUP, plant, get_other, get_owner, make_machine, needs_users  # noqa: F401
+from users import GROUP, MAPPER, plant, get_other, get_owner, make_machine, needs_users  # noqa: F401
 
 pytestmark = needs_users
 
@@ -30,15 +30,6 @@ def own(owner, directory, name="mine"):
 
 def use(owner, cwd, *words, umask=0o022):
     return owner.run("gpuq", *words, cwd=cwd, env={"GPUQ_JOBS_FILE": ""}, umask=umask)
-
-
-MAPPER = """import json, sys
-print(json.dumps({"type": "ready"}), flush=True)
-sys.stdin.readline()
-for line in sys.stdin:
-    message = json.loads(line)
-    print(json.dumps({"id": message["id"], "ok": True, "results": message["items"]}), flush=True)
-"""
 
 
 def mapper(owner):

@@ -3,10 +3,11 @@
 import json
 import shutil
 import signal
+import subprocess
 
 import pytest
 
-from users import GROUP, LIMIT, STICKY, WAIT_FOR, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
+from users import GROUP, LIMIT, MAPPER, STICKY, WAIT_FOR, until, plant, get_other, get_owner, make_machine, needs_users  # noqa: F401
 
 pytestmark = needs_users
 
@@ -420,3 +421,68 @@ def test_replaced_report_keeps_its_access_list(owner, other, place):
         owner.sh(f"setfacl -m u:{other.name}:r report.html", place)
     assert owner.gpuq("report", "--jobs-file", "jobs.jsonl", cwd=place).returncode == 0
     assert f"user:{other.name}:r--" in owner.sh("getfacl -c report.html", place) and "group::---" in owner.sh("getfacl -c report.html", place)
+
+
+# ---- Default access lists ------------------------------------------------------------------------
+
+
+@pytest.fixture(name="listed")
+def make_listed(machine, owner):
+    """A directory of the owner whose default access list gives new files to the group."""
+    place = machine.project(owner)
+    words = ["setfacl", "-d", "-m", f"g:{machine.group}:rwx", place]
+    if not shutil.which("setfacl") or subprocess.run(words, check=False).returncode:
+        pytest.skip("needs setfacl, and a file system with access lists")
+    owner.sh("mkdir -p in; echo text > in/a.txt", owner.home)
+    return place
+
+
+WRITE = ("sh", "-c", 'cat "$0" > "$1/r"; mkdir "$1/part"; echo > "$1/part/new"', "{file}", "{output}")
+
+
+def is_open(user, path):
+    return user.run("test", "-w", path, cwd="/").returncode == 0
+
+
+def test_new_output_folders_have_no_default_access_list(owner, other, listed):
+    launch(owner, listed, owner.home / "in", "--json", "summary.json", command=WRITE)
+    for path in ("out", "out/launch.jsonl", "out/a", "out/a/r", "out/a/part", "out/a/part/new", "summary.json"):
+        assert (listed / path).exists() and not is_open(other, listed / path), path
+
+
+@pytest.mark.parametrize("folder", ["out", "out/a"])
+def test_existing_output_folder_whose_default_access_list_gives_new_files_to_others_is_refused(owner, other, listed, folder):
+    owner.sh(f"mkdir -m 755 -p {folder}; chmod -R g-w out", listed)
+    if folder != "out":
+        owner.sh("setfacl -k out", listed)
+    result = launch(owner, listed, owner.home / "in", command=WRITE, code=2 if folder == "out" else 1)
+    assert "gives others write access to new files (default access list)" in result.stdout + result.stderr
+    if folder == "out":
+        assert f"; run setfacl -k {listed}/out, or choose another --output-dir" in result.stderr
+    owner.sh(f"setfacl -k {folder}", listed)
+    launch(owner, listed, owner.home / "in", command=WRITE)
+    assert texts(listed) == {"out/a": "text"} and not is_open(other, listed / "out/a/r")
+
+
+def test_user_who_trusts_the_group_keeps_its_default_access_list(owner, other, listed):
+    launch(owner, listed, owner.home / "in", "--trust", command=WRITE)
+    assert is_open(other, listed / "out/a/r")
+
+
+def test_files_of_gpuq_map_are_not_open_by_a_default_access_list(owner, other, listed):
+    plant(owner, owner.home / "mapper.py", MAPPER)
+    owner.sh("seq 3 > n.jsonl", listed)
+    result = owner.gpuq("map", "--worker-command", f"python3 {owner.home}/mapper.py", "--gpus", "sim:1", "--input", "n.jsonl", "--output", "r.jsonl",
+                        "--errors", "e.jsonl", "--json", "summary.json", cwd=listed)
+    assert result.returncode == 0, result
+    made = [path for path in listed.rglob("*") if path.name != "n.jsonl"]
+    assert {"r.jsonl", "summary.json"} <= {path.name for path in made}
+    assert [str(path) for path in made if is_open(other, path)] == []
+
+
+def test_doctor_reports_a_default_access_list_that_gives_new_files_to_others(owner, listed):
+    result = owner.gpuq("doctor", cwd=listed)
+    assert "gives others write access to new files (default access list)" in result.stdout, result
+    assert f"run setfacl -k {listed}, or " in result.stdout
+    owner.sh("setfacl -k .", listed)
+    assert "no other user can change" in owner.gpuq("doctor", cwd=listed).stdout

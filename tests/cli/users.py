@@ -19,6 +19,13 @@ STICKY, GROUP = 0o1777, 0o2775  # modes of directories
 OPEN = f"chmod {GROUP:o} ."
 JOURNAL = sealing.seal(sealing.HEADER, 1).decode()
 WAIT_FOR = "until [ -e {0} ]; do sleep 0.01; done"
+MAPPER = """import json, sys
+print(json.dumps({"type": "ready"}), flush=True)
+sys.stdin.readline()
+for line in sys.stdin:
+    message = json.loads(line)
+    print(json.dumps({"id": message["id"], "ok": True, "results": message["items"]}), flush=True)
+"""
 
 
 needs_users = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("useradd") or not shutil.which("userdel"),
