@@ -163,7 +163,7 @@ int launcher_check_owner(struct gd_launcher *l, size_t i, uid_t owner)
 	return r < 0 ? r : LAUNCHER_OTHER_OUTPUT;
 }
 
-/* Chooses another folder: the first `taken` bytes of the path lead to a file, a link or a folder in use. */
+/* Chooses another folder: the first `taken` bytes of the path lead to a file, a link, the input or a folder in use. */
 static int choose_again(struct gd_launcher *l, size_t i, size_t taken)
 {
 	struct launcher_output *output = &l->output_of[i];
@@ -184,7 +184,7 @@ static void record_start(struct gd_launcher *l, size_t i)
 
 int launcher_make_result_folder(struct gd_launcher *l, size_t i, const char **ret_objection)
 {
-	struct stat there, mine;
+	struct stat there, mine, input;
 	/* The user may have renamed the folder: workers would write to the old path, which another user may have. */
 	bool leads = stat(l->output_root, &there) == 0 && fstat(l->output_fd, &mine) == 0 &&
 		     there.st_dev == mine.st_dev && there.st_ino == mine.st_ino;
@@ -198,10 +198,12 @@ int launcher_make_result_folder(struct gd_launcher *l, size_t i, const char **re
 	}
 	struct launcher_output *output = &l->output_of[i];
 	bool open = launcher_is_open_to_others(l);
+	bool has_input = fstat(l->input_fd, &input) == 0;
 	const struct outputs_rules rules = {.trust = l->options.trust_output_dir,
 		.private = l->output_closed,
 		.no_links = open,
-		.unused = open && !output->is_own};
+		.unused = open && !output->is_own,
+		.input = has_input ? &input : NULL};
 	size_t taken = 0;
 	int r = outputs_make_result_folder(l->output_fd, output->folder, &rules, &taken, ret_objection);
 	if (r < 0)

@@ -257,6 +257,12 @@ static bool is_empty(int dir_fd)
 	return errno == 0;
 }
 
+static bool is_folder(int fd, const struct stat *folder)
+{
+	struct stat st;
+	return folder && fstat(fd, &st) == 0 && st.st_dev == folder->st_dev && st.st_ino == folder->st_ino;
+}
+
 int outputs_make_result_folder(
 	int root_fd, const char *path, const struct outputs_rules *rules, size_t *ret_taken, const char **ret_objection)
 {
@@ -272,6 +278,8 @@ int outputs_make_result_folder(
 			return made;
 		close_fd(&fd);
 		fd = next;
+		if (is_folder(fd, rules->input))
+			return OUTPUTS_TAKEN;
 		const char *objection = rules->trust ? NULL : find_objection(fd);
 		if (rules->unused && !*rest && !made && (objection || !is_empty(fd)))
 			return OUTPUTS_TAKEN;

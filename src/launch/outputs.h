@@ -10,6 +10,7 @@
 #ifndef LAUNCH_OUTPUTS_H
 #define LAUNCH_OUTPUTS_H
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "base/arena.h"
@@ -51,13 +52,14 @@ struct outputs_rules {
 	bool private;  /* the folder and those above it are for their owner alone from now on, except behind links */
 	bool no_links; /* the path must have no links, not even of this user */
 	bool unused;   /* the folder must be new, or empty and trusted */
+	const struct stat *input; /* the input folder, which must not be on the path; or NULL */
 };
 
 /*
  * Makes the folder `path` of a result, below the output folder, with missing parents. Links of other users on the path
  * are never followed: -EPERM, and *ret_objection says why: "belongs to another user". Returns OUTPUTS_MADE if the
- * folder is new; OUTPUTS_TAKEN if it breaks no_links or unused: *ret_taken is the length of the path up to the link,
- * the file or the folder in use.
+ * folder is new; OUTPUTS_TAKEN if it breaks no_links or unused or contains the input folder: *ret_taken is the length
+ * of the path up to the link, the file or the folder in use.
  */
 int outputs_make_result_folder(int root_fd, const char *path, const struct outputs_rules *rules, size_t *ret_taken,
 	const char **ret_objection);

@@ -244,6 +244,17 @@ def test_two_files_of_one_stem_never_share_a_folder(launch):
         assert os.listdir(launch.output / "c.wav") == ["c.wav"]
 
 
+@pytest.mark.parametrize(("name", "folder"), [("in.wav", "in.wav"), ("in/b.wav", "in+b")])
+def test_input_folder_is_not_a_folder_for_results(launch, name, folder):
+    """The worker would replace the file that it reads, or add results to the input."""
+    launch.put(name)
+    before = launch.input.joinpath(name).read_bytes()
+    for words in ((), ("--force",)):
+        launch.run("--output-dir", ".", "--recursive", *words, "--", "sh", "-c", 'echo result > "$0/$1"', "{output}", "{name}")
+        assert launch.input.joinpath(name).read_bytes() == before
+        assert os.listdir(launch.directory / folder) == [os.path.basename(name)]
+
+
 def test_record_of_a_run_is_not_input_of_the_next(launch):
     launch.put("a.txt", "b.txt")
     words = ["--output-dir", "in", "--pattern", "*", "--", "true"]
