@@ -61,8 +61,9 @@ int file_open_leased(const char *path)
 }
 
 /*
- * Another process may have made a pipe or a terminal that it shares with this one non-blocking. A regular file is
- * always ready, so waiting for it would never end; a blocking socket has reached its time limit (SO_SNDTIMEO).
+ * Another process may have made a pipe or a terminal that it shares with this one non-blocking. Not for regular files:
+ * poll() reports that they are always ready, so the retries would never end. Not for blocking sockets: EAGAIN means
+ * that their time limit has passed (SO_SNDTIMEO).
  */
 static bool wait_until_writable(int fd)
 {

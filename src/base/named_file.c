@@ -86,7 +86,8 @@ bool named_file_is_stdout(const char *path)
 	return strcmp(path, "-") == 0 || find_number(path) == STDOUT_FILENO;
 }
 
-/* If it is a file, a second descriptor would have a position of its own, and messages would overwrite results. */
+/* Duplicates the descriptor. Opening a file again would give it a second position, and messages would overwrite
+ * results. */
 static int open_passed(int number, int *ret_fd, struct gd_error *err)
 {
 	if (!file_is_passed(number))

@@ -30,9 +30,9 @@ enum named_file_origin {
 int named_file_open(const char *path, int *ret_fd, enum named_file_origin *ret_origin, struct gd_error *err);
 
 /*
- * Writes a new file to the name in the directory. Its mode is 0600, or old_fd is the file that it replaces, whose
- * group, mode and access list it gets. The old file stays intact until the new one is complete. Returns 0 or a negative
- * errno value.
+ * Writes a new file, and renames it to `name` in the directory. old_fd: the file that it replaces, whose group, mode
+ * and access list it gets; -1: its mode is 0600. The old file stays intact until the new one is complete. Returns 0 or
+ * a negative errno value.
  */
 int named_file_replace(int dir_fd, const char *name, int old_fd, const struct text *content);
 

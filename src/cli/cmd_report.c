@@ -82,7 +82,7 @@ static int write_failed(struct report_command *c, int code)
 
 /*
  * A report quotes commands, error messages and names, so a new one is private. An old one keeps its access, unless
- * another user may have moved it there. -1: it has none to keep.
+ * another user may have moved it there. Returns the descriptor of an old file whose access is kept, or -1.
  */
 static int open_old(const struct report_command *c, int dir_fd, const char *name)
 {

@@ -92,7 +92,7 @@ static void print_end(FILE *out, int r, const struct map_summary *s, const struc
 		say("%s", err->message);
 }
 
-/* Whether the summary has a file of its own: it would replace the results or the items. */
+/* Whether the summary has a file of its own. Otherwise it would replace the results or the items. */
 static bool is_separate(const struct summary_file *json, const struct map_options *o)
 {
 	const char *const paths[] = {o->input, o->output, o->errors};

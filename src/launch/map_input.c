@@ -79,7 +79,7 @@ static int open_named(const char *path, bool trust, bool *ret_replaceable, struc
 	if (objection)
 		return error_set(err, -EPERM, "cannot read input '%s': %s; to %s", path, objection,
 			way.chooser && !trust
-				? "use it, name it without this link, or use --trust if you trust its owner"
+				? "use it, name it without this link, or use --trust if you trust the owner of the link"
 				: "read it anyway, pass it as standard input, with --input -");
 	if (r < 0)
 		return error_set(err, r, "cannot read input '%s': %s", path, error_words(r));
@@ -248,7 +248,7 @@ static size_t next_size(struct map_input *in, bool *ret_long)
 	const char *newline = have > in->searched ? memchr(line + in->searched, '\n', have - in->searched) : NULL;
 	size_t size = newline ? (size_t)(newline - line) + 1 : have;
 	*ret_long = size > MAP_LINE_MAX + (newline ? 1 : 0);
-	bool cut = in->taken + size < in->limit; /* if there is no more: another program has truncated the file */
+	bool cut = in->taken + size < in->limit; /* at the end of the file: another program has truncated it */
 	if (newline || (in->at_end && !cut) || *ret_long) {
 		in->searched = 0;
 		return size;

@@ -16,7 +16,7 @@
 /* Whether another user may have moved the open file to its place in the directory dir_fd. */
 bool map_origin_is_doubtful(const struct map_record *r, int dir_fd, int fd);
 
-/* Notes the files of the record, in the folder of logs, before those of earlier runs. */
+/* Writes the note in the folder of logs: first the files of the record, then those of earlier runs. */
 void map_origin_note(const struct map_record *r, int logs_fd);
 /* Also notes a file that will replace one of them. Does nothing if there is no note. */
 void map_origin_add(const struct map_record *r, int fd);

@@ -260,7 +260,7 @@ def test_link_of_another_user_in_the_path_of_claims_is_refused(machine, desks):
     assert not (victim.home / "claims").exists()
 
 
-def test_claim_on_another_gpu_does_not_prevent_that_a_full_gpu_is_recognized(desks):
+def test_claim_on_another_gpu_does_not_hide_that_a_gpu_is_full(desks):
     """The driver lists no processes, so the memory of the card is that of the job only if nobody else has a claim there."""
     attacker, victim = desks
     victim.cards(card(0, **SILENT))

@@ -182,7 +182,7 @@ def test_named_input_behind_a_link_of_another_user_is_a_file_that_this_user_may_
     other.sh(f"ln -s /dev/ptmx device; ln -s {project}/pipe pipe; ln -s {owner.home}/private private; ln -s {owner.home} folder; ln -s theirs public", shared)
     owner.sh(f"ln -s {shared}/device own", project)
     terminal = Terminal(other)
-    for name, why in ((shared / "device", "its path contains a symbolic link of another user; name it without this link, or use --trust if you trust its owner"),
+    for name, why in ((shared / "device", "its path contains a symbolic link of another user; name it without this link, or use --trust if you trust the owner of the link"),
                       (project / "own", "its path contains a symbolic link of another user"),
                       (shared / "pipe", "its path contains a symbolic link of another user"),
                       (shared / "private", "its path contains a symbolic link of another user to a file of yours; name it without this link"),
@@ -211,7 +211,7 @@ def test_trust_allows_links_of_others_in_the_path_of_a_named_input(machine, owne
     words = words_of(command, owner, shared / "current/private")
     at = command.index("{file}") + 1
     result = owner.gpuq(*words, cwd=owner.home)
-    assert result.returncode == 2 and "name it without this link, or use --trust if you trust its owner" in result.stderr, result
+    assert result.returncode == 2 and "name it without this link, or use --trust if you trust the owner of the link" in result.stderr, result
     for trusting, env in (([*words[:at], "--trust", *words[at:]], {}), (words, {"GPUQ_TRUST": "1"})):
         result = owner.gpuq(*trusting, cwd=owner.home, env=env)
         assert result.returncode == 0, result

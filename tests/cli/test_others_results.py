@@ -469,7 +469,7 @@ def test_user_who_trusts_the_group_keeps_its_default_access_list(owner, other, l
     assert is_open(other, listed / "out/a/r")
 
 
-def test_files_of_gpuq_map_are_not_open_by_a_default_access_list(owner, other, listed):
+def test_default_access_list_does_not_open_files_of_gpuq_map_to_others(owner, other, listed):
     plant(owner, owner.home / "mapper.py", MAPPER)
     owner.sh("seq 3 > n.jsonl", listed)
     result = owner.gpuq("map", "--worker-command", f"python3 {owner.home}/mapper.py", "--gpus", "sim:1", "--input", "n.jsonl", "--output", "r.jsonl",

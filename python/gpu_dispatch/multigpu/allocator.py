@@ -105,7 +105,7 @@ def put_tasks(queue: AnyQueue, files: Iterable[Path], num_workers: int) -> None:
 
 
 def is_same_folder(path: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
-    """Whether both exist and are the same, also if a link leads to it."""
+    """Whether both paths lead to the same existing folder, also through links."""
     try:
         return os.path.samefile(path, other)
     except OSError:

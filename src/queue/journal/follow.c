@@ -183,7 +183,7 @@ void follow_wait_any(struct follow *fs, size_t count)
 			journal_watch_drain(fs[i].watch_fd, fs[i].path);
 }
 
-/* Without its lock, if the folder of the queue was removed. */
+/* Looks at the process, not at the keeper's lock, which is gone if the folder of the queue was removed. */
 static bool keeper_is_alive(const struct keeper_info *k)
 {
 	struct process_info info;

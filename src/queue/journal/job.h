@@ -133,9 +133,9 @@ struct job_spec {
 	const char *keeper;  /* keeper of a lease, see struct job; or NULL */
 };
 
-/* Identifies a keeper, or a pilot on a node of a cluster. Only a coordinator knows whether a pilot is alive. */
 #define KEEPER_PROCESS "gpuq-keeper" /* the name of a keeper in /proc */
 
+/* Identifies a keeper, or a pilot on a node of a cluster. Only a coordinator knows whether a pilot is alive. */
 struct keeper_info {
 	const char *name;
 	bool is_pilot; /* machine.host is the name of its node, even on this machine; it has no lock */

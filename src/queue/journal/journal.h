@@ -140,8 +140,8 @@ bool journal_is_removed(const struct journal *j);
 /* Sets the message for a lock of the queue that could not be taken; returns code. */
 int journal_lock_words(const struct journal *j, int code, struct gd_error *err);
 /*
- * Sets the message that an entry of the directory `at`, in the journal's folder or the one around it, cannot be opened,
- * with the way out if it belongs to root. Returns the code.
+ * Sets the message for an entry that cannot be opened. `at`: the journal's directory, its folder, or a directory in
+ * that folder. If the entry belongs to root, the message names the command that corrects this. Returns code.
  */
 int journal_refuse_part(const struct journal *j, int at, const char *name, int code, struct gd_error *err);
 

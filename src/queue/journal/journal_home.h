@@ -15,7 +15,8 @@
  * numbers: a copy is not recognized. */
 bool journal_home_is_here(int dir_fd);
 
-/* Whether a queue that is not here has lost its folder, or came without it: dir_fd is negative, or a new folder. */
+/* If journal_home_is_here() is false: whether the folder was removed or not copied. Then dir_fd is negative, or a new
+ * folder without the file `home`. */
 bool journal_home_is_lost(int dir_fd);
 
 /*

@@ -171,7 +171,8 @@ static int open_parent(struct journal *j, struct gd_error *err)
 	return r < 0 || j->accepted ? r : trust_check_journal_directory(j->parent_fd, j->path, err);
 }
 
-/* NFS with all_squash and CIFS with uid= do this, and the empty file would be refused again. */
+/* NFS with all_squash and CIFS with uid= give new files to another user. Removes the file, which would be refused
+ * again. */
 static int refuse_new_owner(const struct journal *j, const struct stat *st, struct gd_error *err)
 {
 	struct stat found;

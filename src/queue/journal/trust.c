@@ -90,8 +90,9 @@ static int open_named(const char *path, bool trust, int *ret_fd, struct gd_error
 	int r = named_file_find(path, trust, &way, &place, &st, &objection);
 	if (objection)
 		return error_set(err, -EPERM, "cannot read '%s': %s; %s", path, objection,
-			way.chooser && !trust ? "name it without this link, or use --trust if you trust its owner"
-					      : "copy its contents into a file");
+			way.chooser && !trust
+				? "name it without this link, or use --trust if you trust the owner of the link"
+				: "copy its contents into a file");
 	if (r < 0)
 		return r == -EPERM ? -EACCES : r;
 	snprintf(found, sizeof(found), "/proc/self/fd/%d", place);

@@ -61,8 +61,9 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /*
- * Whether the directory of the queue was renamed, not copied: then the keeper finds the recorded directory, and that of
- * the log. It does so by the part below the directory of the queue, `below`, which a renamed journal changes.
+ * Whether the directory of the queue was renamed, not copied. Then the keeper itself finds the directories of the job
+ * and of its log, by their paths relative to the directory of the queue (`below`). It cannot if the journal was
+ * renamed, because `below` contains the name of the journal's folder.
  */
 static bool was_renamed(const struct job_wish *w, const char *directory, const char *below)
 {

@@ -34,9 +34,8 @@ struct running {
 	bool foreign;                 /* on another machine, so not judged by us */
 	bool stuck;       /* it cannot be killed: its GPUs take no other job, and the runner does not wait for it */
 	uint64_t lost_ns; /* when its keeper was found to be gone; 0: the keeper lives */
-	/* At the last check, processes of the job were alive: without their keeper; with it, though its lock is gone.
-	 */
-	bool left, kept;
+	bool left;        /* at the last check, processes of the job were alive without their keeper */
+	bool kept;        /* at the last check, they were alive with their keeper, although its lock is gone */
 	int *gpus; /* positions in the list of GPUs; an adopted job may use other GPUs that are not in the list */
 	size_t num_gpus;
 	struct placement_need need;

@@ -3,10 +3,10 @@
  * Estimates when waiting jobs will start, from how long similar jobs took.
  *
  * The estimate uses a simple model: the machine has a fixed number of slots, one for each GPU; each job holds one or
- * several of them, and jobs start strictly in their order as soon as enough slots are free. When others will release
- * GPUs is not known, so a job never gets slots that they block. Not modeled: jobs that are added later, fail, are
- * retried, share a GPU, start before a larger job, or wait for CPUs, main memory or their begin time. Pure and
- * deterministic.
+ * several of them, and jobs start strictly in their order as soon as enough slots are free. It is not known
+ * when other users and processes will release GPUs, so a job never gets slots that they block. Not modeled: jobs that
+ * are added later, fail, are retried, share a GPU, start before a larger job, or wait for CPUs, main memory or their
+ * begin time. Pure and deterministic.
  */
 #ifndef QUEUE_SCHEDULE_EXPECTED_START_H
 #define QUEUE_SCHEDULE_EXPECTED_START_H
@@ -28,9 +28,9 @@ struct expected_job {
 
 /* In milliseconds from now. With a probability of 80% the job starts between low and high. */
 struct expected_start {
-	bool known;   /* false: no data, or the job needs more slots than exist; then only `blocked` is set */
-	bool blocked; /* not known because the job waits for others */
-	bool at_most; /* it may start earlier: not known is the duration of an earlier job, or which slots are blocked
+	bool known;   /* false: no data, more slots needed than exist, or `blocked`; the times are not set */
+	bool blocked; /* no estimate, because the job waits for GPUs that other users or processes block */
+	bool at_most; /* it may start earlier: the duration of an earlier job, or which slots are blocked, is not known
 		       */
 	double low_ms, median_ms, high_ms;
 };
