@@ -101,7 +101,9 @@ void file_copy_access(int from, int to)
 	bool has_list = size >= 0 || (errno != ENODATA && errno != ENOTSUP);
 	if (same_group && size >= 0 && fsetxattr(to, name, list, (size_t)size, 0) == 0)
 		return;
-	(void)fchmod(to, st.st_mode & (same_group && !has_list ? 0777 : 0707));
+	/* The default access list of the directory has given it a list, too. */
+	bool is_clean = fremovexattr(to, name) == 0 || errno == ENODATA || errno == ENOTSUP;
+	(void)fchmod(to, st.st_mode & (same_group && !has_list && is_clean ? 0777 : 0707));
 }
 
 ssize_t file_read_full(int fd, void *buf, size_t size)

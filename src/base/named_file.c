@@ -176,8 +176,9 @@ int named_file_open_special(const char *path, int *ret_fd, struct gd_error *err)
 	int r = named_file_find(path, false, &way, &place, &st, &objection);
 	if (r < 0)
 		return error_set(err, r, "%s", objection ? objection : error_words(r));
-	if (S_ISFIFO(st.st_mode) && way.replaceable)
-		return error_set(err, -EPERM, "it is a pipe that another user may have moved there; pass it with '>'");
+	if (way.replaceable)
+		return error_set(err, -EPERM, "it is a %s that another user may have %s; pass it with '>'",
+			S_ISFIFO(st.st_mode) ? "pipe" : "device", S_ISFIFO(st.st_mode) ? "moved there" : "chosen");
 	r = open_found(place, &st, &fd, err);
 	if (r < 0)
 		return r;

@@ -98,23 +98,23 @@ static int open_old(const struct report_command *c, int dir_fd, const char *name
 	return -1;
 }
 
-/* Whether the open file is what the report was made from: the journal, or the record of a launch. */
-static bool is_source(const struct report_command *c, int fd)
+/* Whether the file is what the report was made from: the journal, or the record of a launch. */
+static bool is_source(const struct report_command *c, int dir_fd, const char *name)
 {
 	struct stat source, st;
 	cleanup_(text_finish) struct text path = {0};
 	text_appendf(&path, "%s%s", c->launch ? c->launch : c->queue.journal_path, c->launch ? "/launch.jsonl" : "");
-	return !text_error(&path) && fd >= 0 && fstat(fd, &st) == 0 && stat(text_string(&path), &source) == 0 &&
+	return !text_error(&path) && fstatat(dir_fd, name, &st, 0) == 0 && stat(text_string(&path), &source) == 0 &&
 	       source.st_dev == st.st_dev && source.st_ino == st.st_ino;
 }
 
 static int replace_file(struct report_command *c, int dir_fd, const char *name, const struct text *page)
 {
-	cleanup_(closep) int old = open_old(c, dir_fd, name);
-	if (is_source(c, old))
+	if (is_source(c, dir_fd, name))
 		return error_set(&c->err, -EINVAL,
 			"cannot write report '%s': it is the file that the report describes; name another file with --output",
 			c->out);
+	cleanup_(closep) int old = open_old(c, dir_fd, name);
 	int r = named_file_replace(dir_fd, name, old, page);
 	return r < 0 ? write_failed(c, r) : 0;
 }

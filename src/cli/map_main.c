@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
@@ -100,7 +101,10 @@ static bool is_separate(const struct summary_file *json, const struct map_option
 	if (json->fd < 0 || json->origin == NAMED_FILE_PASSED || fstat(json->fd, &own) < 0 || !S_ISREG(own.st_mode))
 		return true;
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
-		if (paths[i] && stat(paths[i], &st) == 0 && st.st_dev == own.st_dev && st.st_ino == own.st_ino) {
+		if (paths[i] &&
+			(strcmp(paths[i], "-") == 0 ? fstat(i == 0 ? STDIN_FILENO : STDOUT_FILENO, &st)
+						    : stat(paths[i], &st)) == 0 &&
+			st.st_dev == own.st_dev && st.st_ino == own.st_ino) {
 			say("--json '%s': it is also the input, the output or the file of --errors; name another file",
 				json->path);
 			return false;

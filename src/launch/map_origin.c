@@ -91,12 +91,15 @@ static void append_earlier(struct text *t, const char *lines)
 	}
 }
 
-/* Whether the file contains nothing, and lets no more users read the results than a new file would. */
+/* Whether the file contains nothing, and lets no more users read the results than a new file would. Its group may be
+ * another one. */
 static bool is_like_new(const struct map_record *r, const struct stat *st)
 {
-	mode_t mask = umask(077);
+	mode_t mask = umask(077), mode = map_record_mode(r) & ~mask;
 	umask(mask);
-	return st->st_size == 0 && !(st->st_mode & 0777 & ~(map_record_mode(r) & ~mask));
+	if (!(mode & S_IROTH))
+		mode &= 0700;
+	return st->st_size == 0 && !(st->st_mode & 0777 & ~mode);
 }
 
 bool map_origin_is_doubtful(const struct map_record *r, int dir_fd, int fd)

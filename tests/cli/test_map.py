@@ -49,6 +49,9 @@ def test_summary_does_not_replace_items_or_results(map, name):
     before = {path.name: path.read_bytes() for path in map.directory.iterdir() if path.suffix == ".jsonl"}
     _, err = map.run("--errors", "errors.jsonl", "--json", name, code=2)
     assert "it is also the input, the output or the file of --errors" in err
+    with open(map.directory / "in.jsonl", "r+") as both:
+        _, err = map.run("--json", "in.jsonl", code=2, files=False, stdout=both)
+    assert "it is also the input" in err
     assert {path.name: path.read_bytes() for path in map.directory.iterdir() if path.suffix == ".jsonl"} == before
 
 

@@ -300,6 +300,20 @@ def test_memory_that_a_claim_used_before_the_runner_started_counts_once(desks):
     assert "Completed" in user.run_all()
 
 
+def test_small_claim_does_not_hide_memory_that_others_use(desks):
+    """Otherwise both jobs would be placed in the 40 GiB that the other user leaves."""
+    attacker, victim = desks
+    victim.cards(card(0, free=40, **SILENT))
+    assert attacker.account.attack(HOLD_CLAIM, victim.shared, claim_text(GIB)) == "done"
+    victim.gpuq("add", "--no-start", "--mem", "30G", HANG_ABOUT)
+    victim.gpuq("add", "--no-start", "--mem", "30G", "true")
+    runner = victim.start("run", "--poll-interval", "0.05")
+    victim.until((victim.home / "ran").exists, "the job")
+    assert "GPU 0: 10.0 GiB free, job needs 30.0 GiB" in victim.gpuq("why", "2")
+    victim.end()
+    assert runner.wait(LIMIT) == 0
+
+
 @pytest.mark.parametrize("hidepid", [1, 2])
 def test_claim_counts_once_if_the_processes_of_others_are_hidden(desks, hidepid):
     """The driver lists the process of the claim, but it cannot be attributed."""

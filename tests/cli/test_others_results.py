@@ -423,6 +423,16 @@ def test_replaced_report_keeps_its_access_list(owner, other, place):
     assert f"user:{other.name}:r--" in owner.sh("getfacl -c report.html", place) and "group::---" in owner.sh("getfacl -c report.html", place)
 
 
+@pytest.mark.skipif(not shutil.which("setfacl"), reason="needs setfacl")
+def test_replaced_report_inherits_no_access_list(machine, owner, other, place):
+    owner.sh("echo true > commands.txt", place)
+    owner.gpuq("run", "--commands-file", "commands.txt", "--jobs-file", "jobs.jsonl", "--gpus", "sim:1", cwd=place)
+    assert owner.gpuq("report", "--jobs-file", "jobs.jsonl", cwd=place).returncode == 0
+    owner.sh(f"chmod 660 report.html; setfacl -d -m g:{machine.group}:rwx .", place)
+    assert owner.gpuq("report", "--jobs-file", "jobs.jsonl", cwd=place).returncode == 0
+    assert mode_of(place / "report.html") == 0o660 and other.run("cat", place / "report.html", cwd="/").returncode != 0
+
+
 # ---- Default access lists ------------------------------------------------------------------------
 
 

@@ -166,7 +166,7 @@ static void test_memory_used_by_others_before_our_jobs_is_remembered(void **stat
 	(void)state;
 	struct gd_gpu gpu = gpu_of(80, 70, NULL, 0);
 	struct ledger_note note = {0};
-	ledger_watch_baseline(&note, &gpu, false);
+	ledger_watch_baseline(&note, &gpu, false, 0);
 	assert_true(note.baseline_known);
 	assert_int_equal(note.baseline_bytes, 10 * GB);
 
@@ -178,9 +178,24 @@ static void test_memory_used_by_others_before_our_jobs_is_remembered(void **stat
 		.num_jobs = 1,
 		.foreign_pids = true};
 	gpu.memory_free_bytes = 60 * GB; /* ours has taken 10 of its 40 */
-	ledger_watch_baseline(&note, &gpu, true);
+	ledger_watch_baseline(&note, &gpu, true, 40 * GB);
 	assert_int_equal(note.baseline_bytes, 10 * GB);
 	assert_int_equal(build(&in).free_bytes, 30 * GB);
+}
+
+static void test_memory_beyond_the_promises_is_that_of_others(void **state)
+{
+	(void)state;
+	struct gd_gpu gpu = gpu_of(80, 40, NULL, 0);
+	struct ledger_note note = {0};
+	ledger_watch_baseline(&note, &gpu, true, 10 * GB);
+	assert_true(note.baseline_known);
+	assert_int_equal(note.baseline_bytes, 30 * GB);
+	ledger_watch_baseline(&note, &gpu, true, 1 * GB);
+	assert_int_equal(note.baseline_bytes, 30 * GB);
+	note.baseline_known = false;
+	ledger_watch_baseline(&note, &gpu, true, 70 * GB);
+	assert_int_equal(note.baseline_bytes, 0);
 }
 
 static void test_unknown_memory_is_not_zero(void **state)
@@ -272,6 +287,7 @@ int main(void)
 		cmocka_unit_test(test_claims_of_others_count_as_memory_not_as_jobs),
 		cmocka_unit_test(test_a_job_that_ended_since_the_sample_gives_its_memory_back),
 		cmocka_unit_test(test_two_40_gb_jobs_fit_on_80_gb_where_nothing_can_be_attributed),
+		cmocka_unit_test(test_memory_beyond_the_promises_is_that_of_others),
 		cmocka_unit_test(test_memory_used_by_others_before_our_jobs_is_remembered),
 		cmocka_unit_test(test_unknown_memory_is_not_zero),
 		cmocka_unit_test(test_adding_is_the_same_as_building_anew),

@@ -110,7 +110,7 @@ static void sample(struct random_box *b)
 			.processes = process_pointers(b->processes[g], n),
 			.num_processes = n,
 		};
-		ledger_watch_baseline(&b->notes[g], &b->gpus[g], any);
+		ledger_watch_baseline(&b->notes[g], &b->gpus[g], any, 0);
 	}
 }
 

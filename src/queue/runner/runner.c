@@ -391,7 +391,7 @@ int runner_run(struct runner *r, struct runner_result *ret, struct gd_error *err
 	if (e < 0)
 		return error_set(err, e, "cannot start the runner: %s", error_words(e));
 	(void)runner_claims_read(r); /* runner_place() retries */
-	scheduler_forget_baselines(r->deciding.scheduler);
+	scheduler_correct_baselines(r->deciding.scheduler);
 	runner_publish(r);
 	if (r->options.on_ready)
 		r->options.on_ready(r->options.context);

@@ -212,7 +212,7 @@ static int look(
 	for (size_t i = 0; r == 0 && v->follow->jobs.counts[JOB_RUNNING] && i < v->follow->jobs.count; i++)
 		if (v->follow->jobs.by_id[i]->state == JOB_RUNNING)
 			r = add_running(v->scheduler, v->follow->jobs.by_id[i], v->here.host);
-	scheduler_forget_baselines(v->scheduler);
+	scheduler_correct_baselines(v->scheduler);
 	if (r == 0)
 		r = attribute(v, gpus);
 	gd_gpu_list_free(own);

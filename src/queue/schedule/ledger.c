@@ -180,12 +180,16 @@ static void observe(struct ledger *l, struct ledger_account *a, const struct led
 	}
 }
 
+uint64_t ledger_promised(const struct gd_gpu *gpu, bool foreign, uint64_t bytes, bool by_card)
+{
+	uint64_t promised = ledger_bytes_on(gpu, bytes, by_card);
+	return foreign && knows(gpu, GD_GPU_KNOWN_MEMORY_TOTAL) ? least(promised, gpu->memory_total_bytes) : promised;
+}
+
 /* Adds the figures of one job on one GPU; close_account() computes free_bytes later. */
 static void enter(struct ledger_account *a, const struct ledger_job *job, uint64_t observed)
 {
-	uint64_t promised = ledger_bytes_on(a->gpu, job->promised_bytes, job->by_card);
-	if (job->foreign && knows(a->gpu, GD_GPU_KNOWN_MEMORY_TOTAL))
-		promised = least(promised, a->gpu->memory_total_bytes);
+	uint64_t promised = ledger_promised(a->gpu, job->foreign, job->promised_bytes, job->by_card);
 	uint64_t held = most(promised, observed), outstanding = less(promised, observed);
 	a->promised_bytes = plus(a->promised_bytes, promised);
 	a->outstanding_bytes = plus(a->outstanding_bytes, outstanding);
@@ -325,9 +329,10 @@ bool ledger_watch(struct ledger_watch *w, uint64_t now_ns, bool known, uint64_t 
 	return w->settled;
 }
 
-void ledger_watch_baseline(struct ledger_note *note, const struct gd_gpu *gpu, bool any_job_there)
+void ledger_watch_baseline(
+	struct ledger_note *note, const struct gd_gpu *gpu, bool any_job_there, uint64_t promised_bytes)
 {
-	if (any_job_there)
+	if (any_job_there && note->baseline_known)
 		return;
 	if (knows(gpu, GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_FREE))
 		note->baseline_bytes = less(gpu->memory_total_bytes, gpu->memory_free_bytes);
@@ -335,5 +340,7 @@ void ledger_watch_baseline(struct ledger_note *note, const struct gd_gpu *gpu, b
 		note->baseline_bytes = gpu->memory_used_bytes;
 	else
 		return;
+	if (any_job_there)
+		note->baseline_bytes = less(note->baseline_bytes, promised_bytes);
 	note->baseline_known = true;
 }

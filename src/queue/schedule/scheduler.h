@@ -112,9 +112,9 @@ bool scheduler_has(const struct scheduler *s, uint64_t id);
 
 /* Takes a new sample of the GPUs, which is copied. Jobs that ended before it are forgotten. 0 or -ENOMEM. */
 int scheduler_sample(struct scheduler *s, uint64_t now_ns, const struct gd_gpu *const *gpus, size_t count);
-/* Forgets the baselines of GPUs with running jobs or claims. Call it if the first sample was taken before these were
- * known: their memory was counted as memory of other processes. */
-void scheduler_forget_baselines(struct scheduler *s);
+/* Estimates the baselines of GPUs with running jobs or claims again. Call it if the first sample was taken before these
+ * were known: their memory was counted as memory of other processes. */
+void scheduler_correct_baselines(struct scheduler *s);
 /* What is known about a GPU beyond the sample. */
 const struct ledger_note *scheduler_note(const struct scheduler *s, size_t gpu);
 /* The claims of other queues, which are copied. 0 or -ENOMEM. */

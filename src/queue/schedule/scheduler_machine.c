@@ -165,25 +165,50 @@ bool scheduler_is_claimed(const struct scheduler *s, size_t gpu)
 	return any;
 }
 
-static bool has_any_job(const struct scheduler *s, size_t gpu)
+/* Whether a job or a claim is on the GPU, and how much is promised to them together. */
+static bool has_any_job(const struct scheduler *s, size_t g, uint64_t *ret_promised_bytes)
 {
-	bool any = scheduler_is_claimed(s, gpu);
-	for (const struct holder *h = s->holders.first; h && !any; h = h->next)
-		any = is_on(h->gpus, h->num_gpus, gpu);
+	const struct gd_gpu *gpu = &s->gpus[g].gpu;
+	bool any = false;
+	uint64_t sum = 0;
+	for (size_t i = 0; i < s->num_claims; i++) {
+		const struct ledger_job *claim = &s->claims[i].entry;
+		if (!is_on(s->claims[i].gpus, claim->num_gpus, g))
+			continue;
+		any = true;
+		uint64_t bytes = ledger_promised(gpu, true, claim->promised_bytes, claim->by_card);
+		sum = sum > UINT64_MAX - bytes ? UINT64_MAX : sum + bytes;
+	}
+	for (const struct holder *h = s->holders.first; h; h = h->next) {
+		if (!is_on(h->gpus, h->num_gpus, g))
+			continue;
+		any = true;
+		uint64_t bytes = ledger_promised(gpu, false, h->need.memory_bytes, h->need.by_card);
+		sum = sum > UINT64_MAX - bytes ? UINT64_MAX : sum + bytes;
+	}
+	*ret_promised_bytes = sum;
 	return any;
+}
+
+static void watch_baseline(struct scheduler *s, size_t g, bool again)
+{
+	uint64_t promised;
+	bool any = has_any_job(s, g, &promised);
+	if (any && again)
+		s->notes[g].baseline_known = false;
+	ledger_watch_baseline(&s->notes[g], &s->gpus[g].gpu, any, promised);
 }
 
 static void watch_baselines(struct scheduler *s)
 {
 	for (size_t g = 0; g < s->num_gpus; g++)
-		ledger_watch_baseline(&s->notes[g], &s->gpus[g].gpu, has_any_job(s, g));
+		watch_baseline(s, g, false);
 }
 
-void scheduler_forget_baselines(struct scheduler *s)
+void scheduler_correct_baselines(struct scheduler *s)
 {
 	for (size_t g = 0; g < s->num_gpus; g++)
-		if (has_any_job(s, g))
-			s->notes[g].baseline_known = false;
+		watch_baseline(s, g, true);
 	scheduler_touch(s);
 }
 
