@@ -44,7 +44,8 @@ static int lock(struct map_file *f, struct gd_error *err)
 	int r = output_lock_take(&f->lock, path, name, busy, err);
 	/* The path of the descriptor means nothing to users. */
 	if (r == -EPERM)
-		return error_set(err, r, "cannot write '%s': '%s.lock' is not a regular file of yours; remove it",
+		return error_set(err, r,
+			"cannot write '%s': '%s.lock' is not an empty regular file of yours with one name; move it away",
 			f->name, f->entry);
 	if (r < 0 && r != -EBUSY)
 		return error_set(

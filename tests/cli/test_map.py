@@ -123,6 +123,16 @@ def test_worker_gets_no_carriage_return(map):
     assert map.results() == {1: 0, 2: 0, 3: 0}
 
 
+def test_file_with_the_name_of_the_lock_is_kept(map):
+    map.put(1)
+    lock = map.directory / "out.jsonl.lock"
+    lock.write_text("notes\n")
+    lock.chmod(0o644)
+    _, err = map.run(code=2)
+    assert "'out.jsonl.lock' is not an empty regular file of yours with one name; move it away" in err
+    assert lock.read_text() == "notes\n" and lock.stat().st_mode & 0o777 == 0o644
+
+
 def test_lines_are_text(map):
     map.input.write_bytes("\ufeff one\r\n\n\"two\"\nthr\0ee é".encode())
     map.run("--lines", "--ordered")
