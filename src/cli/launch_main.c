@@ -20,6 +20,7 @@
 #include "cli/say.h"
 #include "cli/stop_signals.h"
 #include "cli/summary_file.h"
+#include "launch/history.h"
 #include "launch/plugins.h"
 #include "launch/print.h"
 #include "launch/remote.h"
@@ -182,10 +183,21 @@ static void start_views(struct gd_launcher *l, const struct launch_arguments *a,
 	pool_view_start(view);
 }
 
+/* Whether the summary has a file of its own. Otherwise it would replace the record of finished files. */
+static bool is_separate(const struct summary_file *json, const char *output)
+{
+	cleanup_(text_finish) struct text record = {0};
+	text_appendf(&record, "%s/" HISTORY_NAME, output ? output : "data/outputs");
+	if (!text_error(&record) && !summary_file_is(json, text_string(&record)))
+		return true;
+	say("--json '%s': it is also the record of this launch; name another file", json->path);
+	return false;
+}
+
 static int run(struct gd_launcher *l, const struct launch_arguments *a, struct pool_view *view)
 {
 	cleanup_(summary_file_close) struct summary_file json = SUMMARY_FILE_NONE;
-	if (summary_file_open(a->pool.json, &json) < 0)
+	if (summary_file_open(a->pool.json, &json) < 0 || !is_separate(&json, a->options.output_dir))
 		return EXIT_USAGE;
 	size_t count;
 	struct gd_error err = {0};
@@ -214,7 +226,8 @@ static int run(struct gd_launcher *l, const struct launch_arguments *a, struct p
 	if (err.message[0] && !slurm.exit_code)
 		launch_words_say(r == -ECANCELED ? "interrupted; run the same command again to continue" : err.message);
 	int code = slurm.exit_code ? slurm.exit_code : gd_launch_exit_code(r, &summary);
-	if (json.fd >= 0 && write_json(&summary, &json) < 0 && code == EXIT_DONE)
+	/* -EBUSY: another launch will write the summary. */
+	if (json.fd >= 0 && r != -EBUSY && write_json(&summary, &json) < 0 && code == EXIT_DONE)
 		code = EXIT_WORK_FAILED;
 	return code;
 }

@@ -2,8 +2,6 @@
 /* gpuq-map, the program behind gpuq map. */
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
@@ -96,20 +94,13 @@ static void print_end(FILE *out, int r, const struct map_summary *s, const struc
 /* Whether the summary has a file of its own. Otherwise it would replace the results or the items. */
 static bool is_separate(const struct summary_file *json, const struct map_options *o)
 {
-	const char *const paths[] = {o->input, o->output, o->errors};
-	struct stat own, st;
-	if (json->fd < 0 || json->origin == NAMED_FILE_PASSED || fstat(json->fd, &own) < 0 || !S_ISREG(own.st_mode))
+	bool reads_stdin = strcmp(o->input, "-") == 0, writes_stdout = strcmp(o->output, "-") == 0;
+	if (!summary_file_is(json, reads_stdin ? "/dev/stdin" : o->input) &&
+		!summary_file_is(json, writes_stdout ? "/dev/stdout" : o->output) &&
+		!(o->errors && summary_file_is(json, o->errors)))
 		return true;
-	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
-		if (paths[i] &&
-			(strcmp(paths[i], "-") == 0 ? fstat(i == 0 ? STDIN_FILENO : STDOUT_FILENO, &st)
-						    : stat(paths[i], &st)) == 0 &&
-			st.st_dev == own.st_dev && st.st_ino == own.st_ino) {
-			say("--json '%s': it is also the input, the output or the file of --errors; name another file",
-				json->path);
-			return false;
-		}
-	return true;
+	say("--json '%s': it is also the input, the output or the file of --errors; name another file", json->path);
+	return false;
 }
 
 static int run(struct map *m, const struct map_arguments *a, struct map_view *view)

@@ -32,6 +32,13 @@ int summary_file_open(const char *path, struct summary_file *ret)
 	return r;
 }
 
+bool summary_file_is(const struct summary_file *s, const char *path)
+{
+	struct stat own, st;
+	return s->fd >= 0 && s->origin != NAMED_FILE_PASSED && fstat(s->fd, &own) == 0 && S_ISREG(own.st_mode) &&
+	       stat(path, &st) == 0 && st.st_dev == own.st_dev && st.st_ino == own.st_ino;
+}
+
 static int replace(const struct summary_file *s, const struct text *json)
 {
 	cleanup_(freep) char *name = NULL;

@@ -25,6 +25,8 @@ struct summary_file {
  * because the file is created. Old contents stay until summary_file_write(). Prints the reason if it fails.
  */
 int summary_file_open(const char *path, struct summary_file *ret);
+/* Whether it is also the file at this path, which the summary would replace. */
+bool summary_file_is(const struct summary_file *s, const char *path);
 /*
  * Replaces the contents of a regular file that summary_file_open() has opened; otherwise appends, on standard output
  * after earlier output. Prints the reason if it fails. A new file is private, because error messages can quote the

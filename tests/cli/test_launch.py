@@ -156,6 +156,28 @@ def test_summary_for_a_closed_standard_output_is_refused(launch):
     assert result.returncode == 2 and "standard output is closed; name the file to write, as in --json FILE" in result.stderr, result
 
 
+def test_launch_into_an_output_folder_in_use_keeps_the_old_summary(launch):
+    launch.put("a.wav", "wait.wav")
+    (launch.directory / "summary.json").write_text("old\n")
+    first = launch.start(*PROGRAM)
+    launch.until(lambda: (launch.output / "launch.lock").exists(), "the lock")
+    _, err = launch.run("--json", "summary.json", *PROGRAM, code=1)
+    assert "another gpuq launch is using this output folder" in err
+    assert (launch.directory / "summary.json").read_text() == "old\n"
+    (launch.directory / "go").touch()
+    assert first.wait(LIMIT) == 0
+
+
+def test_summary_does_not_replace_the_record_of_the_launch(launch):
+    launch.put("a.wav")
+    launch.run(*COPY)
+    record = launch.output / "launch.jsonl"
+    before = record.read_bytes()
+    _, err = launch.run("--json", record, *COPY, code=2)
+    assert "it is also the record of this launch" in err
+    assert record.read_bytes() == before
+
+
 def test_dry_run_and_json_are_refused_together(launch):
     launch.put("a.wav")
     _, err = launch.run("--dry-run", "--json", "summary.json", *COPY, code=2)
