@@ -91,23 +91,9 @@ static void append_earlier(struct text *t, const char *lines)
 	}
 }
 
-/* Whether the file contains nothing, and lets no more users read the results than a new file would. Its group may be
- * another one. */
-static bool is_like_new(const struct map_record *r, const struct stat *st)
-{
-	mode_t mask = umask(077), mode = map_record_mode(r) & ~mask;
-	umask(mask);
-	if (!(mode & S_IROTH))
-		mode &= 0700;
-	return st->st_size == 0 && !(st->st_mode & 0777 & ~mode);
-}
-
 bool map_origin_is_doubtful(const struct map_record *r, int dir_fd, int fd)
 {
-	struct stat st;
-	if (trust_check_place(dir_fd, NULL) == 0)
-		return false;
-	return fstat(fd, &st) < 0 || !(is_like_new(r, &st) || is_noted(r, fd));
+	return trust_check_place(dir_fd, NULL) < 0 && !is_noted(r, fd);
 }
 
 static void write_note(int logs_fd, int flags, const struct text *t)

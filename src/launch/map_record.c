@@ -58,15 +58,31 @@ mode_t map_record_mode(const struct map_record *r)
 	return r->is_private ? 0600 : 0644;
 }
 
+static bool is_own_and_empty(int fd)
+{
+	struct stat st;
+	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_size == 0;
+}
+
 static int open_file(const struct map_record *r, struct map_file *f, bool trust, struct gd_error *err)
 {
 	const int flags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 	struct stat st;
 	/* First without O_CREAT: with it, the kernel may refuse files of other users without a clear error. */
 	cleanup_(closep) int fd = openat(f->dir_fd, f->entry, flags);
-	f->created = fd < 0 && errno == ENOENT;
-	if (f->created)
-		fd = openat(f->dir_fd, f->entry, flags | O_CREAT, map_record_mode(r));
+	mode_t mode = map_record_mode(r);
+	bool missing = fd < 0 && errno == ENOENT;
+	if (fd >= 0 && !trust && is_own_and_empty(fd) && map_origin_is_doubtful(r, f->dir_fd, fd)) {
+		/* As made by mktemp. Not used itself: another user may have moved it there, and a process may write to
+		 * it. */
+		missing = unlinkat(f->dir_fd, f->entry, 0) == 0;
+		mode = 0600;
+	}
+	if (missing) {
+		close_fd(&fd);
+		fd = openat(f->dir_fd, f->entry, flags | O_CREAT | O_EXCL, mode);
+		f->created = fd >= 0;
+	}
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return error_set(err, -errno, "cannot write output '%s': %s", f->name, error_words(-errno));
 	if (!S_ISREG(st.st_mode))
@@ -76,7 +92,7 @@ static int open_file(const struct map_record *r, struct map_file *f, bool trust,
 		return refuse(f->name, "it ", objection, err);
 	if (!trust && st.st_nlink > 1)
 		return refuse(f->name, "it ", "has more than one name (hard links)", err);
-	if (!trust && map_origin_is_doubtful(r, f->dir_fd, fd))
+	if (!trust && !f->created && map_origin_is_doubtful(r, f->dir_fd, fd))
 		return error_set(err, -EPERM,
 			"refusing to continue '%s': it is in a directory in which others can create files, and another user may have moved it there; remove it, choose another file, or use --trust if you know that it is yours",
 			f->name);

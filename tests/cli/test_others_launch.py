@@ -742,13 +742,30 @@ def test_output_of_a_map_in_a_sticky_directory_is_continued(machine, victim):
     assert result.returncode == 0 and "all 1 items are in the output already" in result.stdout, result
 
 
-def test_empty_file_that_more_users_can_read_than_a_new_one_is_not_used_as_output_of_a_map(machine, victim, other):
+def test_empty_file_in_a_sticky_directory_is_replaced_with_a_private_output(machine, victim, other):
+    """Another user may have moved it there: others may be able to read it, and a process of this user may write to it."""
     shared = machine.directory(STICKY)
     forge(machine, victim, other, shared / "results.jsonl", "")
-    assert stat.S_IMODE((shared / "results.jsonl").stat().st_mode) == 0o644
     victim.sh("echo 1 > items", victim.home)
-    words = ("map", "--input", victim.home / "items", "--output", shared / "results.jsonl", "--gpus", "sim:1", "--worker-command", "true")
-    refused(victim.run("gpuq", *words, cwd=shared, umask=0o077), MOVED)
+    with (shared / "results.jsonl").open() as held:
+        assert stat.S_IMODE(os.fstat(held.fileno()).st_mode) == 0o644
+        run_map(victim, shared / "results.jsonl")
+        assert held.read() == ""
+    text = (shared / "results.jsonl").read_text()
+    assert "1" in text and stat.S_IMODE((shared / "results.jsonl").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("umask", [0o007, 0o027, 0o077])
+def test_output_of_a_map_is_created_in_a_sticky_directory_with_any_umask(machine, victim, umask):
+    shared = machine.directory(STICKY)
+    plant(victim, victim.home / "failing.py", FAILING)
+    victim.sh("echo 1 > items; touch good", victim.home)
+    words = ("map", "--input", victim.home / "items", "--output", "results.jsonl", "--gpus", "sim:1", "--worker-command",
+             f"python3 {victim.home}/failing.py {victim.home}/good")
+    for _ in range(2):
+        result = victim.run("gpuq", *words, cwd=shared, umask=umask)
+        assert result.returncode == 0, result
+    assert stat.S_IMODE((shared / "results.jsonl").stat().st_mode) == 0o644 & ~umask
 
 
 def test_group_that_can_rename_a_directory_above_the_output_of_a_map_must_be_accepted(machine, victim):

@@ -191,8 +191,12 @@ static void test_memory_beyond_the_promises_is_that_of_others(void **state)
 	ledger_watch_baseline(&note, &gpu, true, 10 * GB);
 	assert_true(note.baseline_known);
 	assert_int_equal(note.baseline_bytes, 30 * GB);
-	ledger_watch_baseline(&note, &gpu, true, 1 * GB);
-	assert_int_equal(note.baseline_bytes, 30 * GB);
+	ledger_watch_baseline(&note, &gpu, true, 1 * GB); /* a job has ended, and others have taken its memory */
+	assert_int_equal(note.baseline_bytes, 39 * GB);
+	gpu.memory_free_bytes = 75 * GB; /* others have released theirs */
+	ledger_watch_baseline(&note, &gpu, true, 10 * GB);
+	assert_int_equal(note.baseline_bytes, 5 * GB);
+	gpu.memory_free_bytes = 40 * GB;
 	note.baseline_known = false;
 	ledger_watch_baseline(&note, &gpu, true, 70 * GB);
 	assert_int_equal(note.baseline_bytes, 0);

@@ -110,7 +110,7 @@ static void sample(struct random_box *b)
 			.processes = process_pointers(b->processes[g], n),
 			.num_processes = n,
 		};
-		ledger_watch_baseline(&b->notes[g], &b->gpus[g], any, 0);
+		ledger_watch_baseline(&b->notes[g], &b->gpus[g], any, UINT64_MAX);
 	}
 }
 

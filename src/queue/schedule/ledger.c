@@ -332,15 +332,19 @@ bool ledger_watch(struct ledger_watch *w, uint64_t now_ns, bool known, uint64_t 
 void ledger_watch_baseline(
 	struct ledger_note *note, const struct gd_gpu *gpu, bool any_job_there, uint64_t promised_bytes)
 {
-	if (any_job_there && note->baseline_known)
-		return;
+	uint64_t used;
 	if (knows(gpu, GD_GPU_KNOWN_MEMORY_TOTAL | GD_GPU_KNOWN_MEMORY_FREE))
-		note->baseline_bytes = less(gpu->memory_total_bytes, gpu->memory_free_bytes);
+		used = less(gpu->memory_total_bytes, gpu->memory_free_bytes);
 	else if (knows(gpu, GD_GPU_KNOWN_MEMORY_USED))
-		note->baseline_bytes = gpu->memory_used_bytes;
+		used = gpu->memory_used_bytes;
 	else
 		return;
-	if (any_job_there)
-		note->baseline_bytes = less(note->baseline_bytes, promised_bytes);
+	uint64_t beyond = less(used, promised_bytes);
+	if (!any_job_there)
+		note->baseline_bytes = used;
+	else if (!note->baseline_known)
+		note->baseline_bytes = beyond;
+	else
+		note->baseline_bytes = most(least(note->baseline_bytes, used), beyond);
 	note->baseline_known = true;
 }

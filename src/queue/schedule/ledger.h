@@ -81,7 +81,7 @@ struct ledger_note {
 	bool quarantined;        /* taken out of use by us, for example because a job there cannot be killed */
 	const char *why;         /* message for quarantined */
 	bool baseline_known;     /* see ledger_watch_baseline() */
-	uint64_t baseline_bytes; /* used by others while none of the jobs ran there, or a lower limit of that */
+	uint64_t baseline_bytes; /* used by others while none of the jobs ran there, or an estimate of that */
 };
 
 struct ledger_input {
@@ -198,8 +198,8 @@ struct ledger_watch {
 bool ledger_watch(struct ledger_watch *w, uint64_t now_ns, bool known, uint64_t bytes);
 
 /*
- * Call it once per sample: remembers what others use while no job of ours and no claim is there. If some are there from
- * the beginning, it is at least what is used beyond the memory that was promised to them.
+ * Call it once per sample: remembers what others use while no job of ours and no claim is there. While some are there,
+ * others use at least what is used beyond the memory that was promised to these, and at most all that is used.
  */
 void ledger_watch_baseline(
 	struct ledger_note *note, const struct gd_gpu *gpu, bool any_job_there, uint64_t promised_bytes);

@@ -165,11 +165,11 @@ bool scheduler_is_claimed(const struct scheduler *s, size_t gpu)
 	return any;
 }
 
-/* Whether a job or a claim is on the GPU, and how much is promised to them together. */
-static bool has_any_job(const struct scheduler *s, size_t g, uint64_t *ret_promised_bytes)
+/* Whether a job or a claim is on the GPU, how much is promised to them together, and whether one is ours. */
+static bool has_any_job(const struct scheduler *s, size_t g, uint64_t *ret_promised_bytes, bool *ret_own)
 {
 	const struct gd_gpu *gpu = &s->gpus[g].gpu;
-	bool any = false;
+	bool any = false, own = false;
 	uint64_t sum = 0;
 	for (size_t i = 0; i < s->num_claims; i++) {
 		const struct ledger_job *claim = &s->claims[i].entry;
@@ -182,20 +182,23 @@ static bool has_any_job(const struct scheduler *s, size_t g, uint64_t *ret_promi
 	for (const struct holder *h = s->holders.first; h; h = h->next) {
 		if (!is_on(h->gpus, h->num_gpus, g))
 			continue;
-		any = true;
+		any = own = true;
 		uint64_t bytes = ledger_promised(gpu, false, h->need.memory_bytes, h->need.by_card);
 		sum = sum > UINT64_MAX - bytes ? UINT64_MAX : sum + bytes;
 	}
 	*ret_promised_bytes = sum;
+	*ret_own = own;
 	return any;
 }
 
 static void watch_baseline(struct scheduler *s, size_t g, bool again)
 {
 	uint64_t promised;
-	bool any = has_any_job(s, g, &promised);
+	bool own, any = has_any_job(s, g, &promised, &own);
 	if (any && again)
 		s->notes[g].baseline_known = false;
+	if (own && s->notes[g].baseline_known)
+		promised = UINT64_MAX; /* a job of ours may use more than it was promised */
 	ledger_watch_baseline(&s->notes[g], &s->gpus[g].gpu, any, promised);
 }
 
