@@ -61,9 +61,9 @@ int file_open_leased(const char *path)
 }
 
 /*
- * Another process may have made a pipe or a terminal that it shares with this one non-blocking. Not for regular files:
- * poll() reports that they are always ready, so the retries would never end. Not for blocking sockets: EAGAIN means
- * that their time limit has passed (SO_SNDTIMEO).
+ * Waits, because another process may have made a pipe or a terminal that it shares with this one non-blocking. Does not
+ * wait for regular files: poll() reports that they are always ready, so the retries would never end. Nor for blocking
+ * sockets: EAGAIN means that their time limit has passed (SO_SNDTIMEO).
  */
 static bool wait_until_writable(int fd)
 {
@@ -101,7 +101,7 @@ void file_copy_access(int from, int to)
 	bool has_list = size >= 0 || (errno != ENODATA && errno != ENOTSUP);
 	if (same_group && size >= 0 && fsetxattr(to, name, list, (size_t)size, 0) == 0)
 		return;
-	/* The default access list of the directory has given it a list, too. */
+	/* The new file may have inherited an access list from the default access list of the directory. */
 	bool is_clean = fremovexattr(to, name) == 0 || errno == ENODATA || errno == ENOTSUP;
 	(void)fchmod(to, st.st_mode & (same_group && !has_list && is_clean ? 0777 : 0707));
 }

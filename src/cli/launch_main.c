@@ -226,7 +226,7 @@ static int run(struct gd_launcher *l, const struct launch_arguments *a, struct p
 	if (err.message[0] && !slurm.exit_code)
 		launch_words_say(r == -ECANCELED ? "interrupted; run the same command again to continue" : err.message);
 	int code = slurm.exit_code ? slurm.exit_code : gd_launch_exit_code(r, &summary);
-	/* -EBUSY: another launch will write the summary. */
+	/* -EBUSY: nothing was processed, and the launch that uses the output folder may write to the same summary. */
 	if (json.fd >= 0 && r != -EBUSY && write_json(&summary, &json) < 0 && code == EXIT_DONE)
 		code = EXIT_WORK_FAILED;
 	return code;

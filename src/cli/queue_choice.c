@@ -34,7 +34,7 @@ static const struct argp_option options[] = {
 		100},
 	{"config", OPTION_CONFIG, "FILE", 0, "Settings (./gpuq.yaml, else ~/.config/gpuq/config.yaml)", 100},
 	{"trust", OPTION_TRUST, 0, 0,
-		"Use a journal, configuration or input file even if others can write to it or their link leads to it ($GPUQ_TRUST=1)",
+		"Use a journal, configuration or input file even if others can write to it or a link of theirs leads to it ($GPUQ_TRUST=1)",
 		100},
 	{0},
 };

@@ -49,10 +49,11 @@ static int open_file(const char *path, int *ret_fd, struct gd_error *err)
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
 		return error_set(err, -EPERM, "cannot open '%s': it %s; remove it", path,
 			S_ISREG(st.st_mode) ? "belongs to another user" : "is not a regular file");
-	/* Another user may have moved it there: its mode would be changed, and it would be removed. */
+	/* Another user may have moved it there. Using it as the lock would change its mode and later remove it. */
 	if (st.st_size > 0 || st.st_nlink > 1)
 		return error_set(err, -EPERM,
-			"cannot lock '%s': it is another file, with contents or several names; rename it", path);
+			"cannot lock '%s': it is not a lock file, because it has contents or several hard links; rename it",
+			path);
 	lock_protect(fd); /* the output folder may have been made readable by everyone */
 	*ret_fd = take_fd(&fd);
 	return 0;

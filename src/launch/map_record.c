@@ -45,7 +45,7 @@ static int lock(struct map_file *f, struct gd_error *err)
 	/* The path of the descriptor means nothing to users. */
 	if (r == -EPERM)
 		return error_set(err, r,
-			"cannot write '%s': '%s.lock' is not an empty regular file of yours with one name; move it away",
+			"cannot write '%s': '%s.lock' is not an empty regular file of yours without other hard links; move it away",
 			f->name, f->entry);
 	if (r < 0 && r != -EBUSY)
 		return error_set(
@@ -73,8 +73,8 @@ static int open_file(const struct map_record *r, struct map_file *f, bool trust,
 	mode_t mode = map_record_mode(r);
 	bool missing = fd < 0 && errno == ENOENT;
 	if (fd >= 0 && !trust && is_own_and_empty(fd) && map_origin_is_doubtful(r, f->dir_fd, fd)) {
-		/* As made by mktemp. Not used itself: another user may have moved it there, and a process may write to
-		 * it. */
+		/* Replace an empty file, such as mktemp creates: another user may have moved it there, and a process
+		 * may still have it open for writing. */
 		missing = unlinkat(f->dir_fd, f->entry, 0) == 0;
 		mode = 0600;
 	}

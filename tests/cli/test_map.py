@@ -129,7 +129,7 @@ def test_file_with_the_name_of_the_lock_is_kept(map):
     lock.write_text("notes\n")
     lock.chmod(0o644)
     _, err = map.run(code=2)
-    assert "'out.jsonl.lock' is not an empty regular file of yours with one name; move it away" in err
+    assert "'out.jsonl.lock' is not an empty regular file of yours without other hard links; move it away" in err
     assert lock.read_text() == "notes\n" and lock.stat().st_mode & 0o777 == 0o644
 
 

@@ -261,7 +261,7 @@ def test_lock_that_is_a_link_is_refused(map):
     map.put(1)
     (map.directory / "out.jsonl.lock").symlink_to("elsewhere")
     _, err = map.run(code=2)
-    assert "'out.jsonl.lock' is not an empty regular file of yours with one name; move it away" in err
+    assert "'out.jsonl.lock' is not an empty regular file of yours without other hard links; move it away" in err
     assert not (map.directory / "elsewhere").exists()
 
 

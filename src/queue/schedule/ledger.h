@@ -198,8 +198,9 @@ struct ledger_watch {
 bool ledger_watch(struct ledger_watch *w, uint64_t now_ns, bool known, uint64_t bytes);
 
 /*
- * Call it once per sample: remembers what others use while no job of ours and no claim is there. While some are there,
- * others use at least what is used beyond the memory that was promised to these, and at most all that is used.
+ * Call it once per sample. Without a job of ours or a claim on the GPU, the baseline is all used memory. Otherwise it
+ * is kept between two limits: the used memory beyond promised_bytes, which was promised to these jobs and claims, and
+ * all used memory. promised_bytes is UINT64_MAX if they may use more than was promised: then the lower limit is 0.
  */
 void ledger_watch_baseline(
 	struct ledger_note *note, const struct gd_gpu *gpu, bool any_job_there, uint64_t promised_bytes);
