@@ -203,6 +203,36 @@ static void test_lock_that_cannot_be_released_is_given_up(void **state)
 	journal_close(j);
 }
 
+/* A backup with hard links keeps the lock file when a copy replaces it, as the refusal of a second name advises. */
+static void test_replaced_lock_is_used_though_the_old_one_has_another_name(void **state)
+{
+	(void)state;
+	char name[160], backup[160], fresh[160];
+	snprintf(name, sizeof(name), "%s.d/append.lock", path);
+	snprintf(backup, sizeof(backup), "%s/backup", scratch_path());
+	snprintf(fresh, sizeof(fresh), "%s/fresh", scratch_path());
+	struct journal *j = opened();
+	add(j, "a");
+	assert_int_equal(link(name, backup), 0);
+	int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(close(fd), 0);
+	assert_int_equal(rename(fresh, name), 0);
+	assert_int_equal(journal_lock(j, NULL), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		fd = open(name, O_RDWR | O_CLOEXEC);
+		_exit(fd < 0 || lock_try(fd) != -EAGAIN);
+	}
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	journal_unlock(j);
+	assert_int_equal(add(j, "b"), 2);
+	assert_int_equal(count_jobs(), 2);
+	journal_close(j);
+}
+
 static void test_replaced_file_is_read_to_its_end_first(void **state)
 {
 	(void)state;
@@ -450,6 +480,8 @@ int main(void)
 			test_folder_that_is_renamed_away_is_waited_for_longer_than_a_removed_one, set_up,
 			scratch_leave),
 		cmocka_unit_test_setup_teardown(test_hole_that_fills_the_memory_is_an_error, set_up, scratch_leave),
+		cmocka_unit_test_setup_teardown(
+			test_replaced_lock_is_used_though_the_old_one_has_another_name, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(test_replaced_file_is_read_to_its_end_first, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(test_file_that_has_become_shorter_is_read_again, set_up, scratch_leave),
 		cmocka_unit_test_setup_teardown(

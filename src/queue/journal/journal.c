@@ -61,19 +61,34 @@ static void release_append_lock(struct journal *j)
 		close_fd(&j->lock_fd);
 }
 
-/* If FILE.d was removed, other processes lock a different file: open the folder again. */
+/*
+ * Whether the locked file is still the one in FILE.d; otherwise, other processes lock a different file. A file that was
+ * replaced may have a second name, in a backup with hard links for example, so the number of its names does not tell.
+ */
+static int is_current_lock(const struct journal *j)
+{
+	struct stat mine, there;
+	if (fstat(j->lock_fd, &mine) < 0)
+		return -errno;
+	if (mine.st_nlink == 0)
+		return 0;
+	if (fstatat(j->dir_fd, "append.lock", &there, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	return mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
+}
+
+/* If FILE.d or its lock was removed or replaced, opens the folder again. */
 static int take_append_lock(struct journal *j, struct gd_error *err)
 {
 	for (;;) {
-		struct stat st;
 		int r = j->lock_fd < 0 ? journal_open_folder(j, err) : 0;
 		if (r < 0)
 			return r;
 		r = lock_take(j->lock_fd);
 		if (r < 0)
 			return journal_lock_words(j, r, err);
-		r = fstat(j->lock_fd, &st) < 0 ? -errno : 0;
-		if (r == 0 && st.st_nlink > 0)
+		r = is_current_lock(j);
+		if (r > 0)
 			return 0;
 		if (r < 0)
 			error_set(err, r, "cannot lock journal '%s': %s", j->path, error_words(r));

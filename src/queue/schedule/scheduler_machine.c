@@ -165,41 +165,45 @@ bool scheduler_is_claimed(const struct scheduler *s, size_t gpu)
 	return any;
 }
 
-/* Whether a job or a claim is on the GPU, how much is promised to them together, and whether one is ours. */
-static bool has_any_job(const struct scheduler *s, size_t g, uint64_t *ret_promised_bytes, bool *ret_own)
+/* What jobs and claims on a GPU were promised in total. */
+struct promises {
+	bool any; /* a job or a claim is there */
+	bool own; /* one of them is a job of ours */
+	uint64_t bytes;
+};
+
+static void add_promise(struct promises *p, uint64_t bytes)
+{
+	p->any = true;
+	p->bytes = p->bytes > UINT64_MAX - bytes ? UINT64_MAX : p->bytes + bytes;
+}
+
+static struct promises promises_on(const struct scheduler *s, size_t g)
 {
 	const struct gd_gpu *gpu = &s->gpus[g].gpu;
-	bool any = false, own = false;
-	uint64_t sum = 0;
+	struct promises ret = {0};
 	for (size_t i = 0; i < s->num_claims; i++) {
 		const struct ledger_job *claim = &s->claims[i].entry;
-		if (!is_on(s->claims[i].gpus, claim->num_gpus, g))
-			continue;
-		any = true;
-		uint64_t bytes = ledger_promised(gpu, true, claim->promised_bytes, claim->by_card);
-		sum = sum > UINT64_MAX - bytes ? UINT64_MAX : sum + bytes;
+		if (is_on(s->claims[i].gpus, claim->num_gpus, g))
+			add_promise(&ret, ledger_promised(gpu, true, claim->promised_bytes, claim->by_card));
 	}
 	for (const struct holder *h = s->holders.first; h; h = h->next) {
 		if (!is_on(h->gpus, h->num_gpus, g))
 			continue;
-		any = own = true;
-		uint64_t bytes = ledger_promised(gpu, false, h->need.memory_bytes, h->need.by_card);
-		sum = sum > UINT64_MAX - bytes ? UINT64_MAX : sum + bytes;
+		add_promise(&ret, ledger_promised(gpu, false, h->need.memory_bytes, h->need.by_card));
+		ret.own = true;
 	}
-	*ret_promised_bytes = sum;
-	*ret_own = own;
-	return any;
+	return ret;
 }
 
 static void watch_baseline(struct scheduler *s, size_t g, bool again)
 {
-	uint64_t promised;
-	bool own, any = has_any_job(s, g, &promised, &own);
-	if (any && again)
+	struct promises p = promises_on(s, g);
+	if (p.any && again)
 		s->notes[g].baseline_known = false;
-	if (own && s->notes[g].baseline_known)
-		promised = UINT64_MAX; /* a job of ours may use more than it was promised */
-	ledger_watch_baseline(&s->notes[g], &s->gpus[g].gpu, any, promised);
+	if (p.own && s->notes[g].baseline_known)
+		p.bytes = UINT64_MAX; /* a job of ours may use more than it was promised */
+	ledger_watch_baseline(&s->notes[g], &s->gpus[g].gpu, p.any, p.bytes);
 }
 
 static void watch_baselines(struct scheduler *s)
