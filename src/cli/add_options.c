@@ -132,7 +132,7 @@ static const struct argp_child children[] = {{&job_argp, 0, NULL, 0}, {&queue_ch
 
 const struct argp add_argp = {options, parse, "[--] COMMAND [ARGUMENT…]\nSCRIPT [ARGUMENT…]\n-",
 	"Queue a command and print its id.\v"
-	"A single word is passed to the shell as it is; several words are quoted one by one. Options of gpuq go "
+	"A single word is passed to the shell as it is; of several words, each stays one argument. Options of gpuq go "
 	"before the command. With -, each line of standard input is a command. A file that begins with #! is a script: "
 	"a copy of it runs, with options from its #GPUQ and #SBATCH lines. With arguments, it is a script only if it "
 	"has such lines or its name has no slash. --param, --param-file and --array add several jobs, which form a "

@@ -159,7 +159,7 @@ static int main_pause(int argc, char **argv)
 {
 	static const struct argp argp = {pause_options, parse, "[ID…]",
 		"Pause the queue, so that no job starts, or suspend running jobs.\v"
-		"A suspended job keeps its memory and its GPU. Its time limit is suspended, too.",
+		"A suspended job keeps its memory and its GPU. The time that it is suspended does not count towards its time limit.",
 		children, NULL, NULL};
 	return run(argc, argv, true, &argp);
 }

@@ -380,7 +380,7 @@ int run_main(int argc, char **argv, const struct run_engine *engine)
 	static const struct argp_child children[] = {{&queue_choice_argp, 0, NULL, 100}, {0}};
 	static const struct argp argp = {options, parse, "",
 		"Run the commands of a file, and other queued jobs, each on a GPU with enough free memory.\v"
-		"Run it again after an interruption: only new lines are added. After the first Ctrl-C, no new jobs "
+		"After an interruption, run the same command again: it adds only new lines. After the first Ctrl-C, no new jobs "
 		"start; the second one ends the running jobs, the third one kills them. SIGTERM leaves them running for the "
 		"next 'gpuq run'.",
 		children, NULL, NULL};

@@ -94,7 +94,7 @@ static const struct argp argp = {
 	       "\n"
 	       "Ctrl-C stops after the running messages; a second Ctrl-C cancels them.\n"
 	       "\n"
-	       "Exit status: 0 all done, 1 some failed, 2 wrong usage, 130 interrupted.",
+	       "Exit status: 0 all done, 1 some failed or are left, 2 wrong usage, 130 interrupted.",
 };
 
 void map_arguments_parse(struct map_arguments *a, int argc, char **argv)
