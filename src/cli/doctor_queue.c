@@ -187,7 +187,8 @@ static void check_jobs(struct doctor *d, struct follow *f)
 		if (js->counts[s])
 			text_appendf(&t, ", %zu %s", js->counts[s], job_state_name(s));
 	doctor_add(d, js->counts[JOB_UNKNOWN] ? DOCTOR_PROBLEM : DOCTOR_OK, "jobs",
-		js->counts[JOB_UNKNOWN] ? "some jobs lost records; run 'gpuq verify'" : NULL, "%s", text_string(&t));
+		js->counts[JOB_UNKNOWN] ? "records of some jobs were lost; run 'gpuq verify'" : NULL, "%s",
+		text_string(&t));
 	if (js->paused)
 		doctor_add(d, DOCTOR_NOTE, "paused", "run 'gpuq resume' to continue", "no new jobs start");
 	if (runner > 0)
@@ -276,7 +277,7 @@ void doctor_check_claims(struct doctor *d)
 		doctor_add(d, DOCTOR_OK, "directory", NULL, "%s", path);
 	if (process_hides(1, PROCESS_PARENT))
 		doctor_add(d, DOCTOR_NOTE, "processes",
-			"on GPUs that other users have claimed, a claim may count although only somebody else uses the GPU; the "
+			"a user's claim on a GPU may count although only processes of other users are there; the "
 			"administrator can add the mount option gid=GROUP, see gpuq(1), \"SHARED MACHINES\"",
 			"/proc hides the processes of other users (hidepid)");
 	if (claim_folders_update(fd, &folders) == 0)

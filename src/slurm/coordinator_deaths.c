@@ -136,8 +136,9 @@ static const char *outbox_words(int result)
 {
 	return result == -EBADMSG   ? "is damaged; after a minute its intact lines are used"
 	       : result == -ENODATA ? "has no first line; after a minute it counts as empty"
-	       : result == -ENOENT  ? "is missing; if it is lost, create it empty: then the pilot's jobs start again"
-				    : "cannot be read";
+	       : result == -ENOENT
+		       ? "is missing; if it is lost, create an empty file: the pilot's jobs then start again"
+		       : "cannot be read";
 }
 
 static void say_outbox(struct coordinator_core *c, const struct known_pilot *p, const char *words)
