@@ -186,9 +186,9 @@ struct gd_find_options {
 	uint64_t recursive; /**< nonzero: also subfolders and links to folders, each once */
 	/** Nonzero: also everything that links of other users lead to. By default, such a link is skipped if it leads
 	 *  to a folder, to a file of this user, or to a file that not everybody can read. Files of other users and
-	 *  files behind their links are skipped if they have more than 64 MiB of holes. If others can choose names, the
-	 *  paths of their files, without the first 256 bytes of each, may take 64 MiB together; files of theirs beyond
-	 *  this limit are skipped, too. */
+	 *  files behind their links are skipped if they have more than 64 MiB of holes. If others can choose names,
+	 * long paths are limited: the bytes beyond the first 256 of each path of their files may total 64 MiB. Files
+	 * beyond this limit are skipped, too. */
 	uint64_t trust_input;
 };
 

@@ -84,7 +84,7 @@ int file_above_stdio(int fd);
 
 /*
  * Opens /dev/null in the place of closed standard descriptors, so that no other file gets their numbers. Children
- * begin without them again (close-on-exec). refuse: reading and writing fail with EBADF, as before.
+ * begin without them again (close-on-exec). refuse: reading and writing fail with EBADF, as for a closed descriptor.
  */
 void file_fill_stdio(bool refuse);
 /* Whether the process that started this program has passed it this descriptor: it is open, and not close-on-exec. */

@@ -64,13 +64,15 @@ static uint64_t next_pause(uint64_t pause_ns, uint64_t waited_ns)
 
 /*
  * Polls instead of using F_SETLKW, because only a signal would end that wait, and a reader can take its lock while we
- * wait for a process of ours. A reader that releases its lock for a moment does not get a new deadline; after
- * LOCK_READER_MS without a foreign lock, the next one does.
+ * wait for a process of ours. The deadline is LOCK_READER_MS after the first foreign lock. A reader that releases its
+ * lock for a moment does not postpone it, but after LOCK_READER_MS without a foreign lock, the next one counts as the
+ * first.
  */
 static int wait_for_lock(int fd, bool wait_for_writer)
 {
 	const uint64_t limit_ns = LOCK_READER_MS * NS_PER_MS;
-	uint64_t pause_ns = FIRST_PAUSE_NS, waited_ns = 0, first_ns = 0, last_ns = 0; /* of the intruders */
+	uint64_t pause_ns = FIRST_PAUSE_NS, waited_ns = 0;
+	uint64_t first_ns = 0, last_ns = 0; /* when the first and the last foreign lock was seen; 0: none */
 	int r;
 	while ((r = lock_try(fd)) == -EAGAIN) {
 		struct flock f;

@@ -49,8 +49,8 @@ bool named_file_is_stdout(const char *path);
 
 /*
  * Opens what the path leads to with O_PATH. Open it again as /proc/self/fd/N: then nobody can replace the file after
- * the check. If it was not passed to this process, the way is noted, see trust_open_any(), and -EPERM with
- * *ret_objection is returned for
+ * the check. Unless the path names a descriptor that was passed to this process, the way is noted, see
+ * trust_open_any(), and -EPERM with *ret_objection is returned for
  *  - a pipe or a device of another user, who could make this process wait forever or read what it writes;
  *  - anything but a regular file behind a link of another user, and files that trust_objection_behind_link() names,
  *    unless `trust`: the user accepts links of others.

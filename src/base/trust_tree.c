@@ -79,7 +79,7 @@ struct list_entry {
 #define LIST_OTHER  0x20
 #define LIST_WRITE  0x02
 
-/* By its name in /proc, because attributes cannot be read through an O_PATH descriptor. */
+/* Reads the list by the descriptor's name in /proc, because attributes cannot be read through O_PATH descriptors. */
 static bool shares_new_files(int fd)
 {
 	char name[32];

@@ -57,7 +57,7 @@ static int fill_spec(struct exec *e, struct job_spec *s, char **ret_cwd, struct 
 		.retries = 0,
 		.keeper = e->lease.keeper};
 	if (s->cwd && submit_describe_cwd(s, AT_FDCWD) < 0)
-		s->cwd = "/"; /* the hook runs there, because it could not enter this directory */
+		s->cwd = "/"; /* the hook runs in /, because it cannot enter the current directory */
 	job_spec_set_defaults(s, c);
 	return job_options_apply(&e->options, s, &e->err);
 }

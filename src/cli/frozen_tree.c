@@ -192,8 +192,8 @@ static int check_files(const struct freezing *f, struct gd_error *err)
 
 /* ---- The commit ----------------------------------------------------------------------- */
 
-/* Gives the copied index the time of the original. Git reads files again that are not older than the index; with a
- * newer time, it would miss a change made just after `git add`. */
+/* Gives the copied index the time of the original. Git also reads files again that seem to be unchanged but are not
+ * older than the index: if the copy were newer, git would miss a change made just after `git add`. */
 static bool copy_time(FILE *from, FILE *to)
 {
 	struct stat st;

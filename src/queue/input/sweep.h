@@ -7,8 +7,8 @@
  * code: a value with characters special to a shell is allowed only inside an argument, not in shell text
  * (sweep_template.c). Start from {0}.
  *
- *     sweep_add_param()…, sweep_add_file()… → sweep_read_files() → sweep_prepare() → sweep_fill() for each number below
- * `count`
+ *     sweep_add_param()…, sweep_add_file()… → sweep_read_files() → sweep_prepare()
+ *         → sweep_fill() for each number below `count`
  */
 #ifndef QUEUE_INPUT_SWEEP_H
 #define QUEUE_INPUT_SWEEP_H

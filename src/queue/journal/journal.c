@@ -62,8 +62,8 @@ static void release_append_lock(struct journal *j)
 }
 
 /*
- * Whether the locked file is still the one in FILE.d; otherwise, other processes lock a different file. A file that was
- * replaced may have a second name, in a backup with hard links for example, so the number of its names does not tell.
+ * Whether the locked file is still the one in FILE.d; otherwise, other processes lock a different file. It is not
+ * sufficient that the locked file has a name: in a backup with hard links, a file that was replaced has a second one.
  */
 static int is_current_lock(const struct journal *j)
 {

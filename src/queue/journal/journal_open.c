@@ -268,7 +268,8 @@ static int check_folder(const struct journal *j, int fd, const char *shown, stru
 	return refuse_folder(j, shown, &st, objection, err);
 }
 
-/* Commands that were run with sudo may have created parts of the folder. An incomplete command would be dangerous. */
+/* Commands that were run with sudo may have created parts of the folder. The remedy is left out if it does not fit into
+ * the message: a truncated command would be dangerous. */
 int journal_refuse_part(const struct journal *j, int at, const char *name, int code, struct gd_error *err)
 {
 	cleanup_(text_finish) struct text way_out = {0};

@@ -181,7 +181,8 @@ static void judge_left(struct runner *r, struct running *run, const struct job *
 static void judge_lost(struct runner *r, struct running *run, const struct job *job)
 {
 	if (run->kept)
-		loop_set_deadline(r->executing.judge, clock_now_ns() + NS_PER_S); /* the job would run twice */
+		loop_set_deadline(
+			r->executing.judge, clock_now_ns() + NS_PER_S); /* otherwise, the job would run twice */
 	else if (run->left)
 		judge_left(r, run, job);
 	else

@@ -82,7 +82,8 @@ static struct expected_start place(struct moment *slots, unsigned num_slots, con
 		return (struct expected_start){0};
 	if (job->slots > num_slots - job->blocked)
 		return (struct expected_start){.blocked = true};
-	/* Others block the slots that seem to be free; which of the other slots they block is not known. */
+	/* Assume that others block the slots that become free first: the job waits, so slots that seem to be free now
+	 * are blocked. Which of the other slots are blocked is not known. */
 	slots += job->blocked;
 	num_slots -= job->blocked;
 	/* Sorted: the last of the slots that the job takes becomes free last. */

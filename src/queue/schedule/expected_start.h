@@ -3,10 +3,10 @@
  * Estimates when waiting jobs will start, from how long similar jobs took.
  *
  * The estimate uses a simple model: the machine has a fixed number of slots, one for each GPU; each job holds one or
- * several of them, and jobs start strictly in their order as soon as enough slots are free. It is not known
- * when other users and processes will release GPUs, so a job never gets slots that they block. Not modeled: jobs that
- * are added later, fail, are retried, share a GPU, start before a larger job, or wait for CPUs, main memory or their
- * begin time. Pure and deterministic.
+ * several of them, and jobs start strictly in their order as soon as enough slots are free. It is not known when other
+ * users and processes will release GPUs, so a job never gets slots that they block. Not modeled: jobs that are added
+ * later, fail, are retried, share a GPU, start before a larger job, or wait for CPUs, main memory or their begin time.
+ * Pure and deterministic.
  */
 #ifndef QUEUE_SCHEDULE_EXPECTED_START_H
 #define QUEUE_SCHEDULE_EXPECTED_START_H
