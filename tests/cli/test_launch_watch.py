@@ -308,7 +308,7 @@ def test_many_folders_leave_watches_for_other_programs(launch):
     stop(launch, process)
 
 
-def test_of_the_waiting_files_the_longest_is_next(launch):
+def test_longest_of_the_waiting_files_is_processed_next(launch):
     process = watch(launch, "--gpus", "sim:1", "--max-failures", "9", *PROGRAM)  # with a limit, no file is prefetched
     launch.put("wait.wav")
     launch.wait_for_workers(1)

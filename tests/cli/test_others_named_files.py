@@ -220,7 +220,7 @@ def test_trust_allows_links_of_others_in_the_path_of_a_named_input(machine, owne
 
 
 @pytest.mark.parametrize("kind", [*INPUTS, "map"])
-def test_links_of_users_without_an_id_in_a_container(machine, owner, kind):
+def test_links_of_users_without_an_id_in_a_container_are_refused(machine, owner, kind):
     """The link may belong to root."""
     prefix = ("unshare", "--user", f"--map-user={owner.uid}")
     if owner.run(*prefix, "true", cwd=owner.home).returncode:

@@ -56,7 +56,7 @@ def follow_chown(owner, result, project, failure):
 
 
 @pytest.mark.parametrize("part", ["scripts", "keepers", "env", "append.lock", "runner.lock", "home", "."])
-def test_part_of_the_folder_of_a_queue_that_belongs_to_root(machine, owner, part):
+def test_part_of_the_folder_of_a_queue_that_belongs_to_root_is_reported(machine, owner, part):
     """gpuq was run with sudo."""
     project = own(owner, machine.project(owner))
     assert owner.gpuq("add", "--no-start", "touch ran", cwd=project).returncode == 0
@@ -70,7 +70,7 @@ def test_part_of_the_folder_of_a_queue_that_belongs_to_root(machine, owner, part
     assert (project / "ran").exists()
 
 
-def test_file_of_root_in_a_copied_queue(machine, owner):
+def test_file_of_root_in_a_copied_queue_is_reported(machine, owner):
     project = own(owner, machine.project(owner))
     assert owner.gpuq("add", "--no-start", "true", cwd=project).returncode == 0
     owner.sh("echo 'inode 1;' > jobs.jsonl.d/home; touch jobs.jsonl.d/runner.log", project)

@@ -154,7 +154,8 @@ static void test_a_task_in_an_inbox_never_begins(void **state)
 	assert_int_equal(pool_rig_close(rig), 0);
 }
 
-/* The worker has put it into a batch before the pool could take it back: it ends without waiting for the hook. */
+/* The worker has put the task into a batch before the pool could take it back: the task ends without waiting for the
+ * hook. */
 static void test_a_task_cancelled_before_its_batch_begins_ends_at_once(void **state)
 {
 	struct pool_rig *rig = *state;

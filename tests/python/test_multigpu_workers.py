@@ -124,7 +124,7 @@ def test_files_from_anywhere_keep_their_folders(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("beside", [(), ("../in/b.wav", "new/../in/a.wav")])
-def test_two_dots_after_a_link_mean_what_they_mean_to_the_kernel(
+def test_two_dots_after_a_link_are_resolved_as_the_kernel_does(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, beside: tuple[str, ...]
 ) -> None:
     """gpuq launch gets the folder, or links to files of several folders."""

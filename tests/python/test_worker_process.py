@@ -37,7 +37,7 @@ def test_a_script_from_another_directory_with_a_module_beside_it(tmp_path: pathl
     check(python("../place/program.py", directory=elsewhere))
 
 
-def test_a_script_behind_a_link_and_two_dots(tmp_path: pathlib.Path) -> None:
+def test_a_script_behind_a_link_and_two_dots_is_found(tmp_path: pathlib.Path) -> None:
     (tmp_path / "far/below").mkdir(parents=True)
     (tmp_path / "link").symlink_to("far/below")
     script(tmp_path / "far", WORKER, guarded(RUN))
