@@ -158,6 +158,12 @@ const char *trust_objection_behind_link(const struct trust_way *way, const struc
 bool trust_is_shared(int fd, const char *name, const struct stat *st, struct trust_way *way);
 
 /*
+ * Whether everybody has these permissions (S_IROTH, S_IXOTH). The mode 0705 excludes the members of a group. If there
+ * is an access list, the mode does not show who is excluded.
+ */
+bool trust_everybody_has(int fd, const struct stat *st, mode_t wanted);
+
+/*
  * Whether all users who may have put the directory at its place, by renaming it or a directory above it, can read it:
  * everybody can list it and can enter the directories above it, up to the topmost one in which another user can replace
  * entries. Always true if there is none.

@@ -22,10 +22,4 @@ const char *trust_objection_above_cached(int fd, const struct stat *st, gid_t *p
 /* Whether `gid` is the user's private group. The cache begins with TRUST_NO_GROUP. */
 bool trust_is_private_group(gid_t gid, gid_t *cache);
 
-/*
- * Whether everybody has these permissions (S_IROTH, S_IXOTH). The mode 0705 excludes the members of a group. If there
- * is an access list, the mode does not show who is excluded.
- */
-bool trust_everybody_has(int fd, const struct stat *st, mode_t wanted);
-
 #endif

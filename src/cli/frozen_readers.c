@@ -56,13 +56,13 @@ static int find_group(int objects_fd, const struct stat *top, gid_t *ret_group, 
 /* Whether the readers have a permission, S_IROTH or S_IXOTH. */
 static bool may(const struct frozen_readers *r, int dir_fd, const char *name, const struct stat *st, mode_t wanted)
 {
-	if (r->group == TRUST_NO_GROUP || st->st_gid != r->group)
-		return st->st_mode & wanted;
-	if (!(st->st_mode & wanted << 3))
-		return false;
-	/* With an access list, the mode does not show what the group may do. */
 	cleanup_(closep) int at = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	return at >= 0 && !trust_has_access_list(at);
+	if (at < 0)
+		return false;
+	if (r->group == TRUST_NO_GROUP || st->st_gid != r->group)
+		return trust_everybody_has(at, st, wanted);
+	/* With an access list, the mode does not show what the group may do. */
+	return st->st_mode & wanted << 3 && !trust_has_access_list(at);
 }
 
 /* Whether the readers can enter the working tree and all directories above it. */

@@ -140,11 +140,14 @@ def test_frozen_tree_inherits_no_access_list(machine, owner, other):
     assert other.sh(f"test -r {tree}/file; for f in $(find {tree}); do test ! -w $f || echo $f; done", "/") == ""
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o600])
-def test_file_of_a_group_is_not_stored_where_everybody_can_read_it(machine, owner, mode):
+@pytest.mark.parametrize("way", ["chmod 640 key", "chmod 600 key", "chmod 604 key", "setfacl -m u:{other.name}:- key"],
+                         ids=["group", "owner", "all but a group", "all but a user"])
+def test_file_that_not_everybody_can_read_is_not_stored_where_everybody_can_read_it(machine, owner, other, way):
+    if "setfacl" in way and not shutil.which("setfacl"):
+        pytest.skip("needs setfacl")
     project = machine.project(owner)
     repository(owner, project)
-    owner.sh(f"echo secret > key; chmod {mode:o} key", project)
+    owner.sh(f"echo secret > key; {way.format(other=other)}", project)
     result = freeze(owner, project)
     assert result.returncode == 2 and "/key' is private" in result.stderr, result
 
