@@ -16,7 +16,7 @@ int program_start(struct program *p, char *const argv[])
 {
 	text_clear(&p->in);
 	text_clear(&p->out);
-	p->sent = p->taken = 0;
+	p->sent = p->taken = p->searched = 0;
 	p->skipping = p->closed = false;
 	return child_start(&p->child, argv, true);
 }
@@ -65,6 +65,7 @@ static void forget_taken(struct program *p)
 {
 	memmove(p->in.data, p->in.data + p->taken, p->in.length - p->taken);
 	p->in.length -= p->taken;
+	p->searched -= p->taken;
 	p->taken = 0;
 }
 
@@ -87,15 +88,30 @@ static int receive_some(struct program *p)
 	return text_error(&p->in);
 }
 
+/* Marks bytes as handed out, up to this position in `in`. */
+static void take(struct program *p, size_t end)
+{
+	p->taken = end;
+	p->searched = end;
+}
+
+/* The first newline that was not handed out, or NULL. Each byte is examined once, however long the line becomes. */
+static const char *find_newline(struct program *p)
+{
+	size_t from = p->searched;
+	p->searched = p->in.length;
+	return from < p->in.length ? memchr(p->in.data + from, '\n', p->in.length - from) : NULL;
+}
+
 /* The next whole line that was received, if there is one. */
 static int next_line(struct program *p, const char **ret_line, size_t *ret_size)
 {
 	for (;;) {
 		size_t have = p->in.length - p->taken;
 		const char *line = have ? p->in.data + p->taken : "";
-		const char *newline = have ? memchr(line, '\n', have) : NULL;
+		const char *newline = find_newline(p);
 		if (p->skipping) {
-			p->taken = newline ? (size_t)(newline + 1 - p->in.data) : p->in.length;
+			take(p, newline ? (size_t)(newline + 1 - p->in.data) : p->in.length);
 			p->skipping = !newline;
 			if (!newline)
 				return PROGRAM_NOTHING;
@@ -105,7 +121,7 @@ static int next_line(struct program *p, const char **ret_line, size_t *ret_size)
 		size_t size = newline ? (size_t)(newline - line) : have;
 		if (!newline && size <= p->line_max && !(p->closed && size))
 			return PROGRAM_NOTHING;
-		p->taken += newline ? size + 1 : size;
+		take(p, p->taken + (newline ? size + 1 : size));
 		p->skipping = !newline && !p->closed;
 		*ret_line = line;
 		*ret_size = size < p->line_max ? size : p->line_max;
@@ -164,7 +180,7 @@ static void wait_for_end(struct program *p, uint64_t deadline_ns)
 		if (n > 0 && fds[1].revents)
 			child_read_log(&p->child);
 		if (n > 0 && fds[2].revents && receive_some(p) == 0)
-			p->taken = p->in.length; /* discard: it is no longer needed */
+			take(p, p->in.length); /* discard: it is no longer needed */
 	}
 }
 

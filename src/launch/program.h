@@ -21,6 +21,7 @@ struct program {
 	size_t sent;
 	struct text in;  /* received */
 	size_t taken;    /* bytes of `in` already handed out */
+	size_t searched; /* bytes of `in` that are handed out or contain no newline */
 	size_t line_max; /* the longest line from the program, in bytes */
 	bool skipping;   /* skip the rest of an overlong line */
 	bool closed;     /* it has closed its output */
