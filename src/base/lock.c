@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -39,19 +40,30 @@ static int find_blocker(int fd, struct flock *f)
 }
 
 /*
+ * Whether the process does not belong to the user. The owner of /proc/PID does not show this: it is root while a
+ * process of any user executes a set-user-ID program.
+ */
+static bool is_of_another_user(pid_t pid)
+{
+	char path[32];
+	struct stat process;
+	if (kill(pid, 0) < 0)
+		return errno == EPERM;
+	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	/* Root can signal every process. */
+	return geteuid() == 0 && stat(path, &process) == 0 && process.st_uid != 0;
+}
+
+/*
  * Whether the lock is foreign (see lock.h). Another user with a write lock opened the file before it was protected.
  */
 static bool is_intruder(int fd, const struct flock *f)
 {
-	char path[32];
-	struct stat st, process;
+	struct stat st;
 	if (f->l_type == F_RDLCK)
 		return true;
-	if (f->l_type != F_WRLCK || f->l_pid <= 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() ||
-		st.st_mode & (S_IRWXG | S_IRWXO))
-		return false;
-	snprintf(path, sizeof(path), "/proc/%d", (int)f->l_pid);
-	return stat(path, &process) == 0 && process.st_uid != 0 && process.st_uid != st.st_uid;
+	return f->l_type == F_WRLCK && f->l_pid > 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+	       !(st.st_mode & (S_IRWXG | S_IRWXO)) && is_of_another_user(f->l_pid);
 }
 
 /* Retries are requests to the server of a network file system, where many processes may wait for the same lock. */

@@ -21,6 +21,20 @@ print("locked", flush=True)
 sys.stdin.read()
 """
 
+# Opens the file for writing, waits for a line, takes a write lock and keeps it; argv: path, way.
+WRITE_LOCK = """
+import fcntl, os, sys
+file = open(sys.argv[1], "r+b")
+os.set_inheritable(file.fileno(), True)
+print("opened", flush=True)
+sys.stdin.readline()
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("locked", flush=True)
+if sys.argv[2] == "su":
+    os.execvp("su", ["su", "root"])  # waits for the password
+sys.stdin.read()
+"""
+
 SHARE = "chmod -R a+rX ."  # as users do who share a project for reading
 
 
@@ -58,6 +72,26 @@ def test_read_lock_on_the_journal_is_reported(owner, other, queue, words):
     assert result.returncode == 1 and f"cannot lock journal '{queue}/jobs.jsonl': {reader.words}append.lock in its folder; end that process" in result.stderr, result
     assert owner.gpuq("status", cwd=queue).returncode == 0
     reader.end()
+    assert owner.gpuq("add", "--no-start", "true", cwd=queue).returncode == 0
+
+
+@pytest.mark.parametrize("way", ["plain", "su"])
+def test_write_lock_of_a_user_who_had_write_access_is_reported(owner, other, queue, way):
+    """A lock stays when a process executes a program with a set-user-ID bit, but /proc/PID then belongs to root."""
+    path = queue / "jobs.jsonl.d/append.lock"
+    owner.sh("chmod 666 jobs.jsonl.d/append.lock", queue)
+    assert other.attack(WRITE_LOCK, path, way) == "opened"
+    owner.sh("chmod 600 jobs.jsonl.d/append.lock", queue)
+    process = other.started[-1]
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "locked\n"
+    if way != "plain":
+        until(lambda: os.stat(f"/proc/{process.pid}").st_uid == 0, "a process of root")
+    result = owner.gpuq("add", "--no-start", "true", cwd=queue)
+    assert result.returncode == 1 and f"cannot lock journal '{queue}/jobs.jsonl': process {process.pid} of user " in result.stderr, result
+    process.kill()
+    process.wait()
     assert owner.gpuq("add", "--no-start", "true", cwd=queue).returncode == 0
 
 
