@@ -9,7 +9,7 @@ import shutil
 import sys
 import sysconfig
 
-from gpu_dispatch import _place
+from gpu_dispatch import _interpreter, _place
 
 __all__ = ["find_gpuq"]
 
@@ -43,4 +43,4 @@ def _of_this_package() -> str | None:
 
 
 def _of_this_interpreter() -> str:
-    return os.path.join(sysconfig.get_path("scripts") or os.path.dirname(sys.executable), "gpuq")
+    return os.path.join(sysconfig.get_path("scripts") or os.path.dirname(_interpreter.executable()), "gpuq")

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 
-from gpu_dispatch import _directory, _engine, _log, _main, _place
+from gpu_dispatch import _directory, _engine, _interpreter, _log, _main, _place
 from gpu_dispatch.worker import BaseWorker
 
 TYPE_CHECKING = False  # as in typing, which takes long to import
@@ -101,7 +101,8 @@ def worker_argv(max_batch: int = 1) -> list[str]:
     import subprocess
 
     _main.refuse_to_nest()
-    if not sys.executable:
+    executable = _interpreter.executable()
+    if not executable:
         raise RuntimeError("workers cannot be started: sys.executable is not known")
     # Take the package from where this program has it: its other versions may precede it in the path.
     path = [_place, *_import_path()]
@@ -110,7 +111,7 @@ def worker_argv(max_batch: int = 1) -> list[str]:
         f"from gpu_dispatch._worker import main; main({max_batch})"
     )
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return [*_environment_words(), sys.executable, *flags, *_main.safe_path_flags(), "-c", code]
+    return [*_environment_words(), executable, *flags, *_main.safe_path_flags(), "-c", code]
 
 
 def batch_size(worker_cls: type[BaseWorker], max_batch: int | None) -> int:

@@ -17,14 +17,13 @@ import queue
 import secrets
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from gpu_dispatch import _tied
+from gpu_dispatch import _interpreter, _tied
 from gpu_dispatch._text import printable
 from gpu_dispatch.multigpu._inputs import Inputs, prepare_inputs
 from gpu_dispatch.multigpu._record import INPUT_VARIABLE, MARK_VARIABLE, RECORD_NAME, Record, event_of, name_of
@@ -195,7 +194,7 @@ class Launch:
     def _start(
         self, argv: list[str], variables: Mapping[str, str], summary: IO[bytes], log: IO[bytes], umask: int
     ) -> subprocess.Popen[bytes]:
-        tie = [sys.executable, "-I", "-S", str(_tied.__file__), str(os.getpid())]
+        tie = [_interpreter.executable(), "-I", "-S", str(_tied.__file__), str(os.getpid())]
         with self._lock:
             # Its own session: Ctrl-C reaches this program, which decides.
             self._process = subprocess.Popen(

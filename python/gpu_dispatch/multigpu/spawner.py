@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
+from gpu_dispatch import _interpreter
 from gpu_dispatch._main import safe_path_flags
 from gpu_dispatch._programs import find_gpuq
 from gpu_dispatch._spawn import found_in
@@ -202,7 +203,7 @@ class ProcessSpawner:
             if importlib.util.find_spec("faster_whisper"):
                 # A command with quotes is run by a shell: exec replaces that shell.
                 command = "exec " + shlex.join(
-                    [sys.executable, *safe_path_flags(), "-c", _WHISPER_CODE]
+                    [_interpreter.executable(), *safe_path_flags(), "-c", _WHISPER_CODE]
                 )
                 detects = True
             else:
