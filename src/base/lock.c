@@ -2,11 +2,13 @@
 #include "base/lock.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -55,6 +57,23 @@ static bool is_of_another_user(pid_t pid)
 }
 
 /*
+ * A lock of an open file description, which has no process: this program never takes one. Network file systems can
+ * report a lock of another host in the same way.
+ */
+static bool has_no_process(int fd, const struct flock *f)
+{
+	static const unsigned long local[] = {
+		EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, TMPFS_MAGIC, OVERLAYFS_SUPER_MAGIC};
+	struct statfs fs;
+	if (f->l_pid != -1 || fstatfs(fd, &fs) < 0)
+		return false;
+	for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
+		if ((unsigned long)fs.f_type == local[i])
+			return true;
+	return false;
+}
+
+/*
  * Whether the lock is foreign (see lock.h). Another user with a write lock opened the file before it was protected.
  */
 static bool is_intruder(int fd, const struct flock *f)
@@ -62,8 +81,9 @@ static bool is_intruder(int fd, const struct flock *f)
 	struct stat st;
 	if (f->l_type == F_RDLCK)
 		return true;
-	return f->l_type == F_WRLCK && f->l_pid > 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
-	       !(st.st_mode & (S_IRWXG | S_IRWXO)) && is_of_another_user(f->l_pid);
+	return f->l_type == F_WRLCK && fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+	       !(st.st_mode & (S_IRWXG | S_IRWXO)) &&
+	       (f->l_pid > 0 ? is_of_another_user(f->l_pid) : has_no_process(fd, f));
 }
 
 /* Retries are requests to the server of a network file system, where many processes may wait for the same lock. */

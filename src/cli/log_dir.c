@@ -76,14 +76,17 @@ int log_dir_check(const struct queue_choice *q, const char *path, struct gd_erro
 void log_dir_note_access(const struct config *c, const char *path)
 {
 	struct stat st;
+	cleanup_(closep) int fd = -1;
 	cleanup_(text_finish) struct text quoted = {0};
 	/*
-	 * Prints no advice about a link, which may come from an archive or a git repository and lead elsewhere.
+	 * Prints no advice about a link, which may come from an archive or a git repository and lead elsewhere, nor about
+	 * a folder that another user could replace with such a link.
 	 * Only the x bit is required: with it, others can open a log whose name they know.
 	 */
 	mode_t needed = c->log_access == LOG_ACCESS_ALL ? 0011 : 0010;
 	bool is_narrow = c->log_access != LOG_ACCESS_OWNER && lstat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
-			 trust_is_user(st.st_uid) && (st.st_mode & needed) != needed;
+			 trust_is_user(st.st_uid) && (st.st_mode & needed) != needed &&
+			 trust_open_directory(path, true, &fd, NULL) == 0;
 	if (!is_narrow)
 		return;
 	shell_quote(&quoted, path, strlen(path));

@@ -23,12 +23,15 @@ sys.stdin.read()
 
 # Opens the file for writing, waits for a line, takes a write lock and keeps it; argv: path, way.
 WRITE_LOCK = """
-import fcntl, os, sys
+import fcntl, os, struct, sys
 file = open(sys.argv[1], "r+b")
 os.set_inheritable(file.fileno(), True)
 print("opened", flush=True)
 sys.stdin.readline()
-fcntl.lockf(file, fcntl.LOCK_EX)
+if sys.argv[2] == "description":
+    fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
+else:
+    fcntl.lockf(file, fcntl.LOCK_EX)
 print("locked", flush=True)
 if sys.argv[2] == "su":
     os.execvp("su", ["su", "root"])  # waits for the password
@@ -75,9 +78,10 @@ def test_read_lock_on_the_journal_is_reported(owner, other, queue, words):
     assert owner.gpuq("add", "--no-start", "true", cwd=queue).returncode == 0
 
 
-@pytest.mark.parametrize("way", ["plain", "su"])
+@pytest.mark.parametrize("way", ["plain", "su", "description"])
 def test_write_lock_of_a_user_who_had_write_access_is_reported(owner, other, queue, way):
-    """A lock stays when a process executes a program with a set-user-ID bit, but /proc/PID then belongs to root."""
+    """A lock stays when a process executes a program with a set-user-ID bit, but /proc/PID then belongs to root. A lock of
+    an open file description has no process."""
     path = queue / "jobs.jsonl.d/append.lock"
     owner.sh("chmod 666 jobs.jsonl.d/append.lock", queue)
     assert other.attack(WRITE_LOCK, path, way) == "opened"
@@ -86,10 +90,11 @@ def test_write_lock_of_a_user_who_had_write_access_is_reported(owner, other, que
     process.stdin.write("\n")
     process.stdin.flush()
     assert process.stdout.readline() == "locked\n"
-    if way != "plain":
+    if way == "su":
         until(lambda: os.stat(f"/proc/{process.pid}").st_uid == 0, "a process of root")
     result = owner.gpuq("add", "--no-start", "true", cwd=queue)
-    assert result.returncode == 1 and f"cannot lock journal '{queue}/jobs.jsonl': process {process.pid} of user " in result.stderr, result
+    holder = "a process" if way == "description" else f"process {process.pid} of user '{'root' if way == 'su' else other.name}'"
+    assert result.returncode == 1 and f"cannot lock journal '{queue}/jobs.jsonl': {holder} has a lock on append.lock" in result.stderr, result
     process.kill()
     process.wait()
     assert owner.gpuq("add", "--no-start", "true", cwd=queue).returncode == 0

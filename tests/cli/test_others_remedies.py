@@ -269,6 +269,14 @@ def test_log_folder_that_keeps_its_mode_is_mentioned(machine, owner, other):
         assert "log_access" not in owner.gpuq(*words, cwd=project).stderr
 
 
+def test_no_chmod_is_advised_for_a_log_folder_that_others_can_replace(machine, owner):
+    """Another user could put a link to a private directory there before the command runs."""
+    project = own(owner, machine.directory(GROUP))
+    owner.sh("mkdir -m 700 logs", project)
+    result = owner.gpuq("run", "--log-dir", project / "logs", "--log-access", "all", "--commands-file", "/dev/null", cwd=owner.home)
+    assert result.returncode == 0 and "log_access" not in result.stderr, result
+
+
 def test_output_of_a_map_from_a_shared_input_is_private_with_a_warning(machine, owner):
     shared = machine.directory(GROUP)
     owner.sh("echo 1 > items", shared)

@@ -197,6 +197,28 @@ static int create_file(struct attempt_log *l, const struct attempt_log_options *
 	return r;
 }
 
+static bool is_own_group(gid_t gid)
+{
+	gid_t groups[NGROUPS_MAX];
+	int n = getgroups(NGROUPS_MAX, groups);
+	for (int i = 0; i < n; i++)
+		if (groups[i] == gid)
+			return true;
+	return gid == getegid();
+}
+
+/*
+ * Whether log_access may let a group read the new file. A folder of another user can give it a group of that user, or an
+ * access list.
+ */
+static bool may_let_group_read(const struct attempt_log *l)
+{
+	struct stat dir, file;
+	if (fstat(l->dir_fd, &dir) < 0 || fstat(l->fd, &file) < 0)
+		return false;
+	return dir.st_uid == 0 || trust_is_user(dir.st_uid) || (is_own_group(file.st_gid) && !trust_has_access_list(l->fd));
+}
+
 int attempt_log_open(struct attempt_log *l, const struct attempt_log_options *o, uint64_t id)
 {
 	*l = ATTEMPT_LOG_NONE;
@@ -209,7 +231,8 @@ int attempt_log_open(struct attempt_log *l, const struct attempt_log_options *o,
 		return r;
 	}
 	l->fd = r;
-	if (o->access != LOG_ACCESS_OWNER && fchmod(l->fd, file_mode(o->access)) < 0) {
+	bool is_wider = o->access == LOG_ACCESS_ALL || (o->access == LOG_ACCESS_GROUP && may_let_group_read(l));
+	if (is_wider && fchmod(l->fd, file_mode(o->access)) < 0) {
 		r = -errno;
 		attempt_log_remove(l);
 		attempt_log_close(l);
