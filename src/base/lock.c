@@ -62,8 +62,8 @@ static bool is_of_another_user(pid_t pid)
  */
 static bool has_no_process(int fd, const struct flock *f)
 {
-	static const unsigned long local[] = {
-		EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC, TMPFS_MAGIC, OVERLAYFS_SUPER_MAGIC};
+	static const unsigned long local[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC,
+		TMPFS_MAGIC, OVERLAYFS_SUPER_MAGIC};
 	struct statfs fs;
 	if (f->l_pid != -1 || fstatfs(fd, &fs) < 0)
 		return false;

@@ -209,10 +209,10 @@ int trust_check_tree(int dir_fd, const char *skip, struct gd_error *err);
 int trust_check_target(const char *path, struct gd_error *err);
 
 /*
- * Advice for messages: how the file or directory `path`, which was refused, can pass the checks: "run chmod g-w '/a/b'
- * to exclude group 'lab', or "; the caller appends the alternatives. "" if it belongs to another user, or if the path
- * is too long. by_name: a file that is used because of its name, see trust_check_place(). The path need not exist. The
- * path is examined again, so never base a decision on this.
+ * Advice for messages: how the file or directory `path`, which was refused, can pass the checks: "check what others
+ * have written there and run chmod g-w '/a/b' to exclude group 'lab', or "; the caller appends the alternatives. "" if
+ * it belongs to another user, or if the path is too long. by_name: a file that is used because of its name, see
+ * trust_check_place(). The path need not exist. The path is examined again, so never base a decision on this.
  */
 #define TRUST_REMEDY_SIZE 320
 const char *trust_remedy(const char *path, bool by_name, char ret[TRUST_REMEDY_SIZE]);

@@ -149,14 +149,16 @@ static void put_own(struct text *t, const struct remedy *m)
 {
 	char room[4096];
 	struct group gr, *group = NULL;
+	if (m->lists.length || m->shares.length || m->modes.length)
+		text_append_string(t, "look at it, then run ");
 	if (m->lists.length)
-		text_appendf(t, "run setfacl -b%s", text_string(&m->lists));
+		text_appendf(t, "setfacl -b%s", text_string(&m->lists));
 	if (m->shares.length)
-		text_appendf(t, "%srun setfacl -k%s", t->length ? ", " : "", text_string(&m->shares));
+		text_appendf(t, "%ssetfacl -k%s", m->lists.length ? ", run " : "", text_string(&m->shares));
 	if (!m->modes.length)
 		return;
-	text_appendf(
-		t, "%srun chmod %s%s", t->length ? ", " : "", m->everybody ? "go-w" : "g-w", text_string(&m->modes));
+	text_appendf(t, "%schmod %s%s", m->lists.length || m->shares.length ? ", run " : "",
+		m->everybody ? "go-w" : "g-w", text_string(&m->modes));
 	if (!m->everybody && getgrgid_r(m->group, &gr, room, sizeof(room), &group) == 0 && group)
 		text_appendf(t, " to exclude group '%s'", group->gr_name);
 }

@@ -79,9 +79,9 @@ void log_dir_note_access(const struct config *c, const char *path)
 	cleanup_(closep) int fd = -1;
 	cleanup_(text_finish) struct text quoted = {0};
 	/*
-	 * Prints no advice about a link, which may come from an archive or a git repository and lead elsewhere, nor about
-	 * a folder that another user could replace with such a link.
-	 * Only the x bit is required: with it, others can open a log whose name they know.
+	 * Prints no advice about a link, which may come from an archive or a git repository and lead elsewhere, nor
+	 * about a folder that another user could replace with such a link. Only the x bit is required: with it, others
+	 * can open a log whose name they know.
 	 */
 	mode_t needed = c->log_access == LOG_ACCESS_ALL ? 0011 : 0010;
 	bool is_narrow = c->log_access != LOG_ACCESS_OWNER && lstat(path, &st) == 0 && S_ISDIR(st.st_mode) &&

@@ -161,7 +161,7 @@ static void test_queue_in_a_directory_that_others_can_write_is_used_only_if_acce
 		char folder[64];
 		snprintf(folder, sizeof(folder), "%s.d", names[i]);
 		refused(names[i], -EPERM,
-			"/open' can be written by everybody, so other users could run commands as you; run chmod ");
+			"/open' can be written by everybody, so other users could run commands as you; ");
 		assert_false(scratch_has(names[i]));
 		write_file(names[i], HEADER ADD_2, 0600);
 		refused(names[i], -EPERM, "/open' can be written by everybody");
