@@ -560,6 +560,7 @@ static int open_all(struct agent *a, struct gd_error *err)
 					     .queue_dir = a->options->queue_dir,
 					     .node = a->options->node,
 					     .slurm_job = a->options->slurm_job,
+					     .secret = a->secret,
 					     .ops = &ops,
 					     .context = a},
 			&a->jobs, err);

@@ -62,6 +62,7 @@ struct coordinator {
 	struct loop *loop;
 	struct loop_source *timer, *look, *watch;
 	struct listener *listener;
+	uint8_t secret[MAC_KEY_SIZE]; /* of the queue */
 	struct coordinator_hooks *hooks;
 	struct pilot_supply *supply; /* NULL: pilots are started externally */
 	uint64_t supply_wake_ns, supply_next_ns;

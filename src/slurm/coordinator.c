@@ -194,19 +194,17 @@ static int open_core(struct coordinator *c)
 static int open_listener(struct coordinator *c, struct gd_error *err)
 {
 	struct coordinator_settings settings = {0};
-	uint8_t secret[MAC_KEY_SIZE];
 	coordinator_journal_settings(c->journal, &settings);
-	int e = secret_load_or_create(c->options.journal->dir_fd, secret, err);
+	int e = secret_load_or_create(c->options.journal->dir_fd, c->secret, err);
 	if (e == 0)
 		e = listener_open(&(struct listener_options){.loop = c->loop,
 					  .dir_fd = c->options.journal->dir_fd,
 					  .towards = c->options.towards,
-					  .secret = secret,
+					  .secret = c->secret,
 					  .epoch = settings.epoch,
 					  .ops = &coordinating_link_ops,
 					  .context = c},
 			&c->listener, err);
-	explicit_bzero(secret, sizeof(secret));
 	return e;
 }
 
@@ -274,5 +272,6 @@ void coordinator_destroy(struct coordinator *c)
 	loop_destroy(c->loop);
 	closep(&c->watch_fd);
 	closep(&c->signal_fd);
+	explicit_bzero(c->secret, sizeof(c->secret));
 	free(c);
 }

@@ -13,6 +13,7 @@
 #include "base/date.h"
 #include "queue/keeper/attempt_log.h"
 #include "slurm/end_line.h"
+#include "slurm/log_name.h"
 #include "slurm/outbox.h"
 #include "slurm/pilot_supply.h"
 
@@ -69,7 +70,8 @@ static int add_start(struct coordinator *c, const struct coordinator_write *w)
 		gpus[i] = c->nodes.gpus[node->first_gpu + (size_t)w->gpus[i]].index;
 	char name[ATTEMPT_LOG_NAME_ROOM];
 	cleanup_(text_finish) struct text log = {0};
-	attempt_log_name_on_cluster(name, w->id.job, w->id.attempt, node->slurm_job);
+	attempt_log_name_on_cluster(
+		name, w->id.job, w->id.attempt, node->slurm_job, log_name_tag(c->secret, w->id, node->slurm_job));
 	text_appendf(&log, "%s/%s", job_order_log_dir(job, &c->options.order), name);
 	if (text_error(&log))
 		return text_error(&log);

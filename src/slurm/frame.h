@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 /* Raised with each change that an older peer would misread; peers of another version are refused. */
-#define FRAME_VERSION 2
+#define FRAME_VERSION 3
 
 #define FRAME_NAME_ROOM  64  /* a pilot's or node's name with its NUL */
 #define FRAME_WORDS_ROOM 160 /* a message with its NUL */

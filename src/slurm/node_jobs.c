@@ -27,6 +27,7 @@
 #include "queue/keeper/job_order.h"
 #include "queue/keeper/nursery.h"
 #include "slurm/guard.h"
+#include "slurm/log_name.h"
 #include "slurm/node_folder.h"
 #include "slurm/node_keeper.h"
 #include "slurm/node_usage.h"
@@ -431,6 +432,7 @@ static int hand_to_keeper(
 	struct keeper_order o = a.order;
 	o.fence = n->journal->fence;
 	o.slurm_job = n->options.slurm_job;
+	o.log_tag = log_name_tag(n->options.secret, g->id, o.slurm_job);
 	r = bring_contents(n, &a, job);
 	if (r == 0)
 		text_append(&payload, a.payload, o.size);

@@ -5,8 +5,7 @@
  * Keepers write to a journal, but a pilot must not write to the journal of the queue. So the pilot has its own journal,
  * in a directory of the node that is removed at the end, and reads `start` and `end` of each attempt from there.
  * Environments are copied from the queue's folder, once for each distinct one. Logs go to the directory in the
- * order, on the shared file system, with the name that the coordinator has written into `start`
- * (attempt_log_name_on_cluster()).
+ * order, on the shared file system, with the name that the coordinator has written into `start` (log_name.h).
  *
  * An order is the message to a keeper (keeper_messages.h): struct keeper_order and its payload, without GPUs. The pilot
  * adds the GPUs, the variables that bind the job to them, and GPUQ_NODE. Variables of Slurm and PMI are not passed on:
@@ -34,6 +33,7 @@ struct node_jobs_options {
 	const char *queue_dir; /* absolute: the folder next to the queue's journal */
 	const char *node;
 	uint64_t slurm_job;
+	const uint8_t *secret; /* of the queue */
 	const struct node_jobs_ops *ops;
 	void *context;
 };

@@ -218,6 +218,11 @@ class Coordinator:
         return struct.pack(form, struct.calcsize(form), 1, 0, len(payload), 0, timeout_ms, -1, grace_ms, 0, 0,
                            0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0) + payload
 
+    def log(self, job, attempt, slurm_job):
+        """The name of its log."""
+        mac = hmac.digest(self.secret, b"gpuq-s3 log name" + struct.pack("<QQQ", job, attempt, slurm_job), "sha256")
+        return f"job_{job}_attempt_{attempt}_slurm_{slurm_job}_{struct.unpack('<Q', mac[:8])[0]:016x}.log"
+
     def outbox(self, pilot):
         """Lines of its outbox."""
         return (self.queue_dir / "pilots" / f"{pilot}.jsonl").read_text(encoding="utf-8").splitlines()

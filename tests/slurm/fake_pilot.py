@@ -8,7 +8,7 @@ import struct
 
 from coordinator import HELLO, MAGIC, Reader, key_of, opening_bytes, read_exactly
 
-VERSION = 2
+VERSION = 3
 
 
 class FakePilot:

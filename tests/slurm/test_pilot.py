@@ -60,7 +60,7 @@ def test_log_has_the_name_in_the_journal_on_a_network_file_system(place, links):
     for job in (1, 2):
         line.grant(job, 1, f"echo {job}")
         line.end()
-        assert place.read(f"logs/job_{job}_attempt_1_slurm_4711.log") == f"{job}\n"
+        assert place.read(f"logs/{boss.log(job, 1, 4711)}") == f"{job}\n"
     assert len(list((place.directory / "logs").glob("*.log"))) == 2
 
 
@@ -107,21 +107,25 @@ def test_job_runs_as_on_one_machine(place):
     assert variables["GPUQ_GPU"] == "1"
     assert [name for name in variables if name.startswith(("SLURM", "PMI"))] == []
     assert place.read("where").strip() == str(place.directory)
-    assert place.read("logs/job_7_attempt_3_slurm_4711.log") == "out\n"
+    assert place.read(f"logs/{boss.log(7, 3, 4711)}") == "out\n"
     # In the outbox before it was sent.
     assert json.loads(boss.outbox(place.hello["pilot"])[1])["exit_code"] == 5
     assert agent.process.poll() is None
 
 
-def test_log_that_exists_is_not_written_to(place):
-    _, _, line = place.meet()
+def test_log_that_exists_is_not_written_to_nor_replaced_by_another_name(place):
+    boss, _, line = place.meet()
     (place.directory / "logs").mkdir(exist_ok=True)
-    taken = place.directory / "logs/job_7_attempt_3_slurm_4711.log"
+    taken = place.directory / "logs" / boss.log(7, 3, 4711)
     taken.write_text("of somebody else\n", encoding="ascii")
-    line.grant(7, 3, "echo out")
-    assert line.end()["outcome"] == "completed"
+    line.grant(7, 3, "echo out; touch ran")
+    assert "log" in line.wait_for(protocol.REJECT)["words"]
     assert taken.read_text(encoding="ascii") == "of somebody else\n"
-    assert [path.read_text(encoding="ascii") for path in (place.directory / "logs").glob("*.log") if path != taken] == ["out\n"]
+    assert list((place.directory / "logs").iterdir()) == [taken] and not (place.directory / "ran").exists()
+    # The next attempt has another name.
+    line.grant(7, 4, "echo out")
+    assert line.end()["outcome"] == "completed"
+    assert place.read(f"logs/{boss.log(7, 4, 4711)}") == "out\n"
 
 
 def test_end_is_sent_again_until_it_is_acknowledged(place):

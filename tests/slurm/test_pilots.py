@@ -44,7 +44,7 @@ def test_jobs_run_through_two_pilots_on_different_gpus(lab, boss):
     for job, (number, line, _) in enumerate(pilots, 1):
         end = line.end()
         assert (end["id"], end["outcome"]) == ((job, 1), "completed")
-        assert (lab.directory / "logs" / f"job_{job}_attempt_1_slurm_{number}.log").read_text() == "from node\n"
+        assert (lab.directory / "logs" / boss.log(job, 1, number)).read_text() == "from node\n"
         line.send(protocol.RELEASE)
         line.wait_for(protocol.BYE)
     assert sorted(lab.ran()) == ["0", "1"]

@@ -2,6 +2,7 @@
 """gpuq run --slurm on a real Slurm, as users run it."""
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -85,6 +86,21 @@ def test_commands_file_runs_on_nodes_and_is_not_run_twice(cli):
     assert cli.lab.states() == ["completed"] * 5 + ["failed"]
     again = cli.run("--commands-file", "commands.txt", *SLURM, code=1)
     assert "nothing new" in again and len(cli.lab.jobs()) == 6
+    cli.until_idle()
+
+
+def test_log_in_a_folder_that_others_can_write_is_not_confused_with_a_file_of_theirs(cli):
+    folder = cli.lab.directory / "shared"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    following = int(re.search(r"NEXT_JOB_ID\s*= (\d+)", cli.lab.slurm("scontrol", "show", "config"))[1])
+    for number in range(following, following + 20):
+        (folder / f"job_1_attempt_1_slurm_{number}.log").write_text("of somebody else\n", encoding="ascii")
+    cli.lab.commands("echo own")
+    cli.run("--commands-file", "commands.txt", *SLURM, "--log-dir", "shared")
+    (job,) = cli.lab.jobs()
+    assert pathlib.Path(job["log_file"]).read_text(encoding="ascii") == "own\n" == cli.lab.gpuq("logs", "1")
+    assert (folder / "latest").read_text(encoding="ascii") == "own\n"
     cli.until_idle()
 
 

@@ -227,7 +227,7 @@ int attempt_prepare_hook(struct attempt *a, const struct journal *j, const char 
 static int open_log(struct attempt *a, const struct journal *j, struct attempt_cache *cache)
 {
 	char name[ATTEMPT_LOG_NAME_ROOM];
-	attempt_log_name_on_cluster(name, a->order.id, a->order.attempt, a->order.slurm_job);
+	attempt_log_name_on_cluster(name, a->order.id, a->order.attempt, a->order.slurm_job, a->order.log_tag);
 	int r = attempt_log_open(&a->log,
 		&(struct attempt_log_options){.directory = a->log_dir,
 			.name = a->order.slurm_job ? name : NULL,

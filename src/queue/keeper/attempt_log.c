@@ -159,10 +159,11 @@ static int open_directory(const struct attempt_log_options *o, int *ret)
 
 /* ---- The file ------------------------------------------------------------------------ */
 
-void attempt_log_name_on_cluster(char ret[ATTEMPT_LOG_NAME_ROOM], uint64_t id, uint32_t attempt, uint64_t slurm_job)
+void attempt_log_name_on_cluster(
+	char ret[ATTEMPT_LOG_NAME_ROOM], uint64_t id, uint32_t attempt, uint64_t slurm_job, uint64_t tag)
 {
-	snprintf(ret, ATTEMPT_LOG_NAME_ROOM, "job_%llu_attempt_%u_slurm_%llu.log", (unsigned long long)id, attempt,
-		(unsigned long long)slurm_job);
+	snprintf(ret, ATTEMPT_LOG_NAME_ROOM, "job_%llu_attempt_%u_slurm_%llu_%016llx.log", (unsigned long long)id,
+		attempt, (unsigned long long)slurm_job, (unsigned long long)tag);
 }
 
 /* Returns the new file, or a negative errno value. */
@@ -184,9 +185,11 @@ static int create_file(struct attempt_log *l, const struct attempt_log_options *
 	char stamp[32];
 	time_t now = time(NULL);
 	struct tm tm;
-	int r = o->name ? create_named(l, o->directory, o->name) : -EEXIST;
-	if (r == -EEXIST)
-		strftime(stamp, sizeof(stamp), "%Y%m%d_%H%M%S", localtime_r(&now, &tm));
+	int r = -EEXIST;
+	/* The journal contains the name: another one would not be found. */
+	if (o->name)
+		return create_named(l, o->directory, o->name);
+	strftime(stamp, sizeof(stamp), "%Y%m%d_%H%M%S", localtime_r(&now, &tm));
 	for (int i = 1; i < 10000 && r == -EEXIST; i++) {
 		char suffix[16] = "", name[96];
 		if (i > 1)

@@ -35,15 +35,16 @@ struct attempt_log_options {
 	enum log_access access;
 	int64_t max_bytes;             /* above this, the middle is removed; 0: no limit */
 	struct known_directory *known; /* the directory of the last attempt */
-	const char *name;              /* if NULL, or if this file exists, the name is made of time and job */
+	const char *name;              /* -EEXIST if this file exists; NULL: a new name, made of time and job */
 	/* A missing folder inside the directory of this journal is created through the descriptor of that directory,
 	 * which may be renamed meanwhile; NULL: by its path. */
 	const struct journal *journal;
 };
 
-/* The name of a log on a cluster, which the coordinator knows before the attempt begins. */
-#define ATTEMPT_LOG_NAME_ROOM 96
-void attempt_log_name_on_cluster(char ret[ATTEMPT_LOG_NAME_ROOM], uint64_t id, uint32_t attempt, uint64_t slurm_job);
+/* The name of a log on a cluster, which the coordinator knows before the attempt begins. tag: see slurm/log_name.h. */
+#define ATTEMPT_LOG_NAME_ROOM 128
+void attempt_log_name_on_cluster(
+	char ret[ATTEMPT_LOG_NAME_ROOM], uint64_t id, uint32_t attempt, uint64_t slurm_job, uint64_t tag);
 
 struct attempt_log {
 	int fd; /* for reading and appending; -1: none */

@@ -74,6 +74,7 @@ struct keeper_order {
 	uint64_t idle_gpus; /* bits: which of the job's first 64 GPUs are idle at that moment */
 	uint64_t slurm_job; /* of the pilot, for the name of the log; 0: none */
 	int64_t added_ms;   /* when the job was added; 0: not known */
+	uint64_t log_tag;   /* with slurm_job: see slurm/log_name.h */
 
 	/*
 	 * The payload: command, cwd, env (its name in the store), log_dir, on_finish, name, claim (its
