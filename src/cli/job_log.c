@@ -23,11 +23,33 @@ static const char *skip_digits(const char *s, size_t count)
 	return s + count;
 }
 
-/* job_20261115_214220_7.log, or …_7_2.log if that name existed already: the names that keepers choose. */
+/* Skips the text and at least one digit after it; p may be NULL. */
+static const char *skip_number(const char *p, const char *before)
+{
+	size_t length = strlen(before);
+	if (!p || strncmp(p, before, length) != 0)
+		return NULL;
+	size_t digits = strspn(p + length, "0123456789");
+	return digits ? p + length + digits : NULL;
+}
+
+/* job_7_attempt_1_slurm_4711_0123456789abcdef.log: attempt_log_name_on_cluster(). */
+static bool is_name_on_cluster(const char *name, uint64_t id)
+{
+	char start[48];
+	snprintf(start, sizeof(start), "job_%" PRIu64 "_attempt_", id);
+	const char *p = skip_number(skip_number(name, start), "_slurm_");
+	return p && *p == '_' && strspn(p + 1, "0123456789abcdef") == 16 && strcmp(p + 17, ".log") == 0;
+}
+
+/* job_20261115_214220_7.log, or …_7_2.log if that name existed already: the names that keepers choose on one machine.
+ */
 static bool is_name_of(const char *name, uint64_t id)
 {
 	char number[32];
 	int n = snprintf(number, sizeof(number), "_%" PRIu64, id);
+	if (is_name_on_cluster(name, id))
+		return true;
 	if (strncmp(name, "job_", 4) != 0)
 		return false;
 	const char *p = skip_digits(name + 4, 8);

@@ -517,6 +517,21 @@ def test_a_log_is_found_after_its_queue_was_renamed(lab):
     assert page.ask("/api/jobs/1/log").content == b"found\n"
 
 
+SLURM_LOG = "job_1_attempt_2_slurm_4711_0123456789abcdef.log"
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_log_of_a_slurm_job_is_found_in_its_own_folder_and_after_its_queue_was_renamed(lab, moved):
+    folder = lab.directory / ("logs" if moved else "elsewhere")
+    folder.mkdir()
+    (folder / SLURM_LOG).write_text("found\n")
+    recorded = (lab.directory / "old/logs" if moved else folder) / SLURM_LOG
+    lab.journal.write_bytes(sealing.journal({"event": "add", "id": 1, "command": "x"},
+                                            {"event": "start", "id": 1, "attempt": 2, "gpus": [], "log": str(recorded)}))
+    assert Page(lab).ask("/api/jobs/1/log").content == b"found\n"
+    assert lab.gpuq("logs", "1") == "found\n"
+
+
 def test_only_a_part_of_a_log_of_gigabytes_is_served(lab):
     number = run_one(lab, "echo begin")
     path = pathlib.Path(lab.job(number)["log_file"])
@@ -538,6 +553,11 @@ def test_only_logs_are_served_whatever_the_journal_says(lab):
     (lab.directory / "logs/link.log").symlink_to(secret)
     paths = [secret, "/etc/passwd", "/proc/self/environ", lab.directory / "logs/link.log",
              lab.directory / "logs/../secret", "../../etc/passwd"]
+    # Names that are like those of Slurm jobs, but not of this job.
+    paths += [lab.directory / f"job_{name}.log" for name in (
+        "1_attempt_1_slurm_1_0123456789abcdef", "8_attempt__slurm_1_0123456789abcdef", "9_attempt_1_slurm_1_0123456789abcde", "10_attempt_1_slurm_1")]
+    for path in paths[6:]:
+        path.write_text("key")
     lines = []
     for number, path in enumerate(paths, 1):
         lines.append({"event": "add", "id": number, "command": "x"})
