@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/error.h"
@@ -18,6 +20,7 @@
 #include "cli/queue_view.h"
 #include "cli/say.h"
 #include "cli/subprogram.h"
+#include "cli/web_opener.h"
 #include "cli/web_options.h"
 #include "view/web/web.h"
 #include "view/web/web_gate.h"
@@ -38,6 +41,7 @@ struct server {
 	struct queue_view *view;
 	struct loop *loop;
 	struct web *web;
+	struct web_opener opener;
 	bool stop;
 	char last_error[sizeof(((struct gd_error *)0)->message)];
 	struct gd_error err;
@@ -163,6 +167,31 @@ static int open_server(struct server *s)
 		s->loop, &s->web, &s->err);
 }
 
+/* Before the address with the token: how to open it without showing the token to other users. */
+static void advise(struct server *s)
+{
+	if (!web_socket_path(s->web) && web_opener_create(web_address(s->web), s->made, &s->opener) == 0) {
+		say("to open the page on this machine: %s", s->opener.url);
+		say("on another machine, paste the address below; a click on it shows the token to all users of that machine");
+	} else {
+		say("paste the address below; a click on it shows the token to all users of the machine with the browser");
+	}
+}
+
+/* With the usual umask, everybody can read the file of `gpuq web > FILE`. */
+static void protect_output(void)
+{
+	struct stat st;
+	if (fstat(STDOUT_FILENO, &st) < 0 || !S_ISREG(st.st_mode))
+		return;
+	if (st.st_uid != geteuid())
+		say("warning: standard output is a file of another user, who can read the token in it");
+	else if ((st.st_mode & 077) != 0 && fchmod(STDOUT_FILENO, st.st_mode & 0700) < 0)
+		say("warning: standard output is a file, and other users may be able to read the token in it");
+	else if ((st.st_mode & 077) != 0)
+		say("standard output is a file; removed the permissions of other users, because it contains the token");
+}
+
 /* The address is the only standard output: `gpuq web | head -1` prints it. A given token is not printed again. */
 static int announce(struct server *s)
 {
@@ -172,10 +201,13 @@ static int announce(struct server *s)
 	const char *path = web_socket_path(s->web);
 	if (path)
 		say("listening on '%s'; on your own machine: ssh -L 8765:%s HOST", path, path);
-	if (s->given_is_full)
+	if (s->given_is_full) {
 		printf("%s\n", WEB_UNIX_ADDRESS);
-	else
+	} else {
+		protect_output();
+		advise(s);
 		printf("%s#token=%s\n", web_address(s->web), s->made);
+	}
 	return fflush(stdout) != 0 ? error_set(&s->err, -errno, "cannot print the address: %s", error_words(errno)) : 0;
 }
 
@@ -199,7 +231,7 @@ int main(int argc, char **argv)
 		"Show a queue as a live page in a browser; /metrics serves metrics for Prometheus.\v"
 		"Prints the address to open. Anyone with the token in it can read all logs and environments, and change jobs. $GPUQ_WEB_TOKEN sets your own token: for /metrics, and for everything on a Unix socket.",
 		children, NULL, NULL};
-	struct server s = {0};
+	struct server s = {.opener = WEB_OPENER_INIT};
 	file_fill_stdio(true);
 	setlocale(LC_ALL, "");
 	argp_err_exit_status = EXIT_USAGE;
@@ -211,6 +243,7 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	int r = serve(&s);
 	code = r < 0 ? command_fail(&s.err, r) : EXIT_DONE;
+	web_opener_remove(&s.opener);
 	web_close(s.web);
 	loop_destroy(s.loop);
 	queue_view_close(s.view);

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import urllib.parse
@@ -196,6 +197,56 @@ def test_environment_in_a_queue_of_another_user_is_never_a_file_of_the_reader(ma
 
     assert "error" in json.loads(ask(1)), ask(1)
     assert "ln" in plan or json.loads(ask(2)) == ["A=1\n"], ask(2)
+
+
+def start_with_runtime_dir(owner, project, runtime):
+    """A server of `owner`; the address of its page, and the file that leads to it."""
+    owner.gpuq("add", "--no-start", "true", cwd=project)
+    server = owner.start("gpuq", "web", "--listen", "127.0.0.1:0", cwd=project, env={"XDG_RUNTIME_DIR": str(runtime)})
+    words = server.stderr.readline()
+    address = server.stdout.readline().strip()
+    url = re.fullmatch(r"gpuq: to open the page on this machine: (file:///\S+)\n", words)
+    assert url and urllib.parse.urlsplit(address).fragment.removeprefix("token=") not in url[1], words
+    return server, address, pathlib.Path(urllib.parse.unquote(urllib.parse.urlsplit(url[1]).path))
+
+
+def test_page_is_opened_by_a_file_that_only_its_owner_can_read(machine, owner, other):
+    """A terminal executes a browser with the link that is clicked, so all users see the link."""
+    project, runtime = machine.project(owner), machine.project(owner) / "run dir"
+    owner.sh("mkdir -m 755 'run dir'", runtime.parent)
+    server, address, file = start_with_runtime_dir(owner, project, runtime)
+    assert file.parent == runtime and re.fullmatch(r"gpuq-web-\d+\.html", file.name)
+    assert file.stat().st_mode & 0o7777 == 0o600 and file.stat().st_uid == owner.uid
+    assert f"url={address}\"" in file.read_text()
+    assert other.run("cat", file, cwd="/").returncode != 0
+    server.terminate()
+    assert server.wait(LIMIT) == 0
+    assert not file.exists()
+
+
+def test_file_of_the_output_is_private(machine, owner, other):
+    project = machine.project(owner)
+    owner.gpuq("add", "--no-start", "true", cwd=project)
+    server = owner.start("sh", "-c", "exec gpuq web --listen 127.0.0.1:0 > web.log", cwd=project)
+    assert server.stderr.readline() == "gpuq: standard output is a file; removed the permissions of other users, because it contains the token\n"
+    until(lambda: "token=" in (project / "web.log").read_text(), LIMIT, lambda: "the address")
+    assert (project / "web.log").stat().st_mode & 0o7777 == 0o600
+    assert other.run("cat", project / "web.log", cwd="/").returncode != 0
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_file_that_opens_the_page_is_not_in_a_directory_of_others(machine, owner, mode):
+    file = start_with_runtime_dir(owner, machine.project(owner), machine.directory(mode))[2]
+    assert owner.home in file.parents and file.stat().st_mode & 0o7777 == 0o600
+
+
+def test_page_is_served_without_a_private_directory(machine, owner):
+    project = machine.project(owner)
+    owner.gpuq("add", "--no-start", "true", cwd=project)
+    server = owner.start("gpuq", "web", "--listen", "127.0.0.1:0", cwd=project, env={"HOME": str(machine.directory(0o777))})
+    assert re.fullmatch(r"http://\S+#token=[0-9a-f]{32}\n", server.stdout.readline())
+    server.terminate()
+    assert "file://" not in server.stderr.read() and server.wait(LIMIT) == 0
 
 
 FETCH = """

@@ -127,6 +127,17 @@ def test_the_page_shows_jobs_and_gpus_and_updates_them(lab, fresh):
     assert fresh.errors() == []
 
 
+def test_file_opens_the_page_with_its_token(lab, fresh):
+    page = Page(lab)
+    url = page.process.stderr.readline().split()[-1]
+    assert url.startswith("file://") and page.token not in url
+    fresh.port = page.port
+    fresh.driver.get(url)
+    fresh.until(lambda: fresh.rows() == [1])
+    assert fresh.driver.current_url.startswith(page.address.partition("#")[0]) and page.token not in fresh.driver.current_url
+    assert fresh.errors() == []
+
+
 def test_a_gpu_that_only_a_launch_uses_says_so(lab, launch, fresh):
     launch.environment["XDG_STATE_HOME"] = lab.environment["XDG_STATE_HOME"]
     launch.put("wait.wav")
