@@ -200,7 +200,8 @@ static int announce(struct server *s)
 		    "use a loopback address with 'ssh -L' instead");
 	const char *path = web_socket_path(s->web);
 	if (path)
-		say("listening on '%s'; on your own machine: ssh -L 8765:%s HOST", path, path);
+		say("listening on '%s'; on your own machine: ssh -o ExitOnForwardFailure=yes -L '[::1]:8765:%s' -L 127.0.0.1:8765:%s HOST",
+			path, path, path);
 	if (s->given_is_full) {
 		printf("%s\n", WEB_UNIX_ADDRESS);
 	} else {

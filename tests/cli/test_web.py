@@ -122,7 +122,7 @@ def test_unix_socket_serves_and_a_given_token_opens_everything(lab):
     assert result.returncode == 1 and "in use" in result.stderr
     process.terminate()
     assert process.wait(LIMIT) == 0
-    assert f"ssh -L 8765:{path}" in process.stderr.read()
+    assert f"ssh -o ExitOnForwardFailure=yes -L '[::1]:8765:{path}' -L 127.0.0.1:8765:{path} HOST" in process.stderr.read()
     assert not path.exists()
 
 

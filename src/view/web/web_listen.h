@@ -25,7 +25,7 @@ struct web_place {
 };
 
 #define WEB_LISTEN_UNIX "unix:"
-/* The permanent browser address for a Unix socket that is reached through 'ssh -L 8765:PATH HOST'. */
+/* The permanent browser address for a Unix socket that is reached through 'ssh -L'. */
 #define WEB_UNIX_ADDRESS "http://127.0.0.1:8765/"
 #define WEB_UNIX_PORT    8765
 
