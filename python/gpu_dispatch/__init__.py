@@ -40,6 +40,10 @@ except OSError:  # the directory was removed
 _place = os.path.join(_directory, os.path.dirname(__path__[0]))
 """The directory that contains the package."""
 
+from gpu_dispatch import _places
+
+_places.remember_main(_directory)
+
 # Modules are imported when they are first used, so that `import gpu_dispatch` is fast.
 _ORIGINS = {
     "BaseWorker": "worker",

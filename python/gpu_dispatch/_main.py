@@ -15,7 +15,7 @@ import os
 import sys
 import types
 
-from gpu_dispatch import _directory
+from gpu_dispatch import _directory, _places
 
 TYPE_CHECKING = False  # as in typing, which takes long to import
 if TYPE_CHECKING:
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
     class Preparation(TypedDict):
         argv: list[str]
+        import_path: list[str]
         name: str | None
+        owner: int
         path: str | None
+        places: dict[str, str]
 
 
 __all__ = ["describe_main", "end_preparation", "explain", "has_main", "loading", "prepare", "refuse_to_nest", "safe_path_flags"]
@@ -121,29 +124,39 @@ def has_main() -> bool:
     return _name_and_path() != (None, None)
 
 
-def describe_main() -> Preparation:
-    """The data that a worker needs for prepare()."""
+def describe_main(import_path: list[str]) -> Preparation:
+    """The data that a worker with this module path needs for prepare()."""
     # Workers return objects of classes of __main__ under its other name, __mp_main__.
     sys.modules.setdefault("__mp_main__", sys.modules["__main__"])
     name, path = _name_and_path()
-    return {"argv": list(sys.argv), "name": name, "path": path}
+    script = [os.path.dirname(os.path.realpath(path))] if path else []
+    return {
+        "argv": list(sys.argv),
+        "import_path": import_path,
+        "name": name,
+        "owner": _places.owner_of_main(),
+        "path": path,
+        "places": _places.remember([*import_path, *script]),
+    }
 
 
 # ---- In a worker ------------------------------------------------------------
 
 
 def prepare(what: Preparation, go_on: Callable[[], NoReturn]) -> None:
-    """Runs the main module of the parent under the name "__mp_main__".
+    """Sets the module path and runs the main module of the parent under the name "__mp_main__".
 
-    When the module would start workers, go_on() is called, on any thread. It does not return.
+    Raises RuntimeError if another user may have replaced its directory. When the module would start workers, go_on() is called, on any thread. It does not return.
     """
     global _go_on
+    _places.check(what["places"])
+    sys.path[:] = what["import_path"]
     sys.argv[:] = what["argv"]
     _go_on = go_on
     if what["name"] is not None:
         _run_module(what["name"])
     elif what["path"] is not None:
-        _run_script(what["path"])
+        _run_script(what["path"], _places.open_script(what["path"], what["places"], what["owner"]))
 
 
 def explain(error: BaseException) -> BaseException:
@@ -205,10 +218,10 @@ def _run_module(name: str) -> None:
     _run(get_code(name), spec.origin, spec)
 
 
-def _run_script(path: str) -> None:
+def _run_script(path: str, descriptor: int) -> None:
     import io
 
-    with io.open_code(path) as file:
+    with io.open(descriptor, "rb") as file:
         _run(compile(file.read(), path, "exec", dont_inherit=True), path, None)
 
 

@@ -104,10 +104,10 @@ def worker_argv(max_batch: int = 1) -> list[str]:
     executable = _interpreter.executable()
     if not executable:
         raise RuntimeError("workers cannot be started: sys.executable is not known")
-    # Take the package from where this program has it: its other versions may precede it in the path.
-    path = [_place, *_import_path()]
+    # Take the package from where this program has it: its other versions may precede it in the path. "" is the current
+    # directory. The path of the program is set after a check of its directories, see _main.prepare().
     code = (
-        f"import sys; sys.path[:] = {path!r}; import gpu_dispatch; del sys.path[0]; "
+        f"import sys; sys.path[:] = [{_place!r}, *filter(None, sys.path)]; import gpu_dispatch; del sys.path[0]; "
         f"from gpu_dispatch._worker import main; main({max_batch})"
     )
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -164,6 +164,6 @@ def worker_settings(worker: BaseWorker, setup: Mapping[str, Any]) -> dict[str, b
         **_log.level_setting(),
         "worker": dumps(worker, protocol=5),
         "setup": dumps(dict(setup), protocol=5),
-        "main": _engine.encode(dict(_main.describe_main())),
+        "main": _engine.encode(dict(_main.describe_main(_import_path()))),
         "cloudpickle": b"1" if dumps is not pickle_dumps else b"0",
     }

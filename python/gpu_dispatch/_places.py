@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+"""Makes sure that workers run the program again from the directories from which it was run first.
+
+Workers find the script and its modules by their paths. In the directory of a group, another user may be able to rename a
+directory in such a path while the program runs, and to put another one there. So the program remembers the inodes of its
+directories, and workers refuse others, unless only this user can have put them there.
+"""
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+TYPE_CHECKING = False  # as in typing, which takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["check", "open_script", "owner_of_main", "remember", "remember_main"]
+
+_seen: dict[str, str] = {}
+_owner = -1
+
+
+def remember(paths: Iterable[str]) -> dict[str, str]:
+    """The identity of each of these directories when it was first seen. Other paths are left out."""
+    return {path: identity for path in paths if (identity := _seen.get(path) or _see(path))}
+
+
+def remember_main(directory: str) -> None:
+    """Remembers the directories of the program. Called when the package is imported in `directory`."""
+    global _owner
+    remember(entry or directory for entry in sys.path if isinstance(entry, str))
+    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    if isinstance(path, str):
+        real = os.path.realpath(os.path.join(directory, path))
+        remember([os.path.dirname(real)])
+        try:
+            _owner = os.stat(real).st_uid
+        except OSError:
+            pass  # the program is not a file
+
+
+def owner_of_main() -> int:
+    """The user who owned the script when the package was imported; -1: not known."""
+    return _owner
+
+
+def _see(path: str) -> str:
+    try:
+        identity = _identity(os.stat(path)) if os.path.isabs(path) else ""
+    except (OSError, ValueError):
+        return ""
+    if identity:
+        _seen[path] = identity
+    return identity
+
+
+def _identity(status: os.stat_result) -> str:
+    return f"{status.st_dev}:{status.st_ino}" if stat.S_ISDIR(status.st_mode) else ""
+
+
+# ---- In a worker ------------------------------------------------------------
+
+
+def check(identities: Mapping[str, str]) -> None:
+    """Raises RuntimeError if a directory may have been replaced by another user. A removed one is accepted."""
+    for path, identity in identities.items():
+        try:
+            same = _identity(os.stat(path)) == identity
+        except OSError:
+            continue
+        if not same:
+            os.close(_open(path, identity))
+
+
+def open_script(path: str, identities: Mapping[str, str], owner: int) -> int:
+    """A descriptor of the script. Raises RuntimeError if another user may have put it there, OSError if it is missing."""
+    directory, name = os.path.split(os.path.realpath(path))
+    place = _open(directory, identities.get(directory))
+    try:
+        script = os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=place)
+    finally:
+        os.close(place)
+    if os.fstat(script).st_uid not in (0, os.geteuid(), owner):
+        os.close(script)
+        raise RuntimeError(f"the script '{path}' belongs to another user, but did not when the program was started")
+    return script
+
+
+def _open(path: str, identity: str | None) -> int:
+    """A descriptor of this directory."""
+    place = os.open(path, os.O_PATH | os.O_DIRECTORY)
+    if _identity(os.fstat(place)) == identity:
+        return place
+    os.close(place)
+    from gpu_dispatch.multigpu._trust import open_place
+
+    try:
+        return open_place(path)[1]
+    except OSError:
+        raise RuntimeError(
+            f"'{path}' is another directory than when the program was started, and another user may have put it there: "
+            "keep the program in a directory that only you can rename or replace"
+        ) from None
