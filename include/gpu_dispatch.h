@@ -665,6 +665,9 @@ struct gd_options {
 	 * for it, but for no longer than the setup of the first ready worker took.
 	 */
 	int fair_start;
+	/** For worker_argv: its environment, as "NAME=value" strings with NULL at the end, before
+	 *  the changes that select a GPU. Default: the environment of this program. */
+	const char *const *worker_env;
 };
 
 /** Functions that the pool or dispatcher calls. NULL: not called. */

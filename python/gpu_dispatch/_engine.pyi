@@ -81,13 +81,15 @@ class Pool:
         on_setup_fail: Callable[[int, Failure], object] | None = None,
         on_cleanup_fail: Callable[[int, Failure], object] | None = None,
         packed: bool = False,
+        environment: Sequence[str] | None = None,
     ) -> None:
         """Starts the workers and does not wait for their setup.
 
         `argv` runs a program that calls worker_main(). `gpus` is a specification or numbers;
-        with bind=False the numbers need not exist and the environment is not narrowed. `output`
-        is "inherit", "silent" or a directory for one log per worker. `dumps` replaces
-        pickle.dumps for items that the codec does not take. on_message(object, gpu, slot).
+        with bind=False the numbers need not exist and the environment is not narrowed. `environment`
+        has strings NAME=VALUE; by default, workers inherit that of this process. `output` is
+        "inherit", "silent" or a directory for one log per worker. `dumps` replaces pickle.dumps
+        for items that the codec does not take. on_message(object, gpu, slot).
 
         on_success(key, result, gpu), on_error(key, failure, gpu), on_timeout(key, seconds, gpu) and
         on_cancelled(key, failure, gpu) are called with one tuple instead if `packed`:

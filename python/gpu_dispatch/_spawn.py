@@ -77,25 +77,6 @@ def _module_directories() -> list[str]:
     return [directory for directory in found if directory in sys.path_importer_cache]
 
 
-def _environment_words() -> list[str]:
-    """The first words of a worker's command if PYTHONPATH has relative or empty entries.
-
-    Python searches these in the directory in which it is started, before the code of worker_argv() sets the path: it would
-    execute the sitecustomize.py of another user to whose directory the program has changed. So workers get the
-    directories that the program itself searches for these entries. An entry is left out if the program searches none for it.
-    """
-    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if entries == [""] or all(map(os.path.isabs, entries)):
-        return []
-    kept = []
-    for entry in entries:
-        place = os.path.normpath(os.path.join(_directory, entry))
-        is_searched = place in sys.path and os.path.isabs(place) and os.pathsep not in place
-        if is_searched or os.path.isabs(entry):
-            kept.append(place)
-    return ["/usr/bin/env", "PYTHONPATH=" + os.pathsep.join(kept)]
-
-
 def worker_argv(max_batch: int = 1) -> list[str]:
     """The command of a worker: this Python, with the same options and module path."""
     import subprocess
@@ -111,7 +92,7 @@ def worker_argv(max_batch: int = 1) -> list[str]:
         f"from gpu_dispatch._worker import main; main({max_batch})"
     )
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return [*_environment_words(), executable, *flags, *_main.safe_path_flags(), "-c", code]
+    return [executable, *flags, *_main.safe_path_flags(), "-c", code]
 
 
 def batch_size(worker_cls: type[BaseWorker], max_batch: int | None) -> int:

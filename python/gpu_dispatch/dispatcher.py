@@ -6,7 +6,7 @@ import contextvars
 import sys
 import threading
 
-from gpu_dispatch import _engine, _log, _main, _spawn
+from gpu_dispatch import _engine, _interpreter, _log, _main, _spawn
 from gpu_dispatch._failure import exception_of, traceback_text
 from gpu_dispatch.errors import NoWorkers, PoolClosed
 from gpu_dispatch.worker import BaseWorker
@@ -237,6 +237,7 @@ class _Run:
         self._options["settings"] = _spawn.worker_settings(worker_cls(), setup_kwargs)
         self._options["dumps"] = _spawn.item_dumps(worker_cls)
         self._options["argv"] = _spawn.worker_argv()
+        self._options["environment"] = _interpreter.changed_environment()
         self._pool = pool = _engine.Pool(**self._options)
         for _ in range(self._stopped):
             pool.stop()  # requested before there was a pool

@@ -18,7 +18,7 @@ from collections.abc import (
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _engine, _log, _main, _spawn
+from . import _engine, _interpreter, _log, _main, _spawn
 from ._core import Core
 from ._future import TaskFuture
 from ._map import SyncRun
@@ -113,6 +113,7 @@ class Pool:
         def open_engine(core: Core) -> _engine.Pool:
             return _engine.Pool(
                 argv=argv,
+                environment=_interpreter.changed_environment(),
                 settings=settings,
                 dumps=_spawn.item_dumps(worker_cls),
                 gpus=selection,

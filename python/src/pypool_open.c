@@ -7,6 +7,7 @@
 /* The arguments of Pool(), as passed by Python; `keep` owns what the options point to. */
 struct pypool_arguments {
 	PyObject *argv;
+	PyObject *environment;
 	PyObject *gpus;
 	PyObject *settings;
 	const char *output;
@@ -31,8 +32,10 @@ struct pypool_arguments {
 
 /* C forms of the arguments, and the objects that they point into. */
 struct converted {
-	PyObject *argv; /* tuple of bytes */
+	PyObject *argv; /* list of bytes */
 	const char **words;
+	PyObject *environment; /* list of bytes */
+	const char **variables;
 	PyObject *gpus; /* tuple of int */
 	int *gpu_ids;
 	PyObject *settings; /* list of (str, bytes) */
@@ -42,32 +45,47 @@ struct converted {
 static void converted_finish(struct converted *c)
 {
 	Py_XDECREF(c->argv);
+	Py_XDECREF(c->environment);
 	Py_XDECREF(c->gpus);
 	Py_XDECREF(c->settings);
 	PyMem_Free(c->words);
+	PyMem_Free(c->variables);
 	PyMem_Free(c->gpu_ids);
 	PyMem_Free(c->pairs);
 }
 
-static int convert_argv(struct converted *c, PyObject *argv, struct gd_options *o)
+/* The strings of a sequence, which end with NULL. *keep owns them. */
+static int convert_strings(PyObject *sequence, PyObject **keep, const char ***ret)
 {
-	c->argv = PySequence_List(argv);
-	if (!c->argv)
+	*keep = PySequence_List(sequence);
+	if (!*keep)
 		return -1;
-	Py_ssize_t count = PyList_Size(c->argv);
-	c->words = PyMem_Calloc((size_t)count + 1, sizeof(*c->words));
-	if (!c->words) {
+	Py_ssize_t count = PyList_Size(*keep);
+	const char **strings = *ret = PyMem_Calloc((size_t)count + 1, sizeof(*strings));
+	if (!strings) {
 		PyErr_NoMemory();
 		return -1;
 	}
 	for (Py_ssize_t i = 0; i < count; i++) {
 		PyObject *bytes = NULL; /* like os.fsencode(); refuses NUL */
-		if (!PyUnicode_FSConverter(PyList_GetItem(c->argv, i), &bytes))
+		if (!PyUnicode_FSConverter(PyList_GetItem(*keep, i), &bytes))
 			return -1;
-		c->words[i] = PyBytes_AsString(bytes);
-		PyList_SetItem(c->argv, i, bytes);
+		strings[i] = PyBytes_AsString(bytes);
+		PyList_SetItem(*keep, i, bytes);
 	}
+	return 0;
+}
+
+static int convert_command(struct converted *c, const struct pypool_arguments *a, struct gd_options *o)
+{
+	if (convert_strings(a->argv, &c->argv, &c->words) < 0)
+		return -1;
 	o->worker_argv = c->words;
+	if (a->environment == Py_None)
+		return 0;
+	if (convert_strings(a->environment, &c->environment, &c->variables) < 0)
+		return -1;
+	o->worker_env = c->variables;
 	return 0;
 }
 
@@ -196,7 +214,7 @@ static int convert_and_open(struct pypool *self, const struct pypool_arguments *
 	};
 	struct converted c = {0};
 	convert_output(a->output, &o);
-	int r = convert_argv(&c, a->argv, &o);
+	int r = convert_command(&c, a, &o);
 	if (r >= 0)
 		r = convert_gpus(&c, a->gpus, &o);
 	if (r >= 0)
@@ -228,8 +246,9 @@ int pypool_init(PyObject *object, PyObject *args, PyObject *kwargs)
 		"queue_size", "retries", "ordered", "task_timeout_ms", "grace_ms", "setup_timeout_ms",
 		"cleanup_timeout_ms", "max_tasks_per_worker", "max_worker_rss_bytes", "setup_concurrency", "fair_start",
 		"output", "zero_copy", "total_tasks", "dumps", "on_error", "on_timeout", "on_cancelled",
-		"on_task_start", "on_message", "on_setup_fail", "on_cleanup_fail", "packed", NULL};
+		"on_task_start", "on_message", "on_setup_fail", "on_cleanup_fail", "packed", "environment", NULL};
 	struct pypool_arguments a = {
+		.environment = Py_None,
 		.gpus = Py_None,
 		.settings = Py_None,
 		.output = "inherit",
@@ -246,12 +265,12 @@ int pypool_init(PyObject *object, PyObject *args, PyObject *kwargs)
 		PyErr_SetString(PyExc_RuntimeError, "the pool is already open");
 		return -1;
 	}
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOpiOLiipLLLLKKipspKOOOOOOOOp:Pool", names, &a.argv,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOpiOLiipLLLLKKipspKOOOOOOOOpO:Pool", names, &a.argv,
 		    &success, &a.gpus, &a.bind, &a.workers_per_gpu, &a.settings, &a.base_seed, &a.queue_size,
 		    &a.retries, &a.ordered, &a.task_timeout_ms, &a.grace_ms, &a.setup_timeout_ms, &a.cleanup_timeout_ms,
 		    &a.max_tasks_per_worker, &a.max_worker_rss_bytes, &a.setup_concurrency, &a.fair_start, &a.output,
 		    &a.zero_copy, &a.total_tasks, &dumps, &error, &timeout, &cancelled, &start, &message, &setup_fail,
-		    &cleanup_fail, &a.packed))
+		    &cleanup_fail, &a.packed, &a.environment))
 		return -1;
 	if (!a.argv || success == Py_None) {
 		PyErr_SetString(PyExc_TypeError, "Pool() needs argv and on_success");

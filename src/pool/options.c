@@ -10,7 +10,7 @@
 #include "base/sized.h"
 #include "pool/settings.h"
 
-SIZED_NO_TAIL(gd_options, fair_start);
+SIZED_NO_TAIL(gd_options, worker_env);
 SIZED_NO_TAIL(gd_callbacks, on_exit);
 SIZED_NO_TAIL(gd_worker_ops, on_wait);
 
@@ -35,6 +35,8 @@ static int check_worker(const struct gd_options *o, struct gd_error *err)
 		return error_set(err, -EINVAL, "the worker has two process hooks; set either process or process_batch");
 	if (o->worker_argv && !o->worker_argv[0])
 		return error_set(err, -EINVAL, "worker_argv is empty: its first entry is the program");
+	if (o->worker_env && !o->worker_argv)
+		return error_set(err, -EINVAL, "worker_env is given without worker_argv");
 	return 0;
 }
 
@@ -124,10 +126,11 @@ static int copy_string(const char **string)
 	return *string ? 0 : -ENOMEM;
 }
 
-static int copy_argv(struct gd_options *o)
+/* The list ends with NULL. */
+static int copy_strings(const char *const **strings)
 {
-	const char *const *from = o->worker_argv;
-	o->worker_argv = NULL;
+	const char *const *from = *strings;
+	*strings = NULL;
 	if (!from)
 		return 0;
 	size_t n = 0;
@@ -136,7 +139,7 @@ static int copy_argv(struct gd_options *o)
 	const char **to = calloc(n + 1, sizeof(*to));
 	if (!to)
 		return -ENOMEM;
-	o->worker_argv = to;
+	*strings = to;
 	for (size_t i = 0; i < n; i++) {
 		to[i] = strdup(from[i]);
 		if (!to[i])
@@ -211,12 +214,13 @@ static int own_everything(struct gd_options *o, const struct gd_worker_ops *ops)
 	int r = copy_ops(o, ops);
 	int r1 = copy_gpu_ids(o);
 	int r2 = copy_settings(o);
-	int r3 = copy_argv(o);
+	int r3 = copy_strings(&o->worker_argv);
+	int r6 = copy_strings(&o->worker_env);
 	o->gpus = gpus;
 	int r4 = copy_string(&o->gpus);
 	o->output_dir = output_dir;
 	int r5 = copy_string(&o->output_dir);
-	return r < 0 || r1 < 0 || r2 < 0 || r3 < 0 || r4 < 0 || r5 < 0 ? -ENOMEM : 0;
+	return r < 0 || r1 < 0 || r2 < 0 || r3 < 0 || r4 < 0 || r5 < 0 || r6 < 0 ? -ENOMEM : 0;
 }
 
 int options_read(
@@ -276,6 +280,13 @@ int callbacks_read(struct gd_callbacks *ret, const struct gd_callbacks *callback
 	return 0;
 }
 
+static void free_strings(const char *const *strings)
+{
+	for (size_t i = 0; strings && strings[i]; i++)
+		free((char *)strings[i]);
+	free((char **)strings);
+}
+
 void options_free(struct gd_options *o)
 {
 	if (!o)
@@ -288,9 +299,8 @@ void options_free(struct gd_options *o)
 		free((void *)o->settings[i].value);
 	}
 	free((struct gd_setting *)o->settings);
-	for (size_t i = 0; o->worker_argv && o->worker_argv[i]; i++)
-		free((char *)o->worker_argv[i]);
-	free((char **)o->worker_argv);
+	free_strings(o->worker_argv);
+	free_strings(o->worker_env);
 	free((struct gd_worker_ops *)o->worker);
 	free(o);
 }

@@ -46,11 +46,11 @@ static void free_strings(char **strings)
 	free(strings);
 }
 
-/* This process's environment with the changes, and the mark of a worker. NULL if out of memory. */
-static char **make_environment(const struct gd_env_change *changes)
+/* The given environment with the changes, and the mark of a worker. NULL if out of memory. */
+static char **make_environment(const char *const *given, const struct gd_env_change *changes)
 {
 	size_t room = 2;
-	for (char **e = environ; e && *e; e++)
+	for (const char *const *e = given; e && *e; e++)
 		room++;
 	for (const struct gd_env_change *c = changes; c->name; c++)
 		room++;
@@ -59,7 +59,7 @@ static char **make_environment(const struct gd_env_change *changes)
 		return NULL;
 	size_t n = 0;
 	bool failed = false;
-	for (char **e = environ; e && *e && !failed; e++)
+	for (const char *const *e = given; e && *e && !failed; e++)
 		if (!is_changed(*e, changes))
 			failed = !(result[n++] = strdup(*e));
 	for (const struct gd_env_change *c = changes; c->name && !failed; c++)
@@ -79,11 +79,12 @@ static int plan_environments(struct gd_pool *p, struct bindings *bindings)
 	p->environments = calloc(p->num_slots + 1, sizeof(*p->environments));
 	if (!p->env_changes || !p->environments)
 		return -ENOMEM;
+	const char *const *given = p->options.worker_env ? p->options.worker_env : (const char *const *)environ;
 	for (size_t i = 0; i < p->num_slots; i++) {
 		p->env_changes[i] = take_ptr(bindings->items[i].changes);
 		if (!p->options.worker_argv)
 			continue;
-		p->environments[i] = make_environment(p->env_changes[i]);
+		p->environments[i] = make_environment(given, p->env_changes[i]);
 		if (!p->environments[i])
 			return -ENOMEM;
 	}

@@ -200,6 +200,7 @@ static void forget_caller(struct gd_pool *p)
 	o->gpus = o->output_dir = NULL;
 	o->gpu_ids = NULL;
 	o->worker_argv = p->plan.argv = NULL;
+	o->worker_env = NULL;
 	o->settings = NULL;
 	o->num_gpu_ids = o->num_settings = 0;
 }

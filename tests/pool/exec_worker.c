@@ -79,6 +79,15 @@ static int fail_with_bytes(struct gd_worker *w)
 	return gd_worker_fail_with(w, -EIO, "with bytes", large, sizeof(large));
 }
 
+static int tell_environment(struct gd_worker *w)
+{
+	char text[512];
+	size_t n = 0;
+	for (char **e = environ; *e && n < sizeof(text); e++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s ", *e);
+	return gd_worker_result(w, text, n < sizeof(text) ? n : sizeof(text));
+}
+
 static int process(struct gd_worker *w, void *state, const struct gd_bytes *task)
 {
 	char text[512];
@@ -87,6 +96,8 @@ static int process(struct gd_worker *w, void *state, const struct gd_bytes *task
 		return gd_worker_result(w, gd_worker_context(w), strlen(gd_worker_context(w)));
 	if (asks_for(task, "setting"))
 		return tell_setting(w);
+	if (asks_for(task, "environment"))
+		return tell_environment(w);
 	if (asks_for(task, "send"))
 		return send_two(w);
 	if (asks_for(task, "fail"))

@@ -75,6 +75,33 @@ static void test_executed_worker_has_gpu_seed_settings_and_no_descriptor_of_the_
 	close(fd);
 }
 
+static int give_environment(void *context, struct gd_feed *feed)
+{
+	struct recorder *rec = context;
+	if (rec->given++ > 0)
+		return 0;
+	int r = gd_feed_emit(feed, "environment", strlen("environment"), NULL, NULL);
+	return r < 0 ? r : 1;
+}
+
+static void test_executed_worker_has_the_given_environment_and_the_variable_of_its_gpu(void **state)
+{
+	struct recorder *rec = *state;
+	const char *const argv[] = {getenv("TEST_WORKER"), NULL};
+	const char *const env[] = {"FIRST=1", "CUDA_VISIBLE_DEVICES=9", NULL};
+	rec->options.gpus = "sim:1";
+	rec->options.worker_argv = argv;
+	rec->options.worker_env = env;
+	rec->run.generator = give_environment;
+	rec->on_note = keep_answer;
+	assert_int_equal(setenv("OF_THE_HOST", "1", 1), 0);
+	assert_int_equal(recorder_run(rec, NULL), 0);
+	assert_non_null(strstr(answers[0], "FIRST=1 "));
+	assert_non_null(strstr(answers[0], "CUDA_VISIBLE_DEVICES=0 "));
+	assert_null(strstr(answers[0], "CUDA_VISIBLE_DEVICES=9"));
+	assert_null(strstr(answers[0], "OF_THE_HOST"));
+}
+
 static void *hold_a_lock(void *argument)
 {
 	(void)argument;
@@ -308,6 +335,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		recorder_test(test_executed_worker_has_gpu_seed_settings_and_no_descriptor_of_the_host),
+		recorder_test(test_executed_worker_has_the_given_environment_and_the_variable_of_its_gpu),
 		recorder_test(test_host_with_threads_can_execute_workers),
 		recorder_test(test_executed_worker_that_crashes_is_executed_again),
 		recorder_test(test_options_may_be_overwritten_once_the_pool_is_open),

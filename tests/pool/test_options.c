@@ -66,6 +66,9 @@ static void test_missing_double_or_hookless_worker_is_refused(void **state)
 	o = good();
 	o.worker_argv = argv;
 	refused(&o, -EINVAL, "two workers; set either worker or worker_argv");
+	o = good();
+	o.worker_env = empty;
+	refused(&o, -EINVAL, "worker_env is given without worker_argv");
 	const struct gd_worker_ops none = {.size = sizeof(none)},
 				   both = {.size = sizeof(both), .process = recorder_echo, .process_batch = batch};
 	o = good();
@@ -277,21 +280,23 @@ static void test_options_are_copied_with_their_defaults(void **state)
 {
 	(void)state;
 	char key[] = "key", value[] = "value", program[] = "program", argument[] = "argument", dir[] = "dir";
+	char variable[] = "NAME=value";
 	int ids[] = {2, 1};
-	const char *argv[] = {program, argument, NULL};
+	const char *argv[] = {program, argument, NULL}, *env[] = {variable, NULL};
 	struct gd_setting setting = {key, value};
 	struct gd_options o = good(), *copy = NULL;
 	struct gd_error err;
 	o.worker = NULL;
 	o.gpus = NULL;
 	o.worker_argv = argv;
+	o.worker_env = env;
 	o.gpu_ids = ids;
 	o.num_gpu_ids = 2;
 	o.settings = &setting;
 	o.num_settings = 1;
 	o.output_dir = dir;
 	assert_int_equal(options_copy(&o, &copy, &err), 0);
-	key[0] = value[0] = program[0] = argument[0] = dir[0] = 'X';
+	key[0] = value[0] = program[0] = argument[0] = dir[0] = variable[0] = 'X';
 	argv[0] = NULL;
 	ids[0] = 99;
 	assert_string_equal(copy->settings[0].key, "key");
@@ -299,6 +304,8 @@ static void test_options_are_copied_with_their_defaults(void **state)
 	assert_string_equal(copy->worker_argv[0], "program");
 	assert_string_equal(copy->worker_argv[1], "argument");
 	assert_null(copy->worker_argv[2]);
+	assert_string_equal(copy->worker_env[0], "NAME=value");
+	assert_null(copy->worker_env[1]);
 	assert_string_equal(copy->output_dir, "dir");
 	assert_int_equal(copy->gpu_ids[0], 2);
 	assert_true(copy->base_seed == 42);

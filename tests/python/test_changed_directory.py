@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -11,6 +12,9 @@ import pytest
 from scripts import RUN, WORKER, check, guarded, script
 
 import gpu_dispatch
+
+
+needs_compiler = pytest.mark.skipif(not shutil.which("cc"), reason="compiles a library")
 
 
 class Place:
@@ -31,6 +35,15 @@ class Place:
         program.write_text(f"#!/bin/sh\ntouch '{self._planted}'\n")
         program.chmod(0o755)
 
+    def plant_libraries(self, *names: str) -> None:
+        """Libraries for the loader: the first thing that each does is to leave a trace and to end the process."""
+        code = PLANTED % self._planted
+        library = self.shared / names[0]
+        command = ["cc", "-shared", "-fPIC", "-x", "c", "-o", str(library), "-"]
+        subprocess.run(command, input=code, text=True, check=True, timeout=60)
+        for name in names[1:]:
+            shutil.copy(library, self.shared / name)
+
     def run(self, *parts: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
         command = [python, script(self.home, *parts)]
         done = subprocess.run(
@@ -43,6 +56,17 @@ class Place:
 @pytest.fixture
 def place(tmp_path: pathlib.Path) -> Place:
     return Place(tmp_path)
+
+
+PLANTED = """
+#include <stdlib.h>
+__attribute__((constructor)) static void run(void)
+{
+	unsetenv("LD_LIBRARY_PATH");
+	unsetenv("LD_PRELOAD");
+	_Exit(system("touch %s") + 7);
+}
+"""
 
 
 def make_environment(directory: pathlib.Path) -> None:
@@ -77,3 +101,58 @@ def test_a_relative_path_to_a_python_without_a_virtual_environment(place: Place)
     place.environment["PYTHONPATH"] = os.path.dirname(gpu_dispatch.__path__[0])
     place.environment["PATH"] = f"bin:{os.environ['PATH']}"
     check(place.run(WORKER, place.change, guarded(RUN), python=name))
+
+
+SHOW_VARIABLE = """
+class Shown(BaseWorker):
+    def setup(self, gpu_id, seed):
+        pass
+    def process(self, name):
+        import os
+        return os.environ.get(name)
+"""
+SHOW = "Dispatcher(Shown, [0]).run([{name!r}], on_success, on_error=lambda *args: print(args))\nprint(results[0])\n"
+
+
+def show(place: Place, name: str, value: str, early: bool = False) -> str:
+    """The value of the variable in a worker."""
+    place.environment[name] = value
+    first, second = (place.change, WORKER) if early else (WORKER, place.change)
+    done = place.run(first, second, SHOW_VARIABLE, guarded(SHOW.format(name=name)))
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@needs_compiler
+@pytest.mark.parametrize("entry", ["", "."])
+@pytest.mark.parametrize("early", [False, True])
+def test_workers_load_no_library_from_the_directory_of_the_program(place: Place, entry: str, early: bool) -> None:
+    """early: the program changes to the directory before it imports the package."""
+    place.shared.chmod(0o1777)
+    place.plant_libraries("libc.so.6", "libm.so.6", f"libpython3.{sys.version_info[1]}.so.1.0")
+    shown = show(place, "LD_LIBRARY_PATH", f"{entry}:/nonexistent/lib64", early)
+    assert shown == ("" if early else f"{place.home}:") + "/nonexistent/lib64"
+
+
+@needs_compiler
+def test_the_program_that_looks_for_gpus_loads_no_library_from_the_directory_of_the_program(place: Place) -> None:
+    place.plant_libraries("library.so")
+    place.environment["LD_PRELOAD"] = "./library.so"
+    what = "import gpu_dispatch._engine\ngpu_dispatch._engine.gpu_survey()\n"
+    check(place.run(WORKER, place.change, guarded(what)), "")
+
+
+def test_relative_paths_of_the_environment_keep_their_meaning_in_workers(place: Place) -> None:
+    (place.home / "lib").mkdir()
+    name = "LD_LIBRARY_PATH"
+    assert show(place, name, "lib:$ORIGIN/lib;/nonexistent") == f"{place.home}/lib:$ORIGIN/lib:/nonexistent"
+    assert show(place, "PYTHONPYCACHEPREFIX", "cache/python") == f"{place.home}/cache/python"
+    assert show(place, "PYTHONUSERBASE", "base") == f"{place.home}/base"
+    assert show(place, "LD_PRELOAD", "libdl.so.2 lib/missing.so") == f"libdl.so.2:{place.home}/lib/missing.so"
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o757])
+def test_relative_paths_that_others_may_have_chosen_do_not_reach_workers(place: Place, mode: int) -> None:
+    place.shared.chmod(mode)
+    assert show(place, "PYTHONPYCACHEPREFIX", "cache/python", early=True) == "None"
+    assert show(place, "LD_LIBRARY_PATH", "/nonexistent", early=True) == "/nonexistent"

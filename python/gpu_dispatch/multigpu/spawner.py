@@ -232,7 +232,11 @@ class ProcessSpawner:
 def _plugins(gpuq: str) -> list[str]:
     """The names of the plug-ins that gpuq launch finds."""
     done = subprocess.run(
-        [gpuq, "launch", "--list-workers"], capture_output=True, check=False, text=True
+        [gpuq, "launch", "--list-workers"],
+        capture_output=True,
+        check=False,
+        env=_interpreter.environment(),
+        text=True,
     )
     lines = done.stdout.splitlines()
     return (
@@ -249,4 +253,4 @@ def _environment() -> dict[str, str]:
     # ignores entries that are not strings, such as a Path.
     path = [found_in(entry) for entry in sys.path if entry and isinstance(entry, str)]
     path = [entry for entry in dict.fromkeys(path) if os.path.isabs(entry) and os.pathsep not in entry]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    return {**_interpreter.environment(), "PYTHONPATH": os.pathsep.join(path)}
