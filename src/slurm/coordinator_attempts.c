@@ -362,8 +362,8 @@ void coordinator_on_reject(struct coordinator_core *c, struct known_pilot *p, co
 	if (f->rejection == REJECTION_START) {
 		struct coordinator_queued *q = coordinator_push(c, COORDINATOR_SAY, p, 0);
 		if (q)
-			snprintf(
-				q->words, sizeof(q->words), "pilot %.40s cannot start a job: %.80s", p->name, f->words);
+			snprintf(q->words, sizeof(q->words), "pilot %.40s cannot start a job: %.180s", p->name,
+				f->words);
 		p->pause_until_ns = c->now_ns + PAUSE_NS;
 	}
 	close_with(c, a, WRITE_VOID);

@@ -27,9 +27,10 @@
 /* Raised with each change that an older peer would misread; peers of another version are refused. */
 #define FRAME_VERSION 3
 
-#define FRAME_NAME_ROOM  64  /* a pilot's or node's name with its NUL */
-#define FRAME_WORDS_ROOM 160 /* a message with its NUL */
-#define FRAME_MAX_GPUS   64  /* per node */
+#define FRAME_NAME_ROOM   64   /* a pilot's or node's name with its NUL */
+#define FRAME_WORDS_ROOM  256  /* a message with its NUL */
+#define FRAME_REASON_ROOM 1024 /* why an attempt ended, with its NUL: contains paths and advice */
+#define FRAME_MAX_GPUS    64   /* per node */
 
 enum frame_kind {
 	FRAME_HELLO = 1, /* pilot: identity, resources, known attempts */
@@ -73,13 +74,13 @@ const char *attempt_outcome_name(enum attempt_outcome outcome);
 struct frame_end {
 	struct attempt_id id;
 	enum attempt_outcome outcome;
-	int exit_code;                 /* -1: none */
-	int signal;                    /* 0: none */
-	int64_t time_ms;               /* wall clock of the node, informational; 0: unknown */
-	int64_t duration_ms;           /* -1: unknown */
-	int64_t peak_mem_mb;           /* -1: unknown */
-	int64_t energy_j;              /* 0: unknown */
-	char reason[FRAME_WORDS_ROOM]; /* "": none */
+	int exit_code;                  /* -1: none */
+	int signal;                     /* 0: none */
+	int64_t time_ms;                /* wall clock of the node, informational; 0: unknown */
+	int64_t duration_ms;            /* -1: unknown */
+	int64_t peak_mem_mb;            /* -1: unknown */
+	int64_t energy_j;               /* 0: unknown */
+	char reason[FRAME_REASON_ROOM]; /* "": none */
 };
 
 /* A GPU of a node. Its number in the pilot is its position in the hello, which never changes. */

@@ -19,6 +19,7 @@
 #include "base/loop.h"
 #include "base/process.h"
 #include "base/trust.h"
+#include "base/utf8.h"
 #include "queue/journal/environment.h"
 #include "queue/journal/journal.h"
 #include "queue/journal/record.h"
@@ -108,25 +109,42 @@ static void on_start(struct node_jobs *n, struct node_job *job, const struct rec
 	n->options.ops->started(n->options.context, job->id, r->pid);
 }
 
-static bool is_reason(const char *reason, const char *const *reasons)
+static bool is_reason(const struct json_value *reason, const char *const *reasons)
 {
 	for (; *reasons; reasons++)
-		if (strcmp(reason, *reasons) == 0)
+		if (json_is(reason, *reasons))
 			return true;
 	return false;
+}
+
+/* If it is too long, its middle is omitted: a path. The end may contain advice. */
+static void copy_reason(char ret[FRAME_REASON_ROOM], const struct json_value *reason)
+{
+	static const char omission[] = "…";
+	const size_t half = (FRAME_REASON_ROOM - sizeof(omission)) / 2;
+	cleanup_(freep) char *words = reason->type == JSON_STRING ? malloc(reason->size + 1) : NULL;
+	if (!words)
+		return;
+	words[json_unescape(reason, words)] = '\0';
+	size_t size = strlen(words);
+	if (size < FRAME_REASON_ROOM) {
+		memcpy(ret, words, size + 1);
+		return;
+	}
+	const char *end = words + size - half;
+	while ((*end & 0xc0) == 0x80)
+		end++;
+	snprintf(ret, FRAME_REASON_ROOM, "%.*s%s%s", (int)utf8_whole(words, half), words, omission, end);
 }
 
 static void on_end(struct node_job *job, const struct record *r)
 {
 	static const char *const ours[] = {REASON_TIMEOUT, REASON_CANCELLED, REASON_INTERRUPTED, REASON_GPU_LOST, NULL};
 	struct pilot_exit *e = &job->exited;
-	char reason[1024] = "";
-	if (r->reason.type == JSON_STRING && r->reason.size < sizeof(reason))
-		reason[json_unescape(&r->reason, reason)] = '\0';
 	*e = (struct pilot_exit){.id = job->id,
 		.exit_code = (int)r->exit_code,
 		.signal = (int)r->signal,
-		.ours = is_reason(reason, ours),
+		.ours = is_reason(&r->reason, ours),
 		.exited_ns = guard_now_ns(),
 		.time_ms = r->time_ms,
 		.duration_ms = r->duration_ms,
@@ -136,7 +154,7 @@ static void on_end(struct node_job *job, const struct record *r)
 		     : json_is(&r->status, "completed") ? OUTCOME_COMPLETED
 		     : json_is(&r->status, "cancelled") ? OUTCOME_CANCELLED
 							: OUTCOME_FAILED;
-	snprintf(e->reason, sizeof(e->reason), "%.*s", (int)sizeof(e->reason) - 1, reason);
+	copy_reason(e->reason, &r->reason);
 	job->over = true;
 }
 

@@ -83,7 +83,7 @@ struct pilot_exit {
 	int64_t duration_ms;
 	int64_t peak_mem_mb;
 	int64_t energy_j;
-	char reason[FRAME_WORDS_ROOM];
+	char reason[FRAME_REASON_ROOM];
 };
 
 struct pilot_event {

@@ -210,13 +210,13 @@ class Coordinator:
         self.give(path)
         return name
 
-    def order(self, command, environment=None, timeout_ms=0, grace_ms=10000, log_dir="logs", cwd=None):
+    def order(self, command, environment=None, timeout_ms=0, grace_ms=10000, log_dir="logs", cwd=None, cwd_own=0):
         variables = {"PATH": os.environ["PATH"], "OF_THE_QUEUE": "yes", **(environment or {})}
         strings = [command, cwd or str(self.directory), self.environment(variables), str(self.directory / log_dir), "", "", "", ""]
         payload = b"".join(string.encode() + b"\0" for string in strings)
         form = "<II QQQ qqqqq IIIIIIIIII QQ q II".replace(" ", "")
         return struct.pack(form, struct.calcsize(form), 1, 0, len(payload), 0, timeout_ms, -1, grace_ms, 0, 0,
-                           0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0) + payload
+                           0, 0, 0, 0, 0, cwd_own, 1, 0, 0, 0, 0, 0, 0, 0, 0) + payload
 
     def log(self, job, attempt, slurm_job):
         """The name of its log."""

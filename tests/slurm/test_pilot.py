@@ -186,6 +186,19 @@ def test_job_that_cannot_be_started_is_rejected_and_the_next_runs(place):
     assert line.end()["outcome"] == "completed"
 
 
+@pytest.mark.parametrize("folders", [1, 8])
+def test_reason_of_an_end_contains_its_advice(place, folders):
+    """If a path is too long, its middle is omitted."""
+    _, _, line = place.meet()
+    directory = place.directory / "/".join(["é" * 100] * folders)
+    directory.mkdir(parents=True)
+    directory.chmod(0o777)
+    line.grant(1, 1, "true", cwd=str(directory), cwd_own=1)
+    reason = line.end()["reason"]
+    assert reason.startswith(f"cannot enter directory '{place.directory}/é") and reason.endswith("(chmod go-w) and retry it")
+    assert (str(directory) in reason) == (folders == 1) and ("é…é" in reason) == (folders == 8)
+
+
 def test_many_jobs_side_by_side(place):
     _, _, line = place.meet()
     for job in range(1, 41):
