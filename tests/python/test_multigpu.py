@@ -142,6 +142,33 @@ def test_task_queue_can_be_given_to_a_spawned_process(lab: Lab) -> None:
     assert result.returncode == 12, result.stderr
 
 
+TAKE = """
+import multiprocessing, os, sys
+from pathlib import Path
+from gpu_dispatch.multigpu import ResourceAllocator
+
+os.chdir("shared")
+multiprocessing.set_start_method(sys.argv[1])
+tasks = ResourceAllocator().create_task_queue([Path("a.wav")], 1)
+print(*iter(tasks.get, None), "-I" in multiprocessing.util._args_from_interpreter_flags())
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_making_a_task_queue_imports_no_module_from_the_current_directory(lab: Lab, method: str) -> None:
+    """Python may start a process that the queue needs."""
+    planted = lab.directory / "shared"
+    (planted / "multiprocessing").mkdir(parents=True)
+    for name in ("multiprocessing/__init__.py", "linecache.py"):
+        (planted / name).write_text(f"open({str(lab.directory / 'ran')!r}, 'w').close()\n")
+    (lab.directory / "program.py").write_text(TAKE)
+    result = subprocess.run(
+        [sys.executable, "program.py", method], cwd=lab.directory, capture_output=True, text=True, timeout=LIMIT
+    )
+    assert not (lab.directory / "ran").exists()
+    assert (result.stdout, result.stderr) == ("a.wav False\n", "")
+
+
 def test_workload_is_estimated(lab: Lab) -> None:
     files = lab.put("a.wav", size=30) + lab.put("b.wav", size=10)
     workload = ResourceAllocator().estimate_workload(files)

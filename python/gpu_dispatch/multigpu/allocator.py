@@ -7,6 +7,7 @@ import fnmatch
 import logging
 import multiprocessing
 import os
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, TypedDict
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["ResourceAllocator", "Workload"]
 
 logger = logging.getLogger(__name__)
+
+_tracker_lock = threading.Lock()
 
 
 class Workload(TypedDict):
@@ -75,6 +78,7 @@ class ResourceAllocator:
         """A queue of multiprocessing with all files, largest first, then one ``None`` per worker as end marker."""
         if num_workers < 1:
             raise ValueError(f"num_workers must be 1 or more, not {num_workers}")
+        _start_tracker()
         queue: Queue[Path | None] = multiprocessing.Queue()
         queue.cancel_join_thread()  # a program that gives up early must not wait for readers
         put_tasks(queue, files, num_workers)
@@ -94,6 +98,24 @@ class ResourceAllocator:
             "largest_file": None if largest is None else files[largest],
             "smallest_file": None if smallest is None else files[smallest],
         }
+
+
+def _start_tracker() -> None:
+    """Starts the process that queues need unless the start method is "fork".
+
+    By default, Python lets this process import modules from the current directory, where another user may have planted some.
+    """
+    if multiprocessing.get_start_method() == "fork":
+        return
+    from multiprocessing import resource_tracker, util
+
+    with _tracker_lock:
+        flags = util._args_from_interpreter_flags  # type: ignore[attr-defined]
+        util._args_from_interpreter_flags = lambda: [*flags(), "-I"]  # type: ignore[attr-defined]
+        try:
+            resource_tracker.ensure_running()
+        finally:
+            util._args_from_interpreter_flags = flags  # type: ignore[attr-defined]
 
 
 def put_tasks(queue: AnyQueue, files: Iterable[Path], num_workers: int) -> None:
