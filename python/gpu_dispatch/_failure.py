@@ -85,13 +85,14 @@ def _pickled(error: BaseException) -> bytes:
 
 def describe(error: BaseException) -> tuple[str, tuple[bytes | str, str]]:
     """A one-line message, the pickled exception (or why it is not sent), and its traceback."""
-    import traceback
+    from gpu_dispatch import _traceback
 
     error = _main.explain(error)
     error.__traceback__ = _of_user(error.__traceback__)
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    captured = _traceback.capture(error)
+    text = "".join(captured.format())
     # The places of syntax errors come before the line that names the exception; notes come after it.
-    lines = traceback.format_exception_only(type(error), error)
+    lines = list(captured.format_exception_only())
     line = next((line for line in lines if not line.startswith(" ")), lines[-1]).strip()
     try:
         pickled: bytes | str = _pickled(error)
@@ -114,11 +115,9 @@ def _is_damaged(payload: Any) -> bool:
 def traceback_text(failure: Failure) -> str:
     """The text for an error callback: the traceback, or the message if there is no traceback."""
     if failure.kind == "undecodable":
-        import traceback
+        from gpu_dispatch import _traceback
 
-        error = failure.payload
-        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        return f"{trace}\n{failure.message}"
+        return f"{_traceback.exception_text(failure.payload)}\n{failure.message}"
     if failure.payload is not None and not _is_damaged(failure.payload):
         text: str = failure.payload[1]
         return text

@@ -74,10 +74,10 @@ def receive(message: Any, gpu: int, slot: int) -> None:
     try:
         if logger.isEnabledFor(record.levelno):
             logger.handle(record)
-    except Exception:  # must not be raised in a thread that waits for a result
-        import traceback
+    except Exception as error:  # must not be raised in a thread that waits for a result
+        from gpu_dispatch import _traceback
 
-        traceback.print_exc()
+        print(_traceback.exception_text(error), end="", file=sys.stderr)
 
 
 def report_cleanup(gpu: int, failure: Failure) -> None:

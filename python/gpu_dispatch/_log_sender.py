@@ -7,14 +7,11 @@ import threading
 from collections import deque
 from typing import Any
 
-from gpu_dispatch import _engine
+from gpu_dispatch import _engine, _traceback
 from gpu_dispatch._log import MARK
 from gpu_dispatch.errors import TaskTimedOut
 
 __all__ = ["Sender"]
-
-_formatter = logging.Formatter()
-
 
 class Sender(logging.Handler):
     """Sends records to the parent."""
@@ -55,6 +52,6 @@ def _as_dictionary(record: logging.LogRecord) -> dict[str, Any]:
     entry["msg"] = record.getMessage()
     entry["args"] = None
     entry["exc_info"] = None
-    if record.exc_info and not record.exc_text:
-        entry["exc_text"] = _formatter.formatException(record.exc_info)
+    if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
+        entry["exc_text"] = _traceback.exception_text(*record.exc_info[1:]).rstrip("\n")
     return entry

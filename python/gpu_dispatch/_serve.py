@@ -11,9 +11,10 @@ import math
 import os
 import pathlib
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
+
+from gpu_dispatch import _traceback
 
 __all__ = ["LaunchSetup", "serve", "serve_items"]
 
@@ -292,10 +293,10 @@ def _check_seconds(value: Any) -> float:
 
 def _report(error: BaseException) -> str:
     """Print the traceback to the log; return the line that names the exception, without further lines of its message."""
-    traceback.print_exception(error)
-    sys.stderr.flush()
+    captured = _traceback.capture(error)
+    print("".join(captured.format()), end="", file=sys.stderr, flush=True)
     # The places of syntax errors come before that line, and are indented; notes come after it.
-    lines = traceback.format_exception_only(type(error), error)
+    lines = list(captured.format_exception_only())
     named = next((line for line in lines if not line.startswith(" ")), "").strip()
     line = named.split("\n", 1)[0] or type(error).__name__
     return line.encode("utf-8", "replace").decode("utf-8")[:_ERROR_LENGTH]

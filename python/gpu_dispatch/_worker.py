@@ -6,6 +6,7 @@ import sys
 from types import FunctionType
 
 from gpu_dispatch import _engine, _log, _main
+from gpu_dispatch import _failure, _traceback  # noqa: F401: their imports precede code of the user, which may change sys.path
 from gpu_dispatch.worker import BaseWorker
 
 TYPE_CHECKING = False  # as in typing, which takes long to import

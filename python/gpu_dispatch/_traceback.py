@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""Formats exceptions like the module traceback, but opens only files that can be source files.
+
+The names of files in a traceback can be those of files that do not exist, such as the cells of a notebook. Another user
+may create such a file: a pipe would block the process forever, and a link could lead to a private file of this user.
+"""
+from __future__ import annotations
+
+import io
+import linecache
+import os
+import stat
+import sys
+import tokenize
+import traceback
+from types import TracebackType
+from typing import Any
+
+__all__ = ["capture", "exception_text"]
+
+MOST_SOURCE = 16 << 20
+"""Bytes of a source file."""
+
+MOST_LINKS = 40  # as in the kernel
+
+
+def capture(error: BaseException, trace: TracebackType | None = None) -> traceback.TracebackException:
+    """The exception and those that led to it, ready to be formatted. The traceback is its own unless another is given."""
+    trace = error.__traceback__ if trace is None else trace
+    captured = traceback.TracebackException(type(error), error, trace, lookup_lines=False, compact=True)
+    sources: dict[str, list[str]] = {}
+    rest = [captured]
+    while rest:
+        one = rest.pop()
+        one.stack = _with_lines(one.stack, sources)
+        rest += [other for other in (one.__cause__, one.__context__) if other is not None]
+        rest += getattr(one, "exceptions", None) or []
+    return captured
+
+
+def exception_text(error: BaseException, trace: TracebackType | None = None) -> str:
+    """The same as one string, which ends with a newline."""
+    return "".join(capture(error, trace).format())
+
+
+def _with_lines(stack: traceback.StackSummary, sources: dict[str, list[str]]) -> traceback.StackSummary:
+    """The frames with their lines, but without columns.
+
+    To mark columns, traceback parses the expression. Python 3.12 and newer then open a file named "<unknown>".
+    """
+    frames = []
+    for frame in stack:
+        if frame.filename not in sources:
+            sources[frame.filename] = _source(frame.filename)
+        lines, number = sources[frame.filename], frame.lineno
+        line = lines[number - 1] if number and number <= len(lines) else ""
+        frames.append(traceback.FrameSummary(frame.filename, number, frame.name, lookup_line=False, line=line))
+    return traceback.StackSummary.from_list(frames)
+
+
+def _source(filename: str) -> list[str]:
+    """As linecache.getlines(). The lines are also put into the cache of linecache."""
+    if not filename or filename.startswith("<") and filename.endswith(">"):
+        return []
+    entry: Any = linecache.cache.get(filename, ())  # one element: not loaded; otherwise size, time, lines and path
+    if len(entry) > 1 and entry[1] is None:
+        return list(entry[2])  # source that exists only in memory
+    places = [filename]
+    if not os.path.isabs(filename):
+        places += [os.path.join(place, filename) for place in sys.path if isinstance(place, str)]
+    for place in places:
+        try:
+            return _read(filename, place)
+        except (FileNotFoundError, NotADirectoryError):
+            if len(entry) == 1:
+                return _ask_loader(entry[0])
+        except OSError:
+            break
+    return []
+
+
+def _ask_loader(get_source: object) -> list[str]:
+    """The source of a module that was not imported from a file, such as a member of an archive."""
+    assert callable(get_source)
+    try:
+        return [f"{line}\n" for line in (get_source() or "").splitlines()]
+    except (ImportError, OSError):
+        return []
+
+
+def _read(filename: str, path: str) -> list[str]:
+    """Reads a source file, unless the cache has it. Raises OSError if it does not exist or cannot be opened."""
+    with os.fdopen(_open(path), "rb") as file:
+        status = os.fstat(file.fileno())
+        entry: Any = linecache.cache.get(filename, ())
+        if entry[:2] == (status.st_size, status.st_mtime):
+            return list(entry[2])
+        data = io.BytesIO(file.read(MOST_SOURCE))
+    try:
+        encoding, _ = tokenize.detect_encoding(data.readline)
+        data.seek(0)
+        lines = io.TextIOWrapper(data, encoding).readlines()
+    except (SyntaxError, UnicodeDecodeError):
+        return []
+    linecache.cache[filename] = (status.st_size, status.st_mtime, lines, path)
+    return lines
+
+
+def _open(path: str) -> int:
+    """Opens a regular file, and follows links of this user and of root if they are the last part of the path."""
+    for _ in range(MOST_LINKS):
+        fd = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+        try:
+            status = os.fstat(fd)
+            if stat.S_ISLNK(status.st_mode) and status.st_uid in (0, os.geteuid()):
+                path = os.path.join(os.path.dirname(path), os.readlink("", dir_fd=fd))
+                continue
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_SOURCE:
+                break
+            return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK)
+        finally:
+            os.close(fd)
+    raise PermissionError(f"not a source file: {path!r}")
