@@ -300,6 +300,26 @@ def test_a_connection_is_used_again(page):
     assert connection.sock.getsockname()[1] == port
 
 
+def test_connections_without_the_token_do_not_lock_out_those_with_it(page):
+    """Connections through the owner's `ssh -L` count as the owner's, whoever made them."""
+    held = []
+    for _ in range(200):
+        held.append(socket.create_connection(("127.0.0.1", page.port), timeout=LIMIT))
+        try:
+            held[-1].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+        except ConnectionError:
+            pass
+    stream = page.stream()
+    assert stream.until("state")["may_act"] is True
+    held += [socket.create_connection(("127.0.0.1", page.port), timeout=LIMIT) for _ in range(200)]
+    for _ in range(10):
+        assert page.json("/api/jobs/1")["id"] == 1
+    page.lab.gpuq("hold", "1")
+    assert stream.until("state", lambda told: told["counts"]["held"] == 1)
+    for connection in held:
+        connection.close()
+
+
 # ---- Live ----------------------------------------------------------------------------
 
 

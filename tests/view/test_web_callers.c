@@ -52,7 +52,8 @@ static void test_other_users_and_machines_leave_room_for_the_owner(void **state)
 	assert_int_equal(connect_many(&c, user(other + 2)), 32);
 	assert_int_equal(connect_many(&c, remote(1)), 32);
 	assert_int_equal(connect_many(&c, remote(2)), 32);
-	assert_int_equal(connect_many(&c, user(geteuid())), 128);
+	assert_int_equal(connect_many(&c, user(geteuid())), 128 + WEB_CALLERS_CUT);
+	assert_int_equal(c.count[WEB_CALLER_OWNER], 128);
 	remove_all(&c);
 }
 
@@ -184,12 +185,51 @@ static void test_token_makes_a_caller_the_owner(void **state)
 	}
 	assert_int_equal(c.count[WEB_CALLER_OWNER], 100);
 	assert_int_equal(connect_many(&c, peer), 32);
-	assert_int_equal(connect_many(&c, user(geteuid())), 28);
-	web_callers_promote(&c, c.first->next); /* no more are allowed */
+	assert_int_equal(connect_many(&c, user(geteuid())), 28 + WEB_CALLERS_CUT);
+	remove_cut(&c);
+	assert_int_equal(c.count[WEB_CALLER_OWNER], 128);
+	/* The owner's connections are the newest. If all of them have the token, no more are allowed. */
 	for (struct web_caller *caller = c.first; caller; caller = caller->next)
 		web_callers_promote(&c, caller);
 	assert_int_equal(c.count[WEB_CALLER_OWNER], 128);
 	remove_all(&c);
+}
+
+/* Others can connect through the owner's ssh -L. */
+static void test_connections_of_the_owner_without_the_token_make_room(void **state)
+{
+	(void)state;
+	struct web_callers c = {0};
+	struct web_peer owner = user(geteuid()), other = user(geteuid() + 1);
+	int ends[2];
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+	struct web_caller *kept = web_callers_add(&c, &owner, -1, 0), *stream = web_callers_add(&c, &owner, -1, 0);
+	struct web_caller *oldest = web_callers_add(&c, &owner, ends[0], 0);
+	web_callers_promote(&c, kept);
+	assert_true(web_callers_begin_stream(&c, stream));
+	for (int i = 0; i < 125; i++)
+		assert_non_null(web_callers_add(&c, &owner, -1, 0));
+	/* Requests without the token do not help. */
+	web_caller_begin(oldest, 100);
+	struct web_caller *newest = web_callers_add(&c, &owner, -1, 0);
+	assert_non_null(newest);
+	assert_true(oldest->cut && is_shut(ends[1]));
+	remove_cut(&c);
+	/* Another user who shows the token gets a place, too. */
+	struct web_caller *promoted = web_callers_add(&c, &other, -1, 0);
+	web_callers_promote(&c, promoted);
+	assert_int_equal(promoted->kind, WEB_CALLER_OWNER);
+	assert_int_equal(connect_many(&c, owner), WEB_CALLERS_CUT - 1);
+	remove_cut(&c);
+	assert_int_equal(c.count[WEB_CALLER_OWNER], 128);
+	assert_true(!kept->cut && !stream->cut && !promoted->cut);
+	/* If all others have the token, there is no room. */
+	for (struct web_caller *caller = c.first; caller; caller = caller->next)
+		web_callers_promote(&c, caller);
+	assert_int_equal(connect_many(&c, owner), 0);
+	remove_all(&c);
+	close(ends[0]);
+	close(ends[1]);
 }
 
 static size_t stream_all(struct web_callers *c, struct web_peer peer)
@@ -207,7 +247,13 @@ static void test_streams_have_limits_of_their_own(void **state)
 	assert_int_equal(stream_all(&c, user(geteuid() + 1)), 8);
 	assert_int_equal(stream_all(&c, user(geteuid() + 2)), 8);
 	assert_int_equal(stream_all(&c, remote(1)), 8);
-	assert_int_equal(stream_all(&c, user(geteuid())), 64);
+	assert_int_equal(stream_all(&c, user(geteuid())), 32);
+	for (struct web_caller *own = c.first; own; own = own->next)
+		if (own->kind == WEB_CALLER_OWNER && !own->cut && !own->streams) {
+			web_callers_promote(&c, own);
+			web_callers_begin_stream(&c, own);
+		}
+	assert_int_equal(c.streams[WEB_CALLER_OWNER], 64);
 	struct web_caller *caller = c.first;
 	while (!caller->streams)
 		caller = caller->next;
@@ -314,6 +360,7 @@ int main(void)
 		cmocka_unit_test(test_number_of_connections_is_limited_until_the_server_has_closed_them),
 		cmocka_unit_test(test_caller_whose_user_is_not_known_is_not_the_owner),
 		cmocka_unit_test(test_token_makes_a_caller_the_owner),
+		cmocka_unit_test(test_connections_of_the_owner_without_the_token_make_room),
 		cmocka_unit_test(test_streams_have_limits_of_their_own),
 		cmocka_unit_test(test_request_that_takes_too_long_is_cut_off),
 		cmocka_unit_test(test_user_of_a_connection_is_found),

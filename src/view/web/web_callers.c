@@ -13,12 +13,12 @@
 #define NEXT_REQUEST_NS  (30 * NS_PER_S) /* from there to the end of the next headers */
 
 struct limits {
-	size_t all, each; /* connections */
-	size_t streams, streams_each;
+	size_t all, each;             /* connections; each: except the owner's, for which all is the limit */
+	size_t streams, streams_each; /* each: without the token */
 };
 
 static const struct limits limits[WEB_CALLER_KINDS] = {
-	[WEB_CALLER_OWNER] = {128, 128, 64, 64},
+	[WEB_CALLER_OWNER] = {128, 128, 64, 32},
 	[WEB_CALLER_USER] = {96, 32, 32, 8},
 	[WEB_CALLER_REMOTE] = {96, 32, 32, 8},
 };
@@ -38,14 +38,19 @@ static bool is_same(const struct web_peer *a, const struct web_peer *b)
 	return memcmp(a->address, b->address, sizeof(a->address)) == 0;
 }
 
-enum { CONNECTIONS, STREAMS, OTHER_THAN_STREAMS };
+enum { CONNECTIONS, STREAMS_WITHOUT_TOKEN, OTHER_THAN_STREAMS };
+
+static bool counts_as(const struct web_caller *caller, int which)
+{
+	return which == CONNECTIONS ||
+	       (which == OTHER_THAN_STREAMS ? !caller->streams : caller->streams && !caller->has_token);
+}
 
 static size_t count_same(const struct web_callers *c, enum web_caller_kind kind, const struct web_peer *peer, int which)
 {
 	size_t n = 0;
 	for (const struct web_caller *other = c->first; other; other = other->next)
-		if (other->kind == kind && !other->cut &&
-			(which == CONNECTIONS || other->streams == (which == STREAMS)) && is_same(&other->peer, peer))
+		if (other->kind == kind && !other->cut && counts_as(other, which) && is_same(&other->peer, peer))
 			n++;
 	return n;
 }
@@ -68,12 +73,28 @@ static struct web_caller *choose_victim(
 	return victim;
 }
 
+/*
+ * The oldest connection of the owner that has not shown the token: others may have made it through the owner's tunnel.
+ * By age, because requests without the token would make a connection look used. Streams have a limit of their own.
+ */
+static struct web_caller *choose_without_token(const struct web_callers *c)
+{
+	struct web_caller *victim = NULL;
+	for (struct web_caller *other = c->first; other; other = other->next)
+		if (other->kind == WEB_CALLER_OWNER && !other->cut && !other->streams && !other->has_token)
+			victim = other;
+	return victim;
+}
+
 static bool make_room(struct web_callers *c, enum web_caller_kind kind, const struct web_peer *peer)
 {
+	if (kind != WEB_CALLER_OWNER && count_same(c, kind, peer, CONNECTIONS) >= limits[kind].each)
+		return false;
 	if (c->count[kind] < limits[kind].all)
 		return true;
-	struct web_caller *victim =
-		kind == WEB_CALLER_OWNER || c->num_cut >= WEB_CALLERS_CUT ? NULL : choose_victim(c, kind, peer);
+	if (c->num_cut >= WEB_CALLERS_CUT)
+		return false;
+	struct web_caller *victim = kind == WEB_CALLER_OWNER ? choose_without_token(c) : choose_victim(c, kind, peer);
 	if (!victim)
 		return false;
 	victim->cut = true;
@@ -86,7 +107,7 @@ static bool make_room(struct web_callers *c, enum web_caller_kind kind, const st
 struct web_caller *web_callers_add(struct web_callers *c, const struct web_peer *peer, int fd, uint64_t now_ns)
 {
 	enum web_caller_kind kind = kind_of(peer);
-	if (count_same(c, kind, peer, CONNECTIONS) >= limits[kind].each || !make_room(c, kind, peer))
+	if (!make_room(c, kind, peer))
 		return NULL;
 	struct web_caller *caller = calloc(1, sizeof(*caller));
 	if (!caller)
@@ -124,8 +145,8 @@ void web_callers_remove(struct web_callers *c, struct web_caller *caller)
 
 void web_callers_promote(struct web_callers *c, struct web_caller *caller)
 {
-	if (caller->cut || caller->kind == WEB_CALLER_OWNER ||
-		c->count[WEB_CALLER_OWNER] >= limits[WEB_CALLER_OWNER].all)
+	caller->has_token = true;
+	if (caller->cut || caller->kind == WEB_CALLER_OWNER || !make_room(c, WEB_CALLER_OWNER, &caller->peer))
 		return;
 	c->count[caller->kind]--;
 	c->count[WEB_CALLER_OWNER]++;
@@ -147,8 +168,8 @@ void web_caller_end(struct web_caller *caller, uint64_t now_ns)
 bool web_callers_begin_stream(struct web_callers *c, struct web_caller *caller)
 {
 	const struct limits *l = &limits[caller->kind];
-	bool each = caller->kind == WEB_CALLER_OWNER ||
-		    count_same(c, caller->kind, &caller->peer, STREAMS) < l->streams_each;
+	bool each = (caller->kind == WEB_CALLER_OWNER && caller->has_token) ||
+		    count_same(c, caller->kind, &caller->peer, STREAMS_WITHOUT_TOKEN) < l->streams_each;
 	if (caller->cut || caller->streams || c->streams[caller->kind] >= l->streams || !each)
 		return false;
 	caller->streams = true;

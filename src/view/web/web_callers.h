@@ -7,6 +7,10 @@
  * two kinds, each user or address also has a limit. A user can still have many ids (/etc/subuid), and a machine many
  * addresses: if such a kind is full, a user or address with fewer connections gets the place of one with the most.
  *
+ * Connections through the owner's `ssh -L` count as the owner's, whoever has made them. So if the owner's limit is
+ * reached, a new connection gets the place of the oldest one that has not shown the token, and a part of the streams
+ * is kept for those that have.
+ *
  * A caller has a deadline for each request, from its first byte to the end of the answer, and for the next request
  * on the same connection. An event stream has no deadline.
  */
@@ -32,6 +36,7 @@ struct web_caller {
 	struct web_peer peer;
 	int fd;
 	bool streams;
+	bool has_token;       /* has shown it in a request */
 	bool cut;             /* shut down for another caller; the server will remove it */
 	uint64_t used_ns;     /* the last accept(), beginning or end of a request */
 	uint64_t deadline_ns; /* 0: none */
@@ -50,13 +55,14 @@ struct web_callers {
 #define WEB_CALLERS_CUT 64
 
 /*
- * Adds an accepted connection. If its kind is full, may cut another one of this kind: the least recently used one,
- * except streams, of the user or address with the most. NULL: its kind, user or address has too many, or out of memory.
+ * Adds an accepted connection. If its kind is full, may cut another one of this kind, except streams: the oldest one
+ * without the token if they are the owner's, else the least recently used one of the user or address with the most.
+ * NULL: its kind, user or address has too many, or out of memory.
  */
 struct web_caller *web_callers_add(struct web_callers *c, const struct web_peer *peer, int fd, uint64_t now_ns);
 void web_callers_remove(struct web_callers *c, struct web_caller *caller);
 
-/* The caller has given the token: from now on it counts against the owner's limit, if there is space. */
+/* The caller has given the token: from now on it counts against the owner's limit, if there is space for it. */
 void web_callers_promote(struct web_callers *c, struct web_caller *caller);
 
 /* A request has arrived, or its answer has been sent: sets the next deadline. */
