@@ -239,6 +239,36 @@ def test_a_log_can_be_downloaded_as_it_is(lab, fresh):
     assert fresh.errors() == []
 
 
+def test_a_long_log_is_downloaded_completely(lab, fresh):
+    """The server limits the size of an answer."""
+    lab.add("seq 400000")
+    lab.gpuq("run")
+    written = pathlib.Path(lab.job(1)["log_file"]).read_bytes()
+    assert len(written) > 2 << 20
+    downloads = lab.directory / "downloads"
+    downloads.mkdir()
+    fresh.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)})
+    fresh.open(Page(lab), "&job=1")
+    fresh.until(lambda: fresh.text("#log").endswith("400000\n"))
+    fresh.click("#log-download")
+    lab.until(lambda: (downloads / "job-1.log").exists(), "the file")
+    assert (downloads / "job-1.log").read_bytes() == written
+    assert fresh.errors() == []
+
+
+def test_an_empty_log_is_downloaded(lab, fresh):
+    lab.add("true")
+    lab.gpuq("run")
+    downloads = lab.directory / "downloads"
+    downloads.mkdir()
+    fresh.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)})
+    fresh.open(Page(lab), "&job=1")
+    fresh.until(lambda: fresh.text("#log-words") == "no output yet")
+    fresh.click("#log-download")
+    lab.until(lambda: (downloads / "job-1.log").exists(), "the file")
+    assert (downloads / "job-1.log").read_bytes() == b""
+
+
 def ran(number, minutes_ago, command="true"):
     """Events of a job that took a minute."""
     def moment(minutes):

@@ -209,17 +209,38 @@ export function logGrew(told) {
   readMore(log);
 }
 
-// Downloads the whole log unchanged.
+// The whole log of one attempt, unchanged, up to its current size. The server sends a limited piece per request. Each piece
+// becomes a Blob, which the browser can store on disk.
+async function fetchWhole(shown) {
+  const pieces = [];
+  let from = 0, size = Infinity;
+  try {
+    while (from < size) {
+      const piece = await fetchRange(shown, `bytes=${from}-`);
+      if (size === Infinity) size = piece.size;
+      if (!piece.data.length) break;
+      pieces.push(new Blob([piece.data]));
+      from += piece.data.length;
+    }
+  } catch (error) {
+    if (error.status !== 416) throw error; // 416: the log is empty, or has become shorter
+  }
+  return new Blob(pieces);
+}
+
 async function download() {
   const shown = log;
   if (!shown) return;
+  $("log-download").disabled = true;
   try {
-    const answer = await ask(`/api/jobs/${shown.id}/log${shown.attempt ? `?attempt=${shown.attempt}` : ""}`);
-    const link = element("a", { href: URL.createObjectURL(await answer.blob()), download: `job-${jobNumber(shown.id)}.log` });
+    const whole = await fetchWhole({ id: shown.id, attempt: shown.attempt || shown.shownAttempt });
+    const link = element("a", { href: URL.createObjectURL(whole), download: `job-${jobNumber(shown.id)}.log` });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   } catch (error) {
     setText($("log-words"), error instanceof Refused ? error.message : "cannot read the log");
+  } finally {
+    $("log-download").disabled = false;
   }
 }
 
