@@ -557,6 +557,31 @@ static void test_claims_of_many_users_are_limited_in_number(void **state)
 	claims_close(c);
 }
 
+/* Folders remain until the next boot, and a user with subordinate ids can create hundreds. */
+static void test_users_without_claims_do_not_limit_the_claims_of_others(void **state)
+{
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	struct claims *c = open_claims();
+	assert_int_equal(chmod(".", 0755), 0);
+	for (uid_t user = SUBORDINATE; user < SUBORDINATE + NUM_SUBORDINATE; user++) {
+		assert_int_equal(mkdir(path_of(user, ""), 0755), 0);
+		if (user % 2) /* as of a job that has ended */
+			assert_int_equal(close(open(path_of(user, "x-1-0"), O_RDWR | O_CREAT | O_CLOEXEC, 0644)), 0);
+		assert_int_equal(chown(path_of(user, "x-1-0"), user, user) < 0, user % 2 == 0);
+		assert_int_equal(chown(path_of(user, ""), user, user), 0);
+	}
+	pid_t first = hold_elsewhere((struct holder){.queue = "first", .user = OTHER, .more = 600});
+	pid_t second = hold_elsewhere((struct holder){.queue = "second", .user = VICTIM, .more = 99});
+	pid_t ours = hold_elsewhere((struct holder){.queue = "ours", .more = 600});
+	assert_int_equal(count_claims(c, "mine"), 256 + 100 + 601);
+	process_kill_child(first);
+	process_kill_child(second);
+	process_kill_child(ours);
+	claims_close(c);
+}
+
 /* Reading them again and again would take much time. */
 static void test_broken_claims_of_many_users_cost_little(void **state)
 {
@@ -795,6 +820,7 @@ int main(void)
 		scratch_test(test_claims_of_another_user_are_limited_in_number),
 		scratch_test(test_folders_of_another_user_are_limited_in_number),
 		scratch_test(test_claims_of_many_users_are_limited_in_number),
+		scratch_test(test_users_without_claims_do_not_limit_the_claims_of_others),
 		scratch_test(test_broken_claims_of_many_users_cost_little),
 		scratch_test(test_the_directory_is_for_all_users_and_sticky),
 		cmocka_unit_test(test_a_claims_text_is_strict),

@@ -24,8 +24,8 @@
 #define MAX_TRIES     16
 
 /*
- * Limits for each other user: claims beyond them are ignored, which hides only claims of that user. With many users,
- * each has an equal share of `total`, but at least `least`: one person may have thousands of user ids (subuid).
+ * Limits for each other user: claims beyond them are ignored, which hides only claims of that user. If many users have
+ * claims, each has an equal share of `total`, but at least `least`: one person may have thousands of user ids (subuid).
  */
 struct limit {
 	size_t alone, total, least;
@@ -34,6 +34,7 @@ static const struct limit FILES = {1024, 32768, 16}; /* examined */
 static const struct limit CLAIMS = {256, 4096, 8};   /* listed */
 static const struct limit BROKEN = {64, 1024, 4};    /* locked, but not a claim; reading them costs time */
 static const struct limit RETRIES = {256, 4096, 4};  /* to read broken files */
+#define FEW_USERS       16                           /* with so many users, each has all of `alone` */
 #define MAX_FILES_OF_US 65536
 
 /* A claim that this process holds. */
@@ -354,46 +355,110 @@ static size_t share(const struct limit *limit, size_t users)
 	return part > limit->alone ? limit->alone : part < limit->least ? limit->least : part;
 }
 
-/* The limits for each other user. */
-static struct user_limits limits_for(const struct claim_folders *folders)
+/* The limits for each of so many users. */
+static struct user_limits limits_for(size_t users)
 {
-	size_t users = 1;
-	for (size_t i = 1; i < folders->count; i++)
-		users += folders->folders[i].owner != folders->folders[i - 1].owner;
 	return (struct user_limits){.files = share(&FILES, users),
 		.claims = share(&CLAIMS, users),
 		.broken = share(&BROKEN, users),
 		.retries = share(&RETRIES, users)};
 }
 
-int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
+static bool is_first_of_user(const struct claim_folders *f, size_t i)
+{
+	return i == 0 || f->folders[i].owner != f->folders[i - 1].owner;
+}
+
+static size_t count_users(const struct claim_folders *f)
+{
+	size_t users = 0;
+	for (size_t i = 0; i < f->count; i++)
+		users += is_first_of_user(f, i);
+	return users;
+}
+
+static int read_folder(struct claims *c, const struct claim_folder *folder, const char *queue, struct user_claims *user,
+	struct claims_list *list, size_t *capacity)
+{
+	int fd;
+	/* The folder is gone, or no longer valid. */
+	if (claim_folder_open(c->shared_fd, folder, &fd) < 0)
+		return 0;
+	cleanup_(closedirp) DIR *dir = fdopendir(fd);
+	if (!dir) {
+		int r = -errno;
+		close(fd);
+		return r;
+	}
+	return list_folder(c, dir, queue, user, list, capacity);
+}
+
+/*
+ * Finds the other users who have a claim; the array has an element for each user with a folder. Folders remain when
+ * their claims have ended, and are easily created for thousands of user ids, so a folder alone gives no share.
+ */
+static int find_claimants(struct claims *c, const char *queue, size_t users, bool *claims, size_t *ret_count)
+{
+	struct user_limits max = limits_for(users);
+	cleanup_(claims_list_finish) struct claims_list list = {0};
+	struct user_claims user = {0};
+	size_t capacity = 0, number = 0;
+	int r = 0;
+	max.claims = 1;
+	*ret_count = 0;
+	for (size_t i = 0; r == 0 && i < c->folders.count; i++) {
+		const struct claim_folder *folder = &c->folders.folders[i];
+		if (is_first_of_user(&c->folders, i)) {
+			user = (struct user_claims){.owner = folder->owner, .max = max};
+			list.count = 0;
+			number++;
+		}
+		if (folder->owner == geteuid() || claims[number - 1])
+			continue;
+		r = read_folder(c, folder, queue, &user, &list, &capacity);
+		claims[number - 1] = list.count > 0;
+		*ret_count += list.count > 0;
+	}
+	return r;
+}
+
+/* claimants: which users have claims, as from find_claimants(); NULL: all of them may have. */
+static int list_all(
+	struct claims *c, const char *queue, const bool *claimants, struct user_limits others, struct claims_list *list)
 {
 	const struct user_limits ours = {MAX_FILES_OF_US, MAX_FILES_OF_US, MAX_FILES_OF_US, RETRIES.alone};
-	const struct claim_folders *folders = &c->folders;
-	struct claims_list list = {0};
 	struct user_claims user = {0};
-	size_t capacity = 0;
+	size_t capacity = 0, number = 0;
+	int r = 0;
+	for (size_t i = 0; r == 0 && i < c->folders.count; i++) {
+		const struct claim_folder *folder = &c->folders.folders[i];
+		bool is_ours = folder->owner == geteuid();
+		if (is_first_of_user(&c->folders, i)) {
+			user = (struct user_claims){
+				.owner = folder->owner, .first = list->count, .max = is_ours ? ours : others};
+			number++;
+		}
+		if (is_ours || !claimants || claimants[number - 1])
+			r = read_folder(c, folder, queue, &user, list, &capacity);
+	}
+	return r;
+}
+
+int claims_list(struct claims *c, const char *queue, struct claims_list *ret)
+{
+	cleanup_(freep) bool *claimants = NULL;
+	struct claims_list list = {0};
 	int r = claim_folders_update(c->shared_fd, &c->folders);
 	if (r < 0)
 		return r;
-	const struct user_limits others = limits_for(folders);
-	for (size_t i = 0; r == 0 && i < folders->count; i++) {
-		int fd;
-		if (i == 0 || folders->folders[i].owner != user.owner)
-			user = (struct user_claims){.owner = folders->folders[i].owner,
-				.first = list.count,
-				.max = folders->folders[i].owner == geteuid() ? ours : others};
-		/* The folder is gone, or no longer valid. */
-		if (claim_folder_open(c->shared_fd, &folders->folders[i], &fd) < 0)
-			continue;
-		cleanup_(closedirp) DIR *dir = fdopendir(fd);
-		if (!dir) {
-			r = -errno;
-			close(fd);
-		} else {
-			r = list_folder(c, dir, queue, &user, &list, &capacity);
-		}
+	size_t users = count_users(&c->folders), sharers = users;
+	/* With few folders, all limits are those of a user alone anyway. */
+	if (users > FEW_USERS) {
+		claimants = calloc(users, sizeof(*claimants));
+		r = claimants ? find_claimants(c, queue, users, claimants, &sharers) : -ENOMEM;
 	}
+	if (r == 0)
+		r = list_all(c, queue, claimants, limits_for(sharers ? sharers : 1), &list);
 	if (r < 0) {
 		claims_list_finish(&list);
 		return r;

@@ -74,7 +74,7 @@ void claim_release(struct claim *claim); /* NULL is allowed */
 
 /*
  * Lists all live claims, except those of `queue` held by this user; at most 256 for each other user,
- * found among 1,024 files, and fewer with many users. Removes dead claims of this user.
+ * found among 1,024 files, and fewer if many users have claims. Removes dead claims of this user.
  */
 int claims_list(struct claims *c, const char *queue, struct claims_list *ret);
 void claims_list_finish(struct claims_list *list);
