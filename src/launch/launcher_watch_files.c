@@ -10,6 +10,7 @@
 #include "base/array.h"
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "launch/being_written.h"
 #include "launch/find.h"
 #include "launch/launcher_watch.h"
 
@@ -152,11 +153,21 @@ int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret,
 
 /* ---- Names reported by the kernel ------------------------------------------- */
 
-/* A new name is a complete file if it is a link, symbolic or hard; others are reported again when they are closed. */
-static bool is_link(const struct gd_launcher *l, const char *path)
+/*
+ * Whether a new name may be a complete file; others are reported again when they are closed. A link is, symbolic or
+ * hard. The first name of a hard link may be gone already: writing sets both times of a file, a link only one of them,
+ * and a file of this user that nobody writes is complete.
+ */
+static bool may_be_complete(const struct gd_launcher *l, const char *path)
 {
 	struct stat st;
-	return fstatat(l->input_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && (S_ISLNK(st.st_mode) || st.st_nlink > 1);
+	cleanup_(closep) int fd = openat(l->input_fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return false;
+	if (S_ISLNK(st.st_mode) || st.st_nlink > 1)
+		return true;
+	bool written_last = st.st_mtim.tv_sec == st.st_ctim.tv_sec && st.st_mtim.tv_nsec == st.st_ctim.tv_nsec;
+	return S_ISREG(st.st_mode) && (!written_last || (st.st_uid == geteuid() && !being_written(fd, &st)));
 }
 
 /*
@@ -179,7 +190,7 @@ int watch_take_name(void *context, const char *path, bool created)
 	bool wanted = is_wanted(l, path);
 	if ((!wanted && !(created && l->options.recursive)) || (l->watch->root_is_output && outputs_is_reserved(path)))
 		return 0;
-	if (created && !is_link(l, path))
+	if (created && !may_be_complete(l, path))
 		return 0;
 	if (strlen(l->files->folder) + strlen(path) + FIND_PATH_MARGIN >= PATH_MAX)
 		return 0;

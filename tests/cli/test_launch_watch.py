@@ -146,6 +146,27 @@ def test_names_that_match_no_pattern_count_when_they_are_renamed_into_place(laun
     stop(launch, process)
 
 
+def test_files_that_were_linked_into_place_and_have_one_name_are_processed(launch):
+    """As sftp servers and WinSCP rename an upload, and as programs publish a file made with O_TMPFILE."""
+    process = watch(launch)
+    ready(launch, process)
+    process.send_signal(signal.SIGSTOP)
+    launch.put("a.wav.filepart", "b.wav.filepart")
+    if os.geteuid() == 0:  # the launch cannot recognize whether another user still writes it
+        os.utime(launch.input / "b.wav.filepart", (1, 1))
+        os.chown(launch.input / "b.wav.filepart", 1000, -1)
+    for name in ("a.wav", "b.wav"):
+        os.link(launch.input / f"{name}.filepart", launch.input / name)
+        os.unlink(launch.input / f"{name}.filepart")
+    unnamed = os.open(launch.input, os.O_TMPFILE | os.O_WRONLY, 0o644)
+    os.write(unnamed, b"x")
+    os.link(f"/proc/self/fd/{unnamed}", launch.input / "c.wav", src_dir_fd=unnamed)  # with a directory, it follows links
+    os.close(unnamed)
+    process.send_signal(signal.SIGCONT)
+    wait_for(launch, "a.wav", "b.wav", "c.wav")
+    stop(launch, process)
+
+
 def test_a_changed_file_is_new_and_an_unchanged_one_is_not(launch):
     launch.put("a.wav", size=10)
     process = watch(launch, "--gpus", "sim:1", *PROGRAM)
