@@ -157,7 +157,7 @@ static bool is_replaceable(struct gd_launcher *l)
 
 int launcher_check_owner(struct gd_launcher *l, size_t i, uid_t owner)
 {
-	if (owner == l->output_of[i].owner || !launcher_is_open_to_others(l))
+	if (!launcher_is_open_to_others(l) || (owner == l->output_of[i].owner && !launcher_has_folder_of_another(l, i)))
 		return 0;
 	int r = launcher_choose_output(l, i, owner);
 	return r < 0 ? r : LAUNCHER_OTHER_OUTPUT;
@@ -213,6 +213,8 @@ int launcher_make_result_folder(struct gd_launcher *l, size_t i, const char **re
 	if (rules.unused)
 		record_start(l, i);
 	output->is_own = true;
+	output->size_bytes = l->todo[i]->size_bytes;
+	output->mtime_ns = l->todo[i]->mtime_ns;
 	return 0;
 }
 

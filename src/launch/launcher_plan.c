@@ -127,19 +127,29 @@ const struct history_entry *launcher_find_entry(const struct gd_launcher *l, con
 	return e || !owner ? e : history_find(&l->history, path, owner);
 }
 
+bool launcher_has_folder_of_another(const struct gd_launcher *l, size_t i)
+{
+	const struct launcher_output *output = &l->output_of[i];
+	const struct gd_found *f = l->todo[i];
+	return output->owner == TRUST_SEVERAL_USERS && output->is_own &&
+	       (output->size_bytes != f->size_bytes || output->mtime_ns != f->mtime_ns);
+}
+
 /* Earlier owners are identified by their index in the history, new ones by the numbers after those. */
 int launcher_choose_output(struct gd_launcher *l, size_t i, uid_t owner)
 {
 	const struct history_entry *e = launcher_find_entry(l, l->todo[i]->path, owner);
 	struct launcher_output *output = &l->output_of[i];
 	*output = (struct launcher_output){.owner = e ? e->owner : owner};
-	if (e) {
-		const size_t *file = path_map_get(&l->outputs.owners, e->output);
-		if (file && *file == (size_t)(e - l->history.entries)) {
-			output->folder = e->output;
-			output->is_own = e->has_folder;
+	const size_t *file = e ? path_map_get(&l->outputs.owners, e->output) : NULL;
+	if (file && *file == (size_t)(e - l->history.entries)) {
+		output->folder = e->output;
+		output->is_own = e->has_folder;
+		output->size_bytes = e->size_bytes;
+		output->mtime_ns = e->mtime_ns;
+		if (!launcher_has_folder_of_another(l, i))
 			return 0;
-		}
+		output->is_own = false;
 	}
 	return outputs_choose(&l->outputs, l->todo[i]->path, l->history.count + i, &output->folder);
 }

@@ -61,6 +61,8 @@ struct launcher_output {
 	const char *folder; /* below the output folder */
 	uid_t owner;        /* of the file, see find_owner() */
 	bool is_own; /* the folder belongs to this file, according to the history or because this run has used it */
+	uint64_t size_bytes; /* if it does: of the file when the folder was used last */
+	int64_t mtime_ns;
 };
 
 /* How often to examine whether other users can write a folder above the input or output folder. */
@@ -182,8 +184,13 @@ bool launcher_is_done(const struct gd_launcher *l, const struct gd_found *f, con
  * of another owner with the same name is another file.
  */
 const struct history_entry *launcher_find_entry(const struct gd_launcher *l, const char *path, uid_t owner);
-/* Chooses the folder for the result of l->todo[i], a file of this owner. */
+/*
+ * Chooses the folder for the result of l->todo[i], a file of this owner. A changed file of several users gets a new
+ * one: it may be another file.
+ */
 int launcher_choose_output(struct gd_launcher *l, size_t i, uid_t owner);
+/* Whether the folder may have the result of another file with this path: the owner does not tell them apart. */
+bool launcher_has_folder_of_another(const struct gd_launcher *l, size_t i);
 /* The other input folder from which the history has a result of file i, which must not be replaced; or NULL. */
 const char *launcher_other_input(const struct gd_launcher *l, size_t i);
 

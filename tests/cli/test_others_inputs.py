@@ -13,10 +13,10 @@ import time
 import pytest
 
 from users import BUILD, GROUP, LIMIT, STICKY, until, get_other, get_owner, make_machine, needs_users  # noqa: F401
+from watch_lab import COPY, Watch
 
 pytestmark = needs_users
 
-COPY = ("--", "cp", "--no-preserve=mode", "{file}", "{output}/r")
 WARNING = "and others can read the results in output folder"
 CREATED = "with mode 0700, because other users can change the content of input folder"
 
@@ -182,30 +182,6 @@ def test_owner_of_the_input_folder_can_choose_its_name(machine, owner, other, pl
 
 
 # ---- Watched folders ----------------------------------------------------------------------
-
-
-class Watch:
-    """A launch that watches a folder, with its messages in the file err."""
-
-    def __init__(self, user, place, folder, *words, pattern="*"):
-        self.place = place
-        self.process = user.start("sh", "-c", 'exec "$@" 2>err', "sh", "gpuq", "launch", "--watch", "--input-dir", folder, "--output-dir", "out", "--pattern", pattern,
-                                  "--gpus", "sim:1", *words, *COPY, cwd=place)
-
-    def errors(self):
-        return (self.place / "err").read_text()
-
-    def until(self, condition, what):
-        until(lambda: self.process.poll() is not None or condition(), what)
-        assert self.process.poll() is None, self.errors()
-
-    def until_done(self, name):
-        self.until(lambda: (self.place / f"out/{name}/r").exists(), name)
-
-    def end(self, codes=(0,)):
-        self.process.send_signal(signal.SIGINT)
-        self.process.communicate(timeout=LIMIT)
-        assert self.process.returncode in codes, self.errors()
 
 
 # Keeps many files from being complete, with events of one of them.
@@ -495,6 +471,20 @@ def test_files_that_another_user_adds_later_stay_out_of_the_result_folder_of_a_f
     other.sh(FORGED, shared)
     launch(owner, place, shared)
     assert texts(place) == {"report": "genuine", "report.md": "forged", "report+r": "forged"}
+
+
+def test_another_file_of_several_users_does_not_get_the_result_folder_of_a_file(machine, owner, other, place):
+    """Both files have several hard links, so both count as files of several users."""
+    shared, team = machine.directory(STICKY), machine.directory(GROUP)
+    owner.sh(f"umask 002; echo notes > {team}/notes; echo genuine > kept; ln kept {shared}/talk.wav", place)
+    launch(owner, place, shared)
+    assert texts(place) == {"talk": "genuine"}
+    launch(owner, place, shared, "--force")
+    assert texts(place) == {"talk": "genuine"}, "the same file"
+    owner.sh("rm talk.wav", shared)
+    other.sh(f"echo 'a forged one' > {team}/notes; ln {team}/notes talk.wav", shared)
+    launch(owner, place, shared)
+    assert texts(place) == {"talk": "genuine", "talk.wav": "a forged one"}
 
 
 def test_files_of_one_other_user_get_folders_in_the_order_of_their_names(machine, owner, other, place):
