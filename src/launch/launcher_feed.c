@@ -254,7 +254,8 @@ static int feed_line(struct gd_launcher *l, struct launch_line *line, int gpu, s
 			l->feeding = true;
 			break;
 		}
-		r = submit(l, line->files[line->next], gpu);
+		size_t i = line->files[line->next];
+		r = launcher_watch_has_dropped(l, i) ? 1 : submit(l, i, gpu);
 		if (r <= 0)
 			break;
 		line->next++;

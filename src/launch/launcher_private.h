@@ -305,6 +305,8 @@ int launcher_watch_fd(const struct gd_launcher *l);
  * or waits. False: it has failed.
  */
 bool launcher_watch_defer(struct gd_launcher *l, size_t i, int error);
+/* Whether file i, which waits in a line, is another file by now, which has another number. */
+bool launcher_watch_has_dropped(const struct gd_launcher *l, size_t i);
 /* The file has been submitted; its result has arrived. */
 void launcher_watch_begun(struct gd_launcher *l, size_t i);
 void launcher_watch_ended(struct gd_launcher *l, size_t i);

@@ -16,10 +16,12 @@
 static void retry_line(struct launch_watch *w, struct launch_line *line, size_t most)
 {
 	for (size_t n = 0; n < most && !launch_line_is_empty(line); n++) {
-		if (watch_make_fresh(w, line->files[line->next]) < 0)
+		size_t i = line->files[line->next];
+		bool dropped = w->states[i] == WATCH_GONE;
+		if (!dropped && watch_make_fresh(w, i) < 0)
 			return; /* out of memory: retried */
 		line->next++;
-		w->total++;
+		w->total += !dropped;
 	}
 }
 
@@ -100,6 +102,11 @@ bool launcher_watch_defer(struct gd_launcher *l, size_t i, int error)
 	w->total--;
 	gd_balancer_expect(l->balancer, w->total, l->num_skipped);
 	return true;
+}
+
+bool launcher_watch_has_dropped(const struct gd_launcher *l, size_t i)
+{
+	return l->watch && l->watch->states[i] == WATCH_GONE;
 }
 
 void launcher_watch_begun(struct gd_launcher *l, size_t i)

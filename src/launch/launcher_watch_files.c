@@ -90,10 +90,29 @@ static bool is_same(const struct gd_found *a, const struct gd_found *b)
 	return a->size_bytes == b->size_bytes && a->mtime_ns == b->mtime_ns;
 }
 
+/*
+ * File i was at the path of a file of another owner, which must not wait with it. If a worker has file i, its result is
+ * recorded as usual.
+ */
+static void drop_file(struct gd_launcher *l, size_t i)
+{
+	struct launch_watch *w = l->watch;
+	bool waits = w->states[i] == WATCH_WAITING, aside = w->states[i] == WATCH_ASIDE;
+	if (!waits && !aside)
+		return;
+	launch_amount_remove(&l->total, l->todo[i]);
+	w->total -= waits; /* does not include files that were set aside */
+	w->states[i] = WATCH_GONE;
+}
+
 int watch_consider(struct gd_launcher *l, const struct gd_found *f, uid_t owner)
 {
 	struct launch_watch *w = l->watch;
 	const size_t *known = path_map_get(&w->known, f->path);
+	if (known && *known != WATCH_SKIPPED && !is_same_owner(l, *known, owner)) {
+		drop_file(l, *known);
+		return add_file(l, f, owner, known);
+	}
 	if (known && *known != WATCH_SKIPPED) {
 		switch ((enum watch_state)w->states[*known]) {
 		case WATCH_WAITING:
@@ -107,9 +126,7 @@ int watch_consider(struct gd_launcher *l, const struct gd_found *f, uid_t owner)
 				w->aside_at_ns = 0;
 			return 0;
 		case WATCH_OVER:
-			return is_same(l->todo[*known], f) && is_same_owner(l, *known, owner)
-				       ? 0
-				       : add_file(l, f, owner, known);
+			return is_same(l->todo[*known], f) ? 0 : add_file(l, f, owner, known);
 		case WATCH_GONE:
 			return add_file(l, f, owner, known);
 		}
@@ -170,18 +187,30 @@ static bool may_be_complete(const struct gd_launcher *l, const char *path)
 	return S_ISREG(st.st_mode) && (!written_last || (st.st_uid == geteuid() && !being_written(fd, &st)));
 }
 
+/* Whether the path leads to a file of this user only. */
+static bool is_own(struct gd_launcher *l, const char *path)
+{
+	struct stat st;
+	if (fstatat(l->input_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return false;
+	l->input_way.chooser = 0;
+	return find_owner_of(l->input_fd, path, &st, &l->input_way, geteuid()) == 0;
+}
+
 /*
  * Whether the file is going to be checked anyway. Other users can cause events faster than files can be opened, and
  * then the kernel would drop events of this user's files.
  */
-static bool will_be_checked(const struct gd_launcher *l, const char *path)
+static bool will_be_checked(struct gd_launcher *l, const char *path)
 {
 	const struct launch_watch *w = l->watch;
 	const size_t *known = path_map_get(&w->known, path);
 	if (!known || *known == WATCH_SKIPPED)
 		return false;
-	return w->states[*known] == WATCH_WAITING ||
-	       (w->states[*known] == WATCH_ASIDE && l->output_of[*known].owner != 0);
+	bool of_others = l->output_of[*known].owner != 0, aside = w->states[*known] == WATCH_ASIDE;
+	if (w->states[*known] != WATCH_WAITING && !(aside && of_others))
+		return false;
+	return !of_others || !is_own(l, path);
 }
 
 int watch_take_name(void *context, const char *path, bool created)
