@@ -94,6 +94,9 @@ def _parser() -> argparse.ArgumentParser:
         help="any other setting for the worker; may be given several times",
     )
     parser.add_argument(
+        "--timeout", metavar="TIME", help="time limit per file: 30s, 5m, 1h (default: none)"
+    )
+    parser.add_argument(
         "--force", action="store_true", help="also process files that an earlier run has finished"
     )
     return parser
@@ -116,6 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         worker_command=given.worker_command,
         settings=dict(given.settings),
         force=given.force,
+        timeout=given.timeout,
     )
 
 

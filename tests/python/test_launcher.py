@@ -72,6 +72,12 @@ def test_files_are_done_and_summed_up(lab: Lab) -> None:
     assert "earlier" not in out
 
 
+def test_a_time_limit_per_file(lab: Lab) -> None:
+    lab.put("wait.wav", "b.wav")
+    out, err = run(lab, "--worker-command", lab.command, "--timeout", "1500ms", code=1)
+    assert "1 of 2 files done" in out and "not finished within" in out, (out, err)
+
+
 @pytest.mark.parametrize("names", [("é.wav",), ("é.wav", "sub/é.wav")])
 def test_names_are_recognized_in_any_locale(
     lab: Lab, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

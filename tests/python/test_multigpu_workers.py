@@ -51,6 +51,20 @@ def spawn(lab: Lab, files: list[Path], **options: Any) -> tuple[ProcessSpawner, 
     return spawner, taken
 
 
+def test_a_time_limit_per_file(lab: Lab) -> None:
+    _, results = spawn(lab, lab.put("wait.wav", "b.wav"), timeout=1.5)
+    by_name = {Path(result["file"]).name: result for result in results}
+    assert by_name["b.wav"]["status"] == "success"
+    assert by_name["wait.wav"]["error"] == "not finished within 1500 ms"
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "", "-1s", "soon"])
+def test_a_time_limit_that_is_none_is_refused(lab: Lab, timeout: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    lab.put("a.wav")
+    assert LauncherOrchestrator().run(lab.input, lab.output, [0], worker_command=lab.command, timeout=timeout) == 2
+    assert "timeout" in capfd.readouterr().err
+
+
 def arguments_of_descendants(pid: int) -> list[str]:
     """As another user sees them. Only descendants: other processes may have the same words in their arguments."""
     table = subprocess.run(["ps", "-ww", "-eo", "pid,ppid,args"], stdout=subprocess.PIPE, check=True, text=True).stdout

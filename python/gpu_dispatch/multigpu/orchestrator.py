@@ -55,6 +55,7 @@ class LauncherOrchestrator:
         worker_command: str | None = None,
         settings: Mapping[str, str] | None = None,
         force: bool = False,
+        timeout: float | str | None = None,
     ) -> int:
         """Processes the files that match, except those in ``output_dir``.
 
@@ -99,6 +100,7 @@ class LauncherOrchestrator:
                 settings=settings,
                 force=force,
                 input_dir=input_dir,
+                timeout=timeout,
             )
             self.process_spawner.spawn_workers(
                 numbers, tasks, results, model_size, language, output_dir
@@ -219,9 +221,11 @@ def run_multi_gpu(
     model_size: str = "base",
     language: str | None = None,
     pattern: str = "*.wav",
+    *,
+    timeout: float | str | None = None,
 ) -> int:
     """``LauncherOrchestrator().run(…)``: returns its exit code."""
-    return LauncherOrchestrator().run(input_dir, output_dir, gpus, model_size, language, pattern)
+    return LauncherOrchestrator().run(input_dir, output_dir, gpus, model_size, language, pattern, timeout=timeout)
 
 
 def _refuse(words: str) -> int:

@@ -17,7 +17,7 @@ from typing import TypedDict
 from gpu_dispatch import _interpreter
 from gpu_dispatch._main import safe_path_flags
 from gpu_dispatch._programs import find_gpuq
-from gpu_dispatch._spawn import found_in
+from gpu_dispatch._spawn import found_in, milliseconds
 from gpu_dispatch.multigpu._launch import Launch
 from gpu_dispatch.multigpu._record import SETTING_VARIABLE
 from gpu_dispatch.multigpu._trust import absolute
@@ -93,7 +93,7 @@ class ProcessSpawner:
     process files that an earlier run has finished. ``input_dir``: the folder in which the files were
     found. Links of other users may lead to this folder, but not to files below it or elsewhere. Names
     of results are relative to it if it contains all files, otherwise to the folder that all files have
-    in common.
+    in common. ``timeout``: the time limit per file, in seconds or as a text such as ``"5m"``.
     """
 
     def __init__(
@@ -104,6 +104,7 @@ class ProcessSpawner:
         settings: Mapping[str, str] | None = None,
         force: bool = False,
         input_dir: str | os.PathLike[str] | None = None,
+        timeout: float | str | None = None,
     ) -> None:
         if worker and worker_command:
             raise ValueError("give either worker or worker_command")
@@ -112,6 +113,7 @@ class ProcessSpawner:
         self._settings = dict(settings or {})
         self._force = force
         self._input_dir = None if input_dir is None else absolute(input_dir)
+        self._timeout = timeout if isinstance(timeout, str) else _seconds(timeout)
         self._launches: list[Launch] = []
         self._processes: list[WorkerProcess] = []
 
@@ -140,6 +142,8 @@ class ProcessSpawner:
         argv += self._worker_arguments(argv[0], model_size, language)
         if self._force:
             argv.append("--force")
+        if self._timeout is not None:
+            argv.append(f"--timeout={self._timeout}")
         output = Path(absolute(output_dir))
         logger.debug("starting workers on GPUs %s: %s", gpus, shlex.join(argv))
         launch = Launch(
@@ -227,6 +231,10 @@ class ProcessSpawner:
             f"{SETTING_VARIABLE}{number}": f"{key}={value}"
             for number, (key, value) in enumerate(self._settings.items())
         }
+
+
+def _seconds(timeout: float | None) -> str | None:
+    return None if timeout is None else f"{milliseconds('timeout', timeout) / 1000:.3f}s"
 
 
 def _plugins(gpuq: str) -> list[str]:
