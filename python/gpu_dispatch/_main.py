@@ -109,14 +109,23 @@ def _name_and_path() -> tuple[str | None, str | None]:
         # As with multiprocessing, workers do not execute the __main__.py of a package (PACKAGE.__main__), directory
         # or archive (__main__): it is meant to be executed as the program only.
         return (None, None) if name == "__main__" or name.endswith(".__main__") else (name, None)
-    path = getattr(main, "__file__", None)
-    if path is not None:
-        path = os.path.join(_directory, path)  # the program may have changed to another directory since then
+    path = _places.find_script()
+    if path is None:
+        _refuse_unknown(getattr(main, "__file__", None))
     if path is None or not os.path.exists(path):
         return None, None
     if os.path.splitext(os.path.basename(path))[0] == "ipython":
         return None, None
     return None, path
+
+
+def _refuse_unknown(path: str | None) -> None:
+    """Raises RuntimeError if this relative path may be that of the script: others may have chosen the file."""
+    if path is not None and os.path.exists(os.path.join(_directory, path)):
+        raise RuntimeError(
+            f"workers cannot find the script of this program: only its relative path is known, {path!r}, and the current "
+            "directory may have changed; start the program with an absolute path"
+        )
 
 
 def has_main() -> bool:

@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # as in typing, which takes long to import
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["check", "open_script", "owner_of_main", "remember", "remember_main"]
+__all__ = ["check", "find_script", "open_script", "owner_of_main", "remember", "remember_main"]
 
 _seen: dict[str, str] = {}
 _owner = -1
@@ -30,14 +30,36 @@ def remember_main(directory: str) -> None:
     """Remembers the directories of the program. Called when the package is imported in `directory`."""
     global _owner
     remember(entry or directory for entry in sys.path if isinstance(entry, str))
-    path = getattr(sys.modules.get("__main__"), "__file__", None)
-    if isinstance(path, str):
-        real = os.path.realpath(os.path.join(directory, path))
+    path = find_script()
+    if path is not None:
+        real = os.path.realpath(path)
         remember([os.path.dirname(real)])
         try:
             _owner = os.stat(real).st_uid
         except OSError:
             pass  # the program is not a file
+
+
+def find_script() -> str | None:
+    """The absolute path of the program's script, None if it is not known.
+
+    __file__ is relative if a program such as debugpy or memray executes the script. The current directory does not help:
+    the script may already have changed to a directory in which another user has planted a file with the same name.
+    """
+    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    if not isinstance(path, str) or os.path.isabs(path):
+        return path if isinstance(path, str) else None
+    name = os.path.basename(path)
+    if sys.argv and os.path.isabs(sys.argv[0]) and os.path.basename(sys.argv[0]) == name:
+        return sys.argv[0]
+    # The first entry is the directory of the script or, with -m, that in which Python was started. Programs insert others.
+    standard = os.path.dirname(os.__file__)
+    entries = [entry for entry in sys.path if isinstance(entry, str) and os.path.isabs(entry)]
+    if standard in entries:
+        del entries[entries.index(standard) :]
+    places = [os.path.join(entry, path) for entry in entries] + [os.path.join(entry, name) for entry in entries[:1]]
+    files = [place for place in places if os.path.isfile(place)]
+    return files[0] if len(set(map(os.path.realpath, files))) == 1 else None
 
 
 def owner_of_main() -> int:

@@ -44,8 +44,15 @@ class Place:
         for name in names[1:]:
             shutil.copy(library, self.shared / name)
 
+    def plant_script(self, name: str) -> None:
+        path = self.shared / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"open({str(self._planted)!r}, 'w').close()\n")
+
     def run(self, *parts: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
-        command = [python, script(self.home, *parts)]
+        return self.execute(python, script(self.home, *parts))
+
+    def execute(self, *command: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             command, cwd=self.home, env=self.environment, capture_output=True, text=True, timeout=60, check=False
         )
@@ -156,3 +163,39 @@ def test_relative_paths_that_others_may_have_chosen_do_not_reach_workers(place: 
     place.shared.chmod(mode)
     assert show(place, "PYTHONPYCACHEPREFIX", "cache/python", early=True) == "None"
     assert show(place, "LD_LIBRARY_PATH", "/nonexistent", early=True) == "/nonexistent"
+
+
+TOOL = """
+import runpy, sys
+sys.argv = sys.argv[2:]
+{path}
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+TOOLS = {
+    "memray": ("tool.py", "sys.path[0] = str(pathlib.Path(sys.argv[0]).resolve().parent)"),
+    "debugpy": ("-mtool", "sys.path.insert(0, os.path.dirname(sys.argv[0]))"),
+}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("folder", ["", "folder"])
+def test_workers_run_the_script_to_which_a_tool_gives_a_relative_name(place: Place, tool: str, folder: str) -> None:
+    """The program changes to the directory before it imports the package."""
+    (place.home / folder).mkdir(exist_ok=True)
+    name = os.path.join(folder, os.path.basename(script(place.home / folder, place.change, WORKER, guarded(RUN))))
+    place.plant_script(name)
+    option, path = TOOLS[tool]
+    (place.home / "tool.py").write_text("import os, pathlib\n" + TOOL.format(path=path))
+    check(place.execute(sys.executable, option, "run", name))
+
+
+def test_a_script_whose_place_is_not_known_is_refused(place: Place) -> None:
+    name = os.path.basename(script(place.home, place.change, WORKER, guarded(RUN)))
+    place.plant_script(name)
+    (place.shared.parent / "tool.py").write_text(TOOL.format(path=""))
+    done = place.execute(sys.executable, "../tool.py", "run", name)
+    assert done.returncode == 1
+    words = "only its relative path is known, 'program.py', and the current directory may have changed; start the program with an absolute path"
+    assert done.stderr.splitlines()[-1].endswith(words), done.stderr
+    (place.home / "tool.py").write_text(TOOL.format(path=""))
+    check(place.execute(sys.executable, "../tool.py", "run", str(place.home / name)))
