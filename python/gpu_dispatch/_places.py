@@ -59,7 +59,7 @@ def find_script() -> str | None:
         del entries[entries.index(standard) :]
     places = [os.path.join(entry, path) for entry in entries] + [os.path.join(entry, name) for entry in entries[:1]]
     files = [place for place in places if os.path.isfile(place)]
-    return files[0] if len(set(map(os.path.realpath, files))) == 1 else None
+    return files[0] if len({os.path.realpath(file) for file in files}) == 1 else None
 
 
 def owner_of_main() -> int:

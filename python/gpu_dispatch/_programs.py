@@ -10,6 +10,7 @@ import sys
 import sysconfig
 
 from gpu_dispatch import _interpreter, _place
+from gpu_dispatch._text import printable
 
 __all__ = ["find_gpuq"]
 
@@ -17,12 +18,16 @@ __all__ = ["find_gpuq"]
 def find_gpuq() -> str:
     """The path of ``gpuq``: ``$GPUQ``, the program of this package, or the first on ``$PATH``.
 
-    Raises FileNotFoundError.
+    Raises FileNotFoundError, and ValueError if ``$GPUQ`` is not an absolute path.
     """
     named = os.environ.get("GPUQ")
+    if named and not os.path.isabs(named):
+        raise ValueError(f"$GPUQ {printable(repr(named))} is not an absolute path")
     if named:
         return named
-    for path in (_of_this_package(), _of_this_interpreter(), shutil.which("gpuq")):
+    # Relative entries lead to the current directory, where another user may have put a gpuq.
+    directories = [entry for entry in os.get_exec_path() if os.path.isabs(entry)]
+    for path in (_of_this_package(), _of_this_interpreter(), shutil.which("gpuq", path=os.pathsep.join(directories))):
         if path and os.access(path, os.X_OK):
             return path
     raise FileNotFoundError(

@@ -627,6 +627,26 @@ def test_gpuq_of_the_package_is_not_taken_from_the_current_directory(
     assert found == own if interactive or installed else found == str(tmp_path / "gpuq")
 
 
+def test_gpuq_is_not_taken_from_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user may have put a gpuq into the directory to which the program has changed."""
+    (tmp_path / "gpuq").write_text("#!/bin/sh\n")
+    (tmp_path / "gpuq").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    for relative in ("gpuq", "./gpuq"):
+        monkeypatch.setenv("GPUQ", relative)
+        with pytest.raises(ValueError, match=f"^\\$GPUQ '{relative}' is not an absolute path$"):
+            _programs.find_gpuq()
+    monkeypatch.delenv("GPUQ")
+    monkeypatch.setattr(_programs, "_of_this_package", lambda: None)
+    monkeypatch.setattr(_programs, "_of_this_interpreter", lambda: "/missing/gpuq")
+    for entry in ("", "."):
+        monkeypatch.setenv("PATH", f"{entry}:/missing")
+        with pytest.raises(FileNotFoundError):
+            _programs.find_gpuq()
+    monkeypatch.setenv("PATH", f".:{tmp_path}")
+    assert _programs.find_gpuq() == str(tmp_path / "gpuq")
+
+
 def test_relative_entries_of_the_path_mean_what_they_mean_to_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another user may have planted a usercustomize.py in the directory to which the program has changed."""
     (tmp_path / "home" / "src").mkdir(parents=True)

@@ -133,7 +133,7 @@ class ProcessSpawner:
         :class:`~gpu_dispatch.multigpu.Result` for each file as it ends, then ``None``.
         ``language=None``: detected by workers that support it.
 
-        Raises ValueError without a GPU, FileNotFoundError if gpuq is missing or no worker is installed.
+        Raises ValueError without a GPU or if ``$GPUQ`` is relative, FileNotFoundError if gpuq is missing or no worker is installed.
         """
         gpus = list(gpu_ids)
         if not gpus:
