@@ -11,8 +11,10 @@
 #include "launch/items_task.h"
 #include "launch/map_record.h"
 
-#define MOST_ITEMS   (UINT64_C(1) << 36)
-#define CHECK_DIGITS 8
+#define MOST_ITEMS    (UINT64_C(1) << 36)
+#define NUMBER_DIGITS 11 /* of MOST_ITEMS */
+#define CHECK_DIGITS  8
+#define DIGITS        "0123456789"
 
 static int read_check(const struct json_value *v, uint32_t *ret)
 {
@@ -20,7 +22,7 @@ static int read_check(const struct json_value *v, uint32_t *ret)
 	if (v->type != JSON_STRING || v->size != CHECK_DIGITS)
 		return -EBADMSG;
 	for (size_t i = 0; i < CHECK_DIGITS; i++) {
-		const char *digits = "0123456789abcdef", *d = memchr(digits, v->data[i], 16);
+		const char *digits = DIGITS "abcdef", *d = memchr(digits, v->data[i], 16);
 		if (!d)
 			return -EBADMSG;
 		check = check << 4 | (uint32_t)(d - digits);
@@ -88,12 +90,47 @@ static int add(struct map_record *r, const struct map_file *f, const struct map_
 	return 0;
 }
 
-/* The beginning of an incomplete line. */
-static bool is_torn(const char *line, size_t size)
+/* What is left of an incomplete line. */
+struct rest {
+	const char *at;
+	size_t left;
+};
+
+/* Takes these words, or their beginning if the line ends there. */
+static bool take_words(struct rest *r, const char *words)
 {
-	static const char beginning[] = "{\"n\":";
-	size_t n = size < sizeof(beginning) - 1 ? size : sizeof(beginning) - 1;
-	return memcmp(line, beginning, n) == 0;
+	size_t length = strlen(words), n = length < r->left ? length : r->left;
+	bool same = memcmp(r->at, words, n) == 0;
+	r->at += n;
+	r->left -= n;
+	return same;
+}
+
+/* Takes at most this many characters of the set: at least one, or all of them (`exact`) unless the line ends there. */
+static bool take_any(struct rest *r, const char *set, size_t most, bool exact)
+{
+	size_t n = 0;
+	while (n < most && n < r->left && memchr(set, r->at[n], strlen(set)))
+		n++;
+	r->at += n;
+	r->left -= n;
+	return r->left == 0 || (exact ? n == most : n > 0);
+}
+
+/*
+ * Whether it is the beginning of a line of map_record_format(). The first line of a file is one only if it shows enough
+ * of that form: the file may not be ours, and the line is truncated.
+ */
+static bool is_torn(const char *line, size_t size, bool first)
+{
+	struct rest r = {line, size};
+	bool alike = take_words(&r, "{\"n\":") && take_any(&r, DIGITS, NUMBER_DIGITS, false) &&
+		     take_words(&r, ",\"item\":\"") && take_any(&r, DIGITS "abcdef", CHECK_DIGITS, true) &&
+		     take_words(&r, "\",\"");
+	if (!alike || r.left == 0)
+		return alike && !first;
+	struct rest failed = r;
+	return take_words(&r, "result\":") || take_words(&failed, "error\":");
 }
 
 static int refuse(const struct map_file *f, uint64_t line, int code, uint64_t number, struct gd_error *err)
@@ -121,7 +158,7 @@ int map_record_load(struct map_record *r, const struct map_file *f, uint64_t *re
 		ssize_t n = line_reader_next(&reader, &line);
 		if (n < 0 && n != -EFBIG)
 			return error_set(err, (int)n, "cannot read '%s': %s", f->name, error_words((int)n));
-		if (n == 0 || (n > 0 && line[n - 1] != '\n' && is_torn(line, (size_t)n)))
+		if (n == 0 || (n > 0 && line[n - 1] != '\n' && is_torn(line, (size_t)n, at == 1)))
 			break;
 		int e = n < 0 || line[n - 1] != '\n' ? -EBADMSG : map_record_read_line(line, (size_t)n, &read);
 		if (e == 0)

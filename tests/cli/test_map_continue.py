@@ -41,7 +41,15 @@ def test_torn_last_line_is_truncated(map, torn):
     assert map.output.read_text() == whole
 
 
-@pytest.mark.parametrize("content", ["hello", "hello\n", '{"n":1}\n', '{"a":1}\n', '{"n":1,"item":"0","result":1}\n', "[]",
+@pytest.mark.parametrize("torn", ['{"n":7,"item":"00000000","r', '{"n":1,"item":"0123abcd","error":"not', '{"n":2,"item":"00000000","result":4}'])
+def test_torn_first_line_is_truncated(map, torn):
+    map.put(1, 2, 3)
+    map.output.write_text(torn)
+    map.run()
+    assert len(map.results()) == 3
+
+
+@pytest.mark.parametrize("content", ["hello", "hello\n", "{", '{"n":', '{"n":1}', '{"n":100,"lr":0.1}', '{"n":1,"item":"apple"}', '{"n":1,"item":"00000000","name":"x"}', '{"n":1}\n', '{"a":1}\n', '{"n":1,"item":"0","result":1}\n', "[]",
                                      '{"n":0,"item":"00000000","result":1}\n', '{"n":1,"item":"00000000","result":1,"x":2}\n'])
 def test_file_that_is_not_ours_is_refused_and_left_alone(map, content):
     map.put(1)
