@@ -24,6 +24,7 @@
 #define AHEAD_SECONDS 0.02             /* work that waits in the pool, per worker */
 #define AHEAD_MAX     256              /* files */
 #define OTHER_OUTPUT  2                /* returned by try_submit() */
+#define DEFERRED      3                /* returned by prepare(), see launcher_watch_defer() */
 #define FEED_NS       (20 * NS_PER_MS) /* per call of feed_line(): a stop must not wait for many incomplete files */
 
 /*
@@ -117,12 +118,14 @@ static bool has_odd_name(const struct gd_launcher *l, size_t i)
 }
 
 /* Checks the file and makes its output folder when its turn has come; on failure sets the reason. May return
- * LAUNCHER_OTHER_OUTPUT. */
+ * LAUNCHER_OTHER_OUTPUT or DEFERRED. */
 static int prepare(struct gd_launcher *l, size_t i, const char *output, struct text *words)
 {
 	const char *objection;
 	uid_t owner = 0;
 	int r = look_at_file(l, i, &owner, &objection);
+	if (r < 0 && launcher_watch_defer(l, i, r))
+		return DEFERRED;
 	if (r < 0) {
 		text_append_string(words, objection      ? objection
 					  : r == -ENOENT ? "the file no longer exists"
@@ -203,7 +206,7 @@ static int try_submit(struct gd_launcher *l, size_t i, int gpu)
 		gd_draft_abandon(draft);
 		if (r == LAUNCHER_OTHER_OUTPUT)
 			return OTHER_OUTPUT;
-		if (launcher_watch_defer(l, i, r))
+		if (r == DEFERRED)
 			return 1;
 	} else if (r == 0) {
 		describe(l, i, &file);

@@ -211,6 +211,19 @@ def test_a_file_that_vanishes_before_its_turn_has_not_failed(launch):
     assert (summary["files_total"], summary["files_failed"], summary["files_left"]) == (2, 0, 0)
 
 
+def test_a_file_whose_result_folder_cannot_be_made_has_failed(launch):
+    launch.output.mkdir()
+    (launch.output / "a").symlink_to("/nonexistent/folder")
+    launch.put("a.wav")
+    process = watch(launch)
+    launch.put("b.wav")
+    wait_for(launch, "b.wav")
+    launch.until(lambda: any(line["event"] == "failed" for line in launch.history()), "the failure")
+    summary, out, err = stop(launch, process, code=1)
+    assert (summary["files_done"], summary["files_failed"]) == (1, 1)
+    assert "cannot create its output folder" in out and "No such file or directory" in out, (out, err)
+
+
 def test_folders_come_go_and_are_renamed(launch):
     process = watch(launch, "--recursive", *PROGRAM)
     ready(launch, process)
