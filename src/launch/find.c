@@ -143,6 +143,8 @@ static int examine(struct finder *f, int fd, const struct dirent *d, const char 
 		return 0;
 	if (!objection && (!wanted || (r == -ENOENT && d->d_type != DT_LNK)))
 		return 1; /* removed meanwhile */
+	if (objection && !wanted && !S_ISDIR(ret->st_mode))
+		return 1; /* only its folders are searched */
 	int said = skip(f, "'%s%s' is skipped: %s%s", prefix, d->d_name,
 		objection      ? objection
 		: r == -ENOENT ? "the link is broken"

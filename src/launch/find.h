@@ -71,7 +71,7 @@ const char *find_names_of_others(const char *path);
 
 /*
  * Opens an entry of an input folder, which may be a link, with O_PATH. -EPERM: it is not used as input, and
- * *ret_objection says why, see trust_objection_behind_link(). trust: the user accepts all links.
+ * *ret_objection says why, see trust_objection_behind_link(); *ret is set, too. trust: the user accepts all links.
  */
 int find_open_entry(int folder_fd, const char *path, bool trust, struct trust_way *way, int *ret_fd, struct stat *ret,
 	const char **ret_objection);

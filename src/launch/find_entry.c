@@ -28,12 +28,12 @@ int find_open_entry(int folder_fd, const char *path, bool trust, struct trust_wa
 		return r;
 	if (fstat(fd, &st) < 0)
 		return -errno;
+	*ret = st;
 	if (way->chooser && !trust)
 		*ret_objection = trust_objection_behind_link(way, &st);
 	if (*ret_objection)
 		return -EPERM;
 	*ret_fd = take_fd(&fd);
-	*ret = st;
 	return 0;
 }
 

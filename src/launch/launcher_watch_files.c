@@ -152,6 +152,8 @@ int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret,
 	int r = find_open_entry(l->input_fd, path, l->options.trust_input, &l->input_way, &fd, &st, &objection);
 	if (r == 0 && !l->options.trust_input && is_wanted(l, path))
 		objection = find_objection_to_holes(fd, NULL, &st, &l->input_way);
+	if (objection && !is_wanted(l, path) && !S_ISDIR(st.st_mode))
+		return 0;
 	if (objection) {
 		cleanup_(text_finish) struct text words = {0};
 		text_appendf(&words, "'%s' is skipped: %s%s", path, objection, find_advice(objection));

@@ -70,6 +70,14 @@ def test_trusted_links_are_followed_in_a_watched_folder(owner, other, dataset):
     assert process.returncode == 0, (out, err)
 
 
+def test_skipped_links_to_files_count_only_if_a_pattern_matches_them(owner, dataset):
+    command = ["zero" if word == "*" else word for word in words(owner, dataset)]
+    result = owner.run(*command, cwd=owner.home)
+    assert result.returncode == 0 and results(owner) == ["zero"], result
+    assert "'train' is skipped" in result.stderr and "three" not in result.stderr, result
+    assert summary(owner)["inputs_skipped"] == 1
+
+
 def test_only_skipped_links(owner, other, machine):
     """There is no summary line if there is nothing to do."""
     folder = machine.project(other)
