@@ -133,6 +133,11 @@ struct trust_way {
 	 * one struct can sum up many paths; if it is true, it is not examined again.
 	 */
 	bool replaceable;
+	/*
+	 * Components of all paths behind links of other users, beyond a usual number per path. Never reset; a path
+	 * fails with -ELOOP when they reach the limit. 0: no limit.
+	 */
+	size_t long_steps, most_long_steps;
 	gid_t private_group; /* a cache */
 	gid_t shared_group;  /* a cache of trust_is_shared() */
 };

@@ -21,6 +21,7 @@
  * user, who can make any number of links with thousands of components. */
 #define WALK_MAX_STEPS         2048
 #define WALK_MAX_FOREIGN_STEPS 32
+#define WALK_USUAL_STEPS       12 /* the others are trust_way.long_steps */
 
 #define WALK_FLAGS (O_PATH | O_NOFOLLOW | O_CLOEXEC)
 
@@ -189,11 +190,24 @@ static int open_entry(int dir_fd, const char *name)
 	return fd < 0 && (errno == ENOTDIR || errno == ELOOP) ? openat(dir_fd, name, WALK_FLAGS) : fd;
 }
 
+/* Counts a component behind a link of another user; false: there are too many. */
+static bool walk_count_foreign(struct walk *w)
+{
+	struct trust_way *way = w->way;
+	w->foreign_steps++;
+	if (w->foreign_steps <= WALK_USUAL_STEPS || way->most_long_steps == 0)
+		return w->foreign_steps <= WALK_MAX_FOREIGN_STEPS;
+	if (w->foreign_steps > WALK_MAX_FOREIGN_STEPS || way->long_steps >= way->most_long_steps)
+		return false;
+	way->long_steps++;
+	return true;
+}
+
 /* Opens the entry whose name was taken, and sets the objection if it must not be used. */
 static int walk_step(struct walk *w)
 {
 	struct stat st;
-	if (++w->steps > WALK_MAX_STEPS || (walk_has_chooser(w) && ++w->foreign_steps > WALK_MAX_FOREIGN_STEPS))
+	if (++w->steps > WALK_MAX_STEPS || (walk_has_chooser(w) && !walk_count_foreign(w)))
 		return -ELOOP;
 	cleanup_(closep) int fd = open_entry(w->fd, w->name);
 	if (fd < 0 || fstat(fd, &st) < 0)

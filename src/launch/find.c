@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -33,6 +34,8 @@ SIZED_NO_TAIL(gd_found, seconds);
  * limit is for the sum of the bytes by which the paths of their files and folders exceed the usual length. */
 #define USUAL_LENGTH    256
 #define MOST_LONG_BYTES ((size_t)64 << 20)
+/* For trust_way.long_steps, which take about 10 us each. */
+#define MOST_LONG_STEPS 200000
 
 /* The folder being read, and the folders above it: a link back to one of them is a loop. */
 struct level {
@@ -53,13 +56,18 @@ struct finder {
 	size_t unsaid;      /* warnings beyond the limit */
 	size_t long_bytes;  /* see MOST_LONG_BYTES */
 	size_t num_long;    /* skipped for this reason */
+	size_t num_links;   /* skipped because of MOST_LONG_STEPS */
 	size_t root_length; /* of the searched folder's path */
 	bool has_excluded;
 	bool root_excluded; /* the searched folder itself */
 	dev_t excluded_device;
 	ino_t excluded_inode;
 	unsigned seen;
-	struct path_map visited; /* folders that were read, by "DEVICE:INODE"; the numbers are unused */
+	struct path_map visited; /* folders that were read, by inode_key(); the numbers are unused */
+	/* Sparse files, in the same way, and 1 if there is an objection to their holes: another user can give a file
+	 * any number of names, and counting its holes takes a millisecond. */
+	struct path_map sparse;
+	const char *objection_to_holes; /* the last one */
 };
 
 static int vwarn(struct finder *f, const char *format, va_list args) GD_PRINTF(2, 0);
@@ -99,17 +107,47 @@ static int skip(struct finder *f, const char *format, ...)
 /* At the end of the search. */
 static int warn_of_rest(struct finder *f)
 {
-	cleanup_(text_finish) struct text words = {0}, paths = {0};
+	cleanup_(text_finish) struct text words = {0}, paths = {0}, links = {0};
 	text_appendf(&words, "%zu more file%s or folder%s skipped without a warning", f->unsaid,
 		f->unsaid == 1 ? "" : "s", f->unsaid == 1 ? "" : "s");
 	text_appendf(&paths,
 		"%zu file%s or folder%s of other users skipped: too many long paths; set trust_input to include them",
 		f->num_long, f->num_long == 1 ? "" : "s", f->num_long == 1 ? "" : "s");
+	text_appendf(&links,
+		"%zu symbolic link%s of other users skipped: following so many links with long targets would take too long; set trust_input to include them",
+		f->num_links, f->num_links == 1 ? "" : "s");
 	int r = f->unsaid ? find_result_warn(f->found, &words) : 0;
-	return r < 0 || f->num_long == 0 ? r : find_result_warn(f->found, &paths);
+	if (r == 0 && f->num_long)
+		r = find_result_warn(f->found, &paths);
+	return r < 0 || f->num_links == 0 ? r : find_result_warn(f->found, &links);
 }
 
 /* ---- One folder ----------------------------------------------------------- */
+
+#define KEY_SIZE 64
+static size_t inode_key(dev_t device, ino_t inode, char ret[KEY_SIZE])
+{
+	return (size_t)snprintf(ret, KEY_SIZE, "%jx:%jx", (uintmax_t)device, (uintmax_t)inode);
+}
+
+/* find_objection_to_holes() for a file that another user may have written or chosen; counts the holes only once. */
+static const char *find_holes(struct finder *f, int fd, const char *name, const struct stat *st)
+{
+	char key[KEY_SIZE];
+	if (!find_may_have_holes(st))
+		return NULL;
+	size_t length = inode_key(st->st_dev, st->st_ino, key);
+	const size_t *known = path_map_get(&f->sparse, key);
+	if (known)
+		return *known ? f->objection_to_holes : NULL;
+	const char *objection = find_objection_to_holes(fd, name, st, &f->way);
+	if (objection)
+		f->objection_to_holes = objection;
+	const char *copy = arena_copy(&f->found->arena, key, length);
+	if (copy)
+		(void)path_map_put(&f->sparse, copy, objection != NULL); /* out of memory: counted again */
+	return objection;
+}
 
 /* Examines a name. Most entries are files that are not links: these are not opened, because their folder was checked
  * (note_writers()). */
@@ -128,8 +166,8 @@ static int look_at(struct finder *f, int fd, const struct dirent *d, bool wanted
 	int at = plain ? fd : entry;
 	const char *name = plain ? d->d_name : NULL;
 	*ret_owner = find_owner_of(at, name, ret, &f->way, f->user);
-	if (wanted && !trust)
-		*ret_objection = find_objection_to_holes(at, name, ret, &f->way);
+	if (wanted && !trust && *ret_owner)
+		*ret_objection = find_holes(f, at, name, ret);
 	return *ret_objection ? -EPERM : 0;
 }
 
@@ -141,6 +179,11 @@ static int examine(struct finder *f, int fd, const struct dirent *d, const char 
 	int r = look_at(f, fd, d, wanted, ret, ret_owner, &objection);
 	if (r == 0)
 		return 0;
+	if (r == -ELOOP && f->way.long_steps == MOST_LONG_STEPS) {
+		f->found->files.skipped++;
+		f->num_links++;
+		return 1;
+	}
 	if (!objection && (!wanted || (r == -ENOENT && d->d_type != DT_LNK)))
 		return 1; /* removed meanwhile */
 	if (objection && !wanted && !S_ISDIR(ret->st_mode))
@@ -278,16 +321,16 @@ static int enter(struct finder *f, const char *path, bool is_link, const struct 
  */
 static int find_repetition(struct finder *f, const struct level *here, const char **ret_why)
 {
-	char key[64];
+	char key[KEY_SIZE];
 	*ret_why = NULL;
 	for (const struct level *l = here->above; l; l = l->above)
 		if (l->device == here->device && l->inode == here->inode) {
 			*ret_why = "it is a link to one of its own parent folders";
 			return 0;
 		}
-	int length = snprintf(key, sizeof(key), "%jx:%jx", (uintmax_t)here->device, (uintmax_t)here->inode);
+	size_t length = inode_key(here->device, here->inode, key);
 	if (!path_map_get(&f->visited, key)) {
-		char *copy = arena_copy(&f->found->arena, key, (size_t)length);
+		char *copy = arena_copy(&f->found->arena, key, length);
 		return copy && path_map_put(&f->visited, copy, 0) ? 0 : -ENOMEM;
 	}
 	if (here->linked)
@@ -403,11 +446,13 @@ int find_files(const char *folder, const struct gd_find_options *options, const 
 	if (!f.found)
 		return error_set(err, -ENOMEM, "cannot search folder '%s': out of memory", folder);
 	f.found->files.size = sizeof(f.found->files);
+	f.way.most_long_steps = options->trust_input ? 0 : MOST_LONG_STEPS;
 	f.found->root = -1;
 	int r = find(&f, folder, err);
 	f.found->open_to_others = f.way.replaceable;
 	find_patterns_finish(&f.patterns);
 	path_map_finish(&f.visited);
+	path_map_finish(&f.sparse);
 	if (r < 0)
 		gd_files_free(&f.found->files);
 	else

@@ -83,6 +83,9 @@ int find_open_entry(int folder_fd, const char *path, bool trust, struct trust_wa
  */
 const char *find_objection_to_holes(int fd, const char *name, const struct stat *st, struct trust_way *way);
 
+/* Whether find_objection_to_holes() would have to count the holes. */
+bool find_may_have_holes(const struct stat *st);
+
 /* Advice about an objection, to be appended to it. Do not append it if the entry was replaced during a run. */
 const char *find_advice(const char *objection);
 

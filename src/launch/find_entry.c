@@ -46,11 +46,16 @@ uid_t find_owner_of(int fd, const char *name, const struct stat *st, struct trus
 	return S_ISREG(st->st_mode) && trust_is_shared(fd, name, st, way) ? TRUST_SEVERAL_USERS : 0;
 }
 
+bool find_may_have_holes(const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && st->st_size - (off_t)st->st_blocks * 512 > MAX_HOLE_BYTES;
+}
+
 const char *find_objection_to_holes(int fd, const char *name, const struct stat *st, struct trust_way *way)
 {
 	char opened[32];
 	/* Most files: nothing is opened. */
-	if (!S_ISREG(st->st_mode) || st->st_size - (off_t)st->st_blocks * 512 <= MAX_HOLE_BYTES)
+	if (!find_may_have_holes(st))
 		return NULL;
 	if (find_owner_of(fd, name, st, way, geteuid()) == 0)
 		return NULL;

@@ -14,7 +14,9 @@
 
 #define SEARCH_NS       (5 * NS_PER_S)    /* between searches if folders cannot be watched */
 #define SEARCH_LEAST_NS (100 * NS_PER_MS) /* between searches */
-#define SERVE_NS        (10 * NS_PER_MS)  /* between services of the workers, during a search */
+/* Other users can make a search take long: then this much, or as much time as the search took, if that is more. */
+#define SEARCH_MOST_NS (10 * NS_PER_S)
+#define SERVE_NS       (10 * NS_PER_MS) /* between services of the workers, during a search */
 /* Other users can put any number of entries into a folder that each cause a warning, and each warning is kept. */
 #define MOST_WARNINGS 1000
 
@@ -212,6 +214,8 @@ void watch_search_if_due(struct gd_launcher *l, uint64_t now)
 		return;
 	search(l);
 	w->searched_at_ns = clock_now_ns();
-	uint64_t pause = (w->searched_at_ns - now) * WATCH_PART;
+	uint64_t took = w->searched_at_ns - now, pause = took * WATCH_PART;
+	uint64_t most = took > SEARCH_MOST_NS ? took : SEARCH_MOST_NS;
+	pause = pause > most ? most : pause;
 	w->search_at_ns = w->searched_at_ns + (pause > SEARCH_LEAST_NS ? pause : SEARCH_LEAST_NS);
 }

@@ -429,6 +429,49 @@ def test_links_with_long_targets_take_little_time_and_few_warnings(machine, owne
     assert result.stderr.count("warning: 2000 more files or folders skipped without a warning") == 1, result.stderr[-500:]
 
 
+MAKE_LONG_LINKS = ("import os, sys; os.chdir(sys.argv[1]); os.mkdir('d'); open('f', 'w').close(); "
+                   "[os.symlink('d/../' * 15 + 'f', f's{n:05}') for n in range(11000)]; print('made')")
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_links_of_another_user_with_long_targets_are_limited(machine, owner, other, place, trust):
+    shared = machine.directory(GROUP)
+    assert other.attack(MAKE_LONG_LINKS, shared) == "made"
+    owner.sh("echo own > t", shared)
+    result = owner.run("gpuq", "launch", "--dry-run", "--input-dir", shared, "--output-dir", "out", "--pattern", "s*", "--pattern", "t", "--gpus", "sim:1",
+                       *["--trust"] * trust, "--", "true", cwd=place)
+    assert result.returncode == 0, (result.returncode, result.stderr[-500:])
+    found = 11000 if trust else 200000 // (31 - 12)
+    assert f"{found + 1} files to do" in result.stdout, result.stdout
+    words = "symbolic links of other users skipped: following so many links with long targets would take too long; use --trust to include them"
+    assert trust or f"{11000 - found} {words}\n" in result.stderr, result.stderr[-500:]
+    assert not trust or words not in result.stderr
+
+
+MAKE_SPARSE = """
+import os, sys
+os.chdir(sys.argv[1])
+file = os.open("s", os.O_CREAT | os.O_RDWR, 0o644)
+for number in range(1000):
+    os.pwrite(file, b"x", number * 80000)
+os.fsync(file)
+for number in range(5000):
+    os.link("s", f"s{number}")
+    os.symlink("s", f"t{number}")
+print("made")
+"""
+
+
+def test_holes_of_a_file_with_many_names_are_counted_once(machine, owner, other, place):
+    shared = machine.directory(GROUP)
+    assert other.attack(MAKE_SPARSE, shared) == "made"
+    owner.sh("echo own > u", shared)
+    result = owner.run("prlimit", "--cpu=4", "gpuq", "launch", "--dry-run", "--input-dir", shared, "--output-dir", "out", "--pattern", "[stu]*", "--gpus", "sim:1", "--",
+                       "true", cwd=place)
+    assert result.returncode == 0, (result.returncode, result.stderr[-500:])
+    assert result.stdout.startswith(("1 file to do", "10002 files to do")), result.stdout  # depends on the file system
+
+
 def test_link_of_another_user_with_many_components_is_still_followed(machine, owner, other, place):
     shared = machine.directory(GROUP)
     deep = "/".join(f"d{n}" for n in range(20))
