@@ -9,8 +9,10 @@ MAIL_FROM: the sender.
 """
 import email.message
 import getpass
+import grp
 import json
 import os
+import pwd
 import smtplib
 import socket
 import ssl
@@ -20,16 +22,39 @@ import sys
 TAIL_BYTES = 4000
 
 
+def is_private(group: int) -> bool:
+    """Returns whether this user is the only member of the group, which then has the name of the user."""
+    entry = grp.getgrgid(group)
+    name = pwd.getpwuid(os.geteuid()).pw_name
+    return entry.gr_name == name and not set(entry.gr_mem) - {name}
+
+
+def others_can_change(folder: os.stat_result) -> bool:
+    if folder.st_uid not in (0, os.geteuid()) or folder.st_mode & stat.S_IWOTH:
+        return True
+    return bool(folder.st_mode & stat.S_IWGRP) and not is_private(folder.st_gid)
+
+
 def log_tail(path: str) -> str:
-    """Returns the end of the log. Refuses files of other users, who may be able to replace the log with a link or a pipe."""
+    """Returns the end of the log.
+
+    Refuses files of other users, and folders in which they can replace the log with a link, a pipe, or another file of this user.
+    """
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as log:
+        folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
+        try:
+            if others_can_change(os.fstat(folder)):
+                return "(other users can change the folder of the log)"
+            log = open(os.open(os.path.basename(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb")
+        finally:
+            os.close(folder)
+        with log:
             status = os.fstat(log.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
                 return "(the log is not a regular file of this user)"
             log.seek(max(0, status.st_size - TAIL_BYTES))
             return log.read().decode(errors="replace")
-    except OSError as error:
+    except (OSError, KeyError) as error:
         return f"(the log cannot be read: {error})"
 
 

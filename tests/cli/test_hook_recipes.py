@@ -3,10 +3,12 @@
 import base64
 import email
 import email.policy
+import grp
 import http.server
 import json
 import os
 import pathlib
+import pwd
 import re
 import runpy
 import socketserver
@@ -163,6 +165,20 @@ def test_mail_sends_no_file_that_a_link_leads_to(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert "cannot be read" in log_tail(str(tmp_path / "link"))
     assert log_tail(str(tmp_path / "pipe")) == "(the log is not a regular file of this user)"
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o777, 0o1777])
+def test_mail_sends_no_file_of_a_folder_that_others_can_change(tmp_path, mode):
+    """Another user may have renamed a private file of this user to the name of the log."""
+    log_tail = runpy.run_path(str(RECIPES / "mail.py"))["log_tail"]
+    (tmp_path / "log").write_text("said\n")
+    tmp_path.chmod(mode)
+    private = grp.getgrgid(tmp_path.stat().st_gid)
+    if mode == 0o775 and private.gr_name == pwd.getpwuid(os.geteuid()).pw_name and not private.gr_mem:
+        assert log_tail(str(tmp_path / "log")) == "said\n"
+        os.geteuid() == 0 or pytest.skip("changes the group of a folder: run it as root")
+        os.chown(tmp_path, -1, 1)
+    assert log_tail(str(tmp_path / "log")) == "(other users can change the folder of the log)"
 
 
 def test_wandb(lab, web):
