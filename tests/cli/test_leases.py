@@ -56,6 +56,15 @@ def test_ci_step_has_a_name_and_limits(place):
     assert place.job(1)["name"] == "ci-77"
 
 
+def test_a_lease_of_a_part_of_a_program_in_any_environment(place):
+    place.environment["TEXT"] = "an empty line:\n\nGPUQ_GPU=7\n"
+    code = ("import os; from gpu_lease import lease\n"
+            "with lease('--mem', '1G') as gpu: print(gpu == os.environ['GPUQ_GPU'] == os.environ['CUDA_VISIBLE_DEVICES'])\n"
+            "print(os.environ.get('CUDA_VISIBLE_DEVICES'))")
+    assert run(place, sys.executable, "-c", code) == "True\nNone\n"
+    check_leases(place, 1)
+
+
 @pytest.mark.heavy
 def test_snakemake_runs_each_rule_with_a_gpu(place):
     run(place, "snakemake", "--cores", "2")
