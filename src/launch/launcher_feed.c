@@ -80,8 +80,10 @@ static int look_at_file(struct gd_launcher *l, size_t i, uid_t *ret_owner, const
 		*ret_objection = find_objection_to_holes(fd, NULL, &st, &l->input_way);
 	if (*ret_objection)
 		return -EPERM;
-	if (!S_ISREG(st.st_mode))
+	if (!S_ISREG(st.st_mode)) {
+		*ret_objection = S_ISFIFO(st.st_mode) ? "it is a pipe, not a regular file" : "it is not a regular file";
 		return -EINVAL;
+	}
 	if (!(st.st_mode & S_IROTH) && faccessat(l->input_fd, f->path, R_OK, AT_EACCESS) < 0)
 		return -errno;
 	if (l->watch && being_written(fd, &st))

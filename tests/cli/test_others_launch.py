@@ -221,6 +221,19 @@ def test_input_that_becomes_a_link_of_another_user_to_a_file_of_the_user_is_not_
     assert not (victim.home / "out/sub/d/r").exists() and (victim.home / "out/a/r").exists()
 
 
+def test_input_that_becomes_a_pipe_fails_with_the_reason(machine, victim, other):
+    shared = machine.directory(GROUP)
+    other.sh("echo the longest > a; echo longer > b; echo long > c; echo x > d", shared)
+    victim.sh("rm -rf out go began; mkfifo go", victim.home)
+    process = victim.start("gpuq", "launch", "--input-dir", shared, "--output-dir", victim.home / "out", "--pattern", "?", "--gpus", "sim:1", "--",
+                           "sh", "-c", f"if [ {{stem}} = a ]; then cd '{victim.home}'; touch began; cat go; fi; cp {{file}} {{output}}/r", cwd=victim.home)
+    until(lambda: process.poll() is not None or (victim.home / "began").exists(), "the first file")
+    other.sh("rm d; mkfifo d", shared)
+    victim.sh("echo > go", victim.home)
+    out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1 and "it is a pipe, not a regular file" in out + err, (out, err)
+
+
 # Attacks on the input folder 'in'; 'mine' is a private folder of the victim.
 REPLACED = {"link": "mv in old; ln -s '{home}/secret' in", "folder": "mv in old; mv mine in"}
 
