@@ -123,8 +123,12 @@ static int wait_until_ready(int fd, int timeout_ms, const char *log, struct gd_e
 	long code = strtol(message, &words, 10);
 	if (have && code == 0)
 		return 0;
-	if (have && code < 0)
-		return error_set(err, (int)code, "cannot start a runner: %s; queued jobs wait for one", words + 1);
+	static const char prefix[] = "cannot start a runner: ";
+	if (have && code < 0) {
+		words++;
+		words += strncmp(words, prefix, sizeof(prefix) - 1) == 0 ? sizeof(prefix) - 1 : 0;
+		return error_set(err, (int)code, "%s%s; queued jobs wait for one", prefix, words);
+	}
 	return error_set(err, -ECHILD, "cannot start a runner: it ended before it was ready; see '%s'", log);
 }
 

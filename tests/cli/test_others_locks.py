@@ -78,6 +78,14 @@ def test_read_lock_on_the_journal_is_reported(owner, other, queue, words):
     assert owner.gpuq("add", "--no-start", "true", cwd=queue).returncode == 0
 
 
+def test_read_lock_that_keeps_a_runner_from_starting_is_reported(owner, other, queue):
+    reader = Reader(other, queue / "jobs.jsonl.d/runner.lock").await_lock()
+    result = owner.gpuq("add", "true", cwd=queue)
+    expected = f"gpuq: cannot start a runner: {reader.words}'{queue}/jobs.jsonl.d/runner.lock'; end that process or, if no runner is active, remove the file"
+    assert expected in result.stderr and result.stderr.count("cannot start a runner") == 1, result
+    reader.end()
+
+
 @pytest.mark.parametrize("way", ["plain", "su", "description"])
 def test_write_lock_of_a_user_who_had_write_access_is_reported(owner, other, queue, way):
     """A lock stays when a process executes a program with a set-user-ID bit, but /proc/PID then belongs to root. A lock of
