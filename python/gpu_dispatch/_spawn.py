@@ -73,8 +73,13 @@ def _module_directories() -> list[str]:
         # Not module.__dict__: it would execute a module that is loaded lazily (importlib.util.LazyLoader).
         values = object.__getattribute__(module, "__dict__")
         places = [*(values.get("__path__") or ())] or [values.get("__file__")]
-        found |= {os.path.dirname(place): None for place in places if isinstance(place, str)}
+        # Not a module of a package under another name, such as _frozen_importlib, whose file is importlib/_bootstrap.py.
+        found |= {os.path.dirname(place): None for place in places if isinstance(place, str) and _stem(place) == name}
     return [directory for directory in found if directory in sys.path_importer_cache]
+
+
+def _stem(path: str) -> str:
+    return os.path.basename(path).partition(".")[0]
 
 
 def worker_argv(max_batch: int = 1) -> list[str]:

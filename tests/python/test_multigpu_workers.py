@@ -647,6 +647,13 @@ def test_gpuq_is_not_taken_from_a_relative_path(tmp_path: Path, monkeypatch: pyt
     assert _programs.find_gpuq() == str(tmp_path / "gpuq")
 
 
+def test_workers_do_not_get_the_standard_library_of_the_program() -> None:
+    """They may run another version of Python."""
+    path = spawner_module._environment()["PYTHONPATH"].split(os.pathsep)
+    assert os.path.dirname(os.__file__) in sys.path and os.path.dirname(pytest.__path__[0]) in path
+    assert not [entry for entry in path if os.path.exists(f"{entry}/os.py") or entry.endswith(("lib-dynload", ".zip"))]
+
+
 def test_relative_entries_of_the_path_mean_what_they_mean_to_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another user may have planted a usercustomize.py in the directory to which the program has changed."""
     (tmp_path / "home" / "src").mkdir(parents=True)

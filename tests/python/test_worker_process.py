@@ -166,6 +166,12 @@ def test_workers_import_the_modules_that_the_program_has_found(tmp_path: pathlib
         check(python(script(tmp_path, code, guarded(RUN)), directory=tmp_path))
 
 
+def test_workers_of_a_session_search_no_folder_of_the_standard_library_that_the_session_does_not_search(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "mine.py").write_text(WORKER.replace("return data * 2", "import os, sys; return [p for p in sys.path if os.path.basename(p) == 'importlib']"))
+    run = "Dispatcher(Twice, [0]).run([1], on_success)\nprint(results[0])\n"
+    check(python("-", directory=tmp_path, code="import importlib.util\nfrom mine import *\n" + run), "[]\n")
+
+
 def test_starting_workers_does_not_execute_a_module_that_is_loaded_lazily(tmp_path: pathlib.Path) -> None:
     (tmp_path / "mine.py").write_text(WORKER)
     (tmp_path / "broken.py").write_text("raise ImportError('broken was executed')\n")

@@ -261,4 +261,11 @@ def _environment() -> dict[str, str]:
     # ignores entries that are not strings, such as a Path.
     path = [found_in(entry) for entry in sys.path if entry and isinstance(entry, str)]
     path = [entry for entry in dict.fromkeys(path) if os.path.isabs(entry) and os.pathsep not in entry]
+    path = [entry for entry in path if not _is_standard(entry)]
     return {**_interpreter.environment(), "PYTHONPATH": os.pathsep.join(path)}
+
+
+def _is_standard(entry: str) -> bool:
+    """Whether it belongs to the standard library, which a worker that runs another version of Python cannot use."""
+    version = f"python{sys.version_info[0]}{sys.version_info[1]}.zip"
+    return entry == os.path.dirname(os.__file__) or os.path.basename(entry) in ("lib-dynload", version)
