@@ -40,11 +40,11 @@ def test_result_with_a_timeout(one: Pool, tmp_path: Path) -> None:
     path = fifo(tmp_path)
     future = one.submit(("block", path))
     begin = time.monotonic()
-    with pytest.raises(TimeoutError) as caught:
+    with pytest.raises(concurrent.futures.TimeoutError) as caught:
         future.result(timeout=0.05)
     assert time.monotonic() - begin >= 0.05
     assert not isinstance(caught.value, TaskTimedOut)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(concurrent.futures.TimeoutError):
         future.exception(timeout=0)
     assert not future.done()
     release(path)
