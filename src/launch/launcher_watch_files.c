@@ -172,6 +172,12 @@ int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret,
 
 /* ---- Names reported by the kernel ------------------------------------------- */
 
+static bool is_link(const struct gd_launcher *l, const char *path)
+{
+	struct stat st;
+	return fstatat(l->input_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode);
+}
+
 /*
  * Whether a new name may be a complete file; others are reported again when they are closed. A link is, symbolic or
  * hard. The first name of a hard link may be gone already: writing sets both times of a file, a link only one of them,
@@ -221,7 +227,7 @@ int watch_take_name(void *context, const char *path, bool created)
 	bool wanted = is_wanted(l, path);
 	if ((!wanted && !(created && l->options.recursive)) || (l->watch->root_is_output && outputs_is_reserved(path)))
 		return 0;
-	if (created && !may_be_complete(l, path))
+	if (created && !(wanted ? may_be_complete(l, path) : is_link(l, path)))
 		return 0;
 	if (strlen(l->files->folder) + strlen(path) + FIND_PATH_MARGIN >= PATH_MAX)
 		return 0;
