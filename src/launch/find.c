@@ -52,6 +52,7 @@ struct finder {
 	const struct find_again *again; /* or NULL */
 	struct find_result *found;
 	struct trust_way way; /* `replaceable`: of all entries together; `chooser`: of the last entry examined */
+	bool unsure;          /* the access list of a file would count if `replaceable` had been true */
 	uid_t user;
 	size_t unsaid;      /* warnings beyond the limit */
 	size_t long_bytes;  /* see MOST_LONG_BYTES */
@@ -166,6 +167,7 @@ static int look_at(struct finder *f, int fd, const struct dirent *d, bool wanted
 	int at = plain ? fd : entry;
 	const char *name = plain ? d->d_name : NULL;
 	*ret_owner = find_owner_of(at, name, ret, &f->way, f->user);
+	f->unsure = f->unsure || (!f->way.replaceable && S_ISREG(ret->st_mode) && ret->st_mode & S_IWGRP);
 	if (wanted && !trust && *ret_owner)
 		*ret_objection = find_holes(f, at, name, ret);
 	return *ret_objection ? -EPERM : 0;
@@ -438,24 +440,39 @@ static int find(struct finder *f, const char *folder, struct gd_error *err)
 	return r < 0 ? error_set(err, r, "cannot search folder '%s': %s", folder, error_words(r)) : 0;
 }
 
+/* *f: the finder at its end, with the result. open: see find_again. */
+static int find_once(struct finder *f, const char *folder, const struct gd_find_options *options,
+	const struct find_again *again, bool open, struct gd_error *err)
+{
+	*f = (struct finder){.options = options, .again = again, .way = TRUST_WAY_INIT, .user = geteuid()};
+	f->way.replaceable = open;
+	f->way.most_long_steps = options->trust_input ? 0 : MOST_LONG_STEPS;
+	f->found = calloc(1, sizeof(*f->found));
+	if (!f->found)
+		return error_set(err, -ENOMEM, "cannot search folder '%s': out of memory", folder);
+	f->found->files.size = sizeof(f->found->files);
+	f->found->root = -1;
+	int r = find(f, folder, err);
+	f->found->open_to_others = f->way.replaceable;
+	find_patterns_finish(&f->patterns);
+	path_map_finish(&f->visited);
+	path_map_finish(&f->sparse);
+	if (r < 0)
+		gd_files_free(&f->found->files);
+	return r;
+}
+
 int find_files(const char *folder, const struct gd_find_options *options, const struct find_again *again,
 	struct gd_files **ret, struct gd_error *err)
 {
-	struct finder f = {.options = options, .again = again, .way = TRUST_WAY_INIT, .user = geteuid()};
-	f.found = calloc(1, sizeof(*f.found));
-	if (!f.found)
-		return error_set(err, -ENOMEM, "cannot search folder '%s': out of memory", folder);
-	f.found->files.size = sizeof(f.found->files);
-	f.way.most_long_steps = options->trust_input ? 0 : MOST_LONG_STEPS;
-	f.found->root = -1;
-	int r = find(&f, folder, err);
-	f.found->open_to_others = f.way.replaceable;
-	find_patterns_finish(&f.patterns);
-	path_map_finish(&f.visited);
-	path_map_finish(&f.sparse);
-	if (r < 0)
+	struct finder f;
+	int r = find_once(&f, folder, options, again, again && again->open_to_others, err);
+	/* A file must have the same owner whether it was found before or after the first folder of this kind. */
+	if (r == 0 && f.unsure && f.way.replaceable) {
 		gd_files_free(&f.found->files);
-	else
+		r = find_once(&f, folder, options, again, true, err);
+	}
+	if (r == 0)
 		*ret = &f.found->files;
 	return r;
 }

@@ -18,6 +18,7 @@ typedef int find_folder_fn(void *context, int fd, const char *prefix);
 
 /* Another search of the folder of a gd_files. Its path had no links at the first search. */
 struct find_again {
+	bool open_to_others; /* find_is_open_to_others() is known to be true */
 	find_folder_fn *on_folder;
 	void *context;
 };

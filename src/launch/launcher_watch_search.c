@@ -165,7 +165,7 @@ static void search(struct gd_launcher *l)
 		.exclude = o->output_dir,
 		.stopped = is_stopped,
 		.context = l};
-	const struct find_again again = {enter_folder, l};
+	const struct find_again again = {l->input_way.replaceable, enter_folder, l};
 	struct gd_files *files = NULL;
 	struct gd_error err = {0};
 	if (!w->folders && folder_watch_open(o->recursive, &w->folders) < 0)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """gpuq launch --watch in a folder in which other users create files, too: files of its user do not wait for theirs."""
+import shutil
+
 import pytest
 
 from users import STICKY, get_other, get_owner, make_machine, needs_users  # noqa: F401
@@ -65,3 +67,19 @@ def test_file_does_not_wait_with_an_incomplete_file_that_another_user_had_at_its
     watch.until(lambda: "own\n" in results(place), "the file of the user")
     watch.end()
     assert order(place) == ["first", "talk"]
+
+
+@pytest.mark.skipif(not shutil.which("setfacl"), reason="needs setfacl")
+def test_file_with_an_access_list_is_processed_once(machine, owner, other, place):
+    """It may be of several users, because a folder that is searched after it is open to others."""
+    folder = machine.project(owner)
+    owner.sh(f"mkdir -m 2775 sub; chgrp {machine.group} sub; umask 002; echo 1 > first; setfacl -m u:{other.uid}:r first", folder)
+    watch = Watch(owner, place, folder, "--recursive", command=WORK)
+    watch.until(lambda: order(place), "the first file")
+    for name in ("a", "b"):
+        other.sh(f"mkdir {name}; echo 1 > {name}/{name}", folder / "sub")
+        watch.until(lambda: name in order(place), "a search")
+    watch.end(codes=(0, 130))
+    result = owner.gpuq("launch", "--input-dir", folder, "--output-dir", "out", "--pattern", "*", "--recursive", *WORK, cwd=place)
+    assert result.returncode == 0, result
+    assert order(place) == ["first", "a", "b"]
