@@ -103,10 +103,19 @@ def open_script(path: str, identities: Mapping[str, str], owner: int) -> int:
         script = os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=place)
     finally:
         os.close(place)
-    if os.fstat(script).st_uid not in (0, os.geteuid(), owner):
-        os.close(script)
-        raise RuntimeError(f"the script '{path}' belongs to another user, but did not when the program was started")
-    return script
+    if os.fstat(script).st_uid in (0, os.geteuid(), owner) or _is_off():
+        return script
+    os.close(script)
+    raise RuntimeError(
+        f"the script '{path}' belongs to another user, but did not when the program was started; "
+        "set GPUQ_TRUST=1 if you trust this user"
+    )
+
+
+def _is_off() -> bool:
+    from gpu_dispatch.multigpu import _trust
+
+    return _trust.is_off()
 
 
 def _open(path: str, identity: str | None) -> int:
@@ -122,5 +131,5 @@ def _open(path: str, identity: str | None) -> int:
     except OSError:
         raise RuntimeError(
             f"'{path}' is another directory than when the program was started, and another user may have put it there: "
-            "keep the program in a directory that only you can rename or replace"
+            "keep the program in a directory that only you can rename or replace, or set GPUQ_TRUST=1 if you trust these users"
         ) from None
