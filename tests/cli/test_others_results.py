@@ -468,7 +468,7 @@ def test_existing_output_folder_whose_default_access_list_gives_new_files_to_oth
     result = launch(owner, listed, owner.home / "in", command=WRITE, code=2 if folder == "out" else 1)
     assert "gives others write access to new files (default access list)" in result.stdout + result.stderr
     if folder == "out":
-        assert f"; run setfacl -k {listed}/out, or choose another --output-dir" in result.stderr
+        assert f", then run setfacl -k {listed}/out, or choose another --output-dir" in result.stderr
     owner.sh(f"setfacl -k {folder}", listed)
     launch(owner, listed, owner.home / "in", command=WRITE)
     assert texts(listed) == {"out/a": "text"} and not is_open(other, listed / "out/a/r")
