@@ -57,6 +57,17 @@ static bool is_of_another_user(pid_t pid)
 }
 
 /*
+ * Whether the lock remains although its process has ended, because another process has the same table of descriptors
+ * (CLONE_FILES). No process of this program has, and the kernel releases a lock before its process is gone.
+ */
+static bool is_left_behind(int fd, pid_t pid)
+{
+	struct flock now;
+	return kill(pid, 0) < 0 && errno == ESRCH && find_blocker(fd, &now) == 0 && now.l_type == F_WRLCK &&
+	       now.l_pid == pid;
+}
+
+/*
  * A lock of an open file description, which has no process: this program never takes one. Network file systems can
  * report a lock of another host in the same way.
  */
@@ -83,7 +94,7 @@ static bool is_intruder(int fd, const struct flock *f)
 		return true;
 	return f->l_type == F_WRLCK && fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
 	       !(st.st_mode & (S_IRWXG | S_IRWXO)) &&
-	       (f->l_pid > 0 ? is_of_another_user(f->l_pid) : has_no_process(fd, f));
+	       (f->l_pid > 0 ? is_of_another_user(f->l_pid) || is_left_behind(fd, f->l_pid) : has_no_process(fd, f));
 }
 
 /* Retries are requests to the server of a network file system, where many processes may wait for the same lock. */

@@ -47,7 +47,7 @@ static int explain(int code, const struct gd_error *why, const char *folder, str
 	/* chmod does not change a default access list. */
 	bool is_list = strstr(why->message, "default access list");
 	return error_set(err, code,
-		"%s, so other users could run commands as you; run %s %s, clone the repository if its files belong to others",
+		"%s, so other users could run commands as you; look at .git/config, then run %s %s, clone the repository if its files belong to others",
 		why->message, is_list ? "setfacl -R -k" : "chmod -R go-w", text_string(&quoted));
 }
 

@@ -29,7 +29,7 @@ def test_waiting_job_does_not_enter_a_directory_that_another_user_put_in_place(m
     other.sh(f"mv proj proj.x; {plan}; [ -L proj ] || echo 'echo EVIL' > proj/run.sh", shared)
     assert owner.gpuq("run", *queue, cwd=owner.home).returncode == 1
     status = owner.gpuq("status", *queue, cwd=owner.home).stdout
-    assert f"cannot enter directory '{shared}/proj': others can write to it, or it was replaced since the job was added; add the job again, or remove their write permission (chmod go-w) and retry it" in status
+    assert f"cannot enter directory '{shared}/proj': others can write to it, or it was replaced since the job was added; look at what is there, then add the job again, or remove their write permission (chmod go-w) and retry it" in status
     assert "EVIL" not in owner.gpuq("logs", *queue, "1", cwd=owner.home).stdout
     assert (owner.home / "where1").read_text() == "/\n"
     other.sh("mv proj proj.y; mv proj.x proj", shared)

@@ -32,16 +32,17 @@ def test_log_is_readable_by_its_owner_alone(machine, owner, other):
 
 @pytest.mark.parametrize("way, readable", [("mkdir logs; chmod 2777 logs", False), ("mkdir logs; setfacl -d -m u:{other.uid}:r logs; chmod 777 logs", False),
                                            ("mkdir logs; chgrp {group} logs; chmod 2777 logs", True)], ids=["group", "access list", "common group"])
-def test_log_for_a_group_gets_no_group_of_another_user(machine, owner, other, way, readable):
-    """The user names a folder of another user, who may have chosen who can read new files there."""
+@pytest.mark.parametrize("folder", ["logs", "logs/mine"])
+def test_log_for_a_group_gets_no_group_of_another_user(machine, owner, other, way, readable, folder):
+    """The user names a folder of another user, or a new one in it. That user may have chosen who can read new files."""
     if "setfacl" in way and not shutil.which("setfacl"):
         pytest.skip("needs setfacl")
     shared, project = machine.directory(STICKY), machine.project(owner)
     other.sh(way.format(other=other, group=machine.group), shared)
     owner.sh("echo 'echo secret' > commands.txt", project)
-    result = owner.gpuq("run", "--log-dir", shared / "logs", "--log-access", "group", cwd=project)
+    result = owner.gpuq("run", "--log-dir", shared / folder, "--log-access", "group", cwd=project)
     assert result.returncode == 0, result
-    log, = (path for path in (shared / "logs").iterdir() if path.name != "latest")
+    log, = (path for path in (shared / folder).iterdir() if path.name != "latest")
     assert owner.sh(f"cat '{log}'", "/") == "secret\n"
     assert (other.run("cat", log, cwd="/").returncode == 0) == readable
 

@@ -48,7 +48,7 @@ def test_code_in_objects_that_a_group_can_write_is_not_frozen(machine, owner, ot
     assert other.attack(plan, project / ".git" / FILE, zlib.compress(b"blob %d\0" % len(evil) + evil).hex()) == "1"
     result = freeze(owner, project)
     assert contents(owner) == [], "the frozen tree contains code of another user"
-    refused(result, f"'{project}/.git/objects' can be written by its group, so other users could run commands as you; run chmod -R go-w {project}/.git")
+    refused(result, f"'{project}/.git/objects' can be written by its group, so other users could run commands as you; look at .git/config, then run chmod -R go-w {project}/.git")
     assert freeze(owner, project, "--trust").returncode == 0
 
 

@@ -211,16 +211,16 @@ static bool is_own_group(gid_t gid)
 }
 
 /*
- * Whether log_access may let a group read the new file. A folder of another user can give it a group of that user, or
- * an access list.
+ * Whether log_access may let a group read the new file. A directory of another user, or one in it, can give it a group
+ * that this user chose, or an access list.
  */
 static bool may_let_group_read(const struct attempt_log *l)
 {
 	struct stat dir, file;
-	if (fstat(l->dir_fd, &dir) < 0 || fstat(l->fd, &file) < 0)
+	if (fstat(l->dir_fd, &dir) < 0 || fstat(l->fd, &file) < 0 || !is_own_group(file.st_gid))
 		return false;
-	return dir.st_uid == 0 || trust_is_user(dir.st_uid) ||
-	       (is_own_group(file.st_gid) && !trust_has_access_list(l->fd));
+	bool is_own = dir.st_uid == 0 || trust_is_user(dir.st_uid);
+	return !trust_has_access_list(l->fd) || (is_own && trust_check_way(l->dir_fd, NULL) == 0);
 }
 
 int attempt_log_open(struct attempt_log *l, const struct attempt_log_options *o, uint64_t id)

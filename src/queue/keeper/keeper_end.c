@@ -72,7 +72,7 @@ static int64_t energy_of(const struct keeper *k, int64_t duration_ms)
 static const char *replaced_words(const struct attempt *a)
 {
 	return a->order.cwd_own
-		       ? "others can write to it, or it was replaced since the job was added; add the job again, or remove their write permission (chmod go-w) and retry it"
+		       ? "others can write to it, or it was replaced since the job was added; look at what is there, then add the job again, or remove their write permission (chmod go-w) and retry it"
 		       : "another user may have replaced it since the job was added; if it is the right one, add the job again";
 }
 
