@@ -134,8 +134,8 @@ struct trust_way {
 	 */
 	bool replaceable;
 	/*
-	 * Components of all paths behind links of other users, beyond a usual number per path. Never reset; a path
-	 * fails with -ELOOP when they reach the limit. 0: no limit.
+	 * long_steps: the number of components of all paths behind links of other users, without the first few of each
+	 * path. Never reset; when it reaches most_long_steps, further long paths fail with -ELOOP. Limit 0: no limit.
 	 */
 	size_t long_steps, most_long_steps;
 	gid_t private_group; /* a cache */
@@ -214,10 +214,10 @@ int trust_check_tree(int dir_fd, const char *skip, struct gd_error *err);
 int trust_check_target(const char *path, struct gd_error *err);
 
 /*
- * Advice for messages: how the file or directory `path`, which was refused, can pass the checks: "check what others
- * have written there and run chmod g-w '/a/b' to exclude group 'lab', or "; the caller appends the alternatives. "" if
- * it belongs to another user, or if the path is too long. by_name: a file that is used because of its name, see
- * trust_check_place(). The path need not exist. The path is examined again, so never base a decision on this.
+ * Advice for messages: how the file or directory `path`, which was refused, can pass the checks: "check its content,
+ * then run chmod g-w '/a/b' to exclude group 'lab', or "; the caller appends the alternatives. "" if it belongs to
+ * another user, or if the path is too long. by_name: a file that is used because of its name, see trust_check_place().
+ * The path need not exist. The path is examined again, so never base a decision on this.
  */
 #define TRUST_REMEDY_SIZE 320
 const char *trust_remedy(const char *path, bool by_name, char ret[TRUST_REMEDY_SIZE]);

@@ -150,7 +150,7 @@ static void put_own(struct text *t, const struct remedy *m)
 	char room[4096];
 	struct group gr, *group = NULL;
 	if (m->lists.length || m->shares.length || m->modes.length)
-		text_append_string(t, "look at it, then run ");
+		text_append_string(t, "check its content, then run ");
 	if (m->lists.length)
 		text_appendf(t, "setfacl -b%s", text_string(&m->lists));
 	if (m->shares.length)

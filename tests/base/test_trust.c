@@ -216,7 +216,7 @@ static void test_remedy_is_complete_or_left_out(void **state)
 		memset(name, 'x', length);
 		name[length] = '\0';
 		snprintf(path, sizeof(path), "%s/top/%s", scratch_path(), name);
-		snprintf(command, sizeof(command), "; look at it, then run chmod go-w %s, or stop", path);
+		snprintf(command, sizeof(command), "; check its content, then run chmod go-w %s, or stop", path);
 		assert_int_equal(mkdir(path, 0700), 0);
 		assert_int_equal(chmod(path, 0777), 0);
 		assert_int_equal(trust_refuse_path(path, false, "stop", &err, "'%s' is refused", path), -EPERM);
@@ -244,10 +244,10 @@ static void test_remedy_names_each_path_once(void **state)
 	change_mode("top/bin/program", 0775);
 	change_mode("top/bin", 0775);
 	change_mode("top", 0775);
-	snprintf(words, sizeof(words), "look at it, then run chmod g-w %s/top/bin/program %s/top/bin %s/top", at, at,
-		at);
+	snprintf(words, sizeof(words), "check its content, then run chmod g-w %s/top/bin/program %s/top/bin %s/top", at,
+		at, at);
 	advised("top/bin/program", true, words);
-	snprintf(words, sizeof(words), "look at it, then run chmod g-w %s/top/bin %s/top", at, at);
+	snprintf(words, sizeof(words), "check its content, then run chmod g-w %s/top/bin %s/top", at, at);
 	advised("top/bin/missing", true, words);
 	change_mode("top/bin", 01777);
 	change_mode("top", 0755);

@@ -222,7 +222,7 @@ def test_group_writable_home_is_named_with_its_chmod(machine, owner):
         result = use(owner, owner.home, "add", "true")
         assert result.returncode == 2 and f"'{owner.home}' can be written by its group" in result.stderr, result
         finding = doctor_finding(owner, owner.home, "state")
-        assert finding["level"] == "problem" and finding["advice"].startswith(f"look at it, then run chmod g-w ~ to exclude group '{machine.group}', or "), finding
+        assert finding["level"] == "problem" and finding["advice"].startswith(f"check its content, then run chmod g-w ~ to exclude group '{machine.group}', or "), finding
         assert follow_advice(owner, result, "/") == f"chmod g-w {owner.home}"
         assert use(owner, owner.home, "add", "--no-start", "true").returncode == 0
     finally:

@@ -153,7 +153,7 @@ def test_queue_above_that_others_can_replace_is_skipped_and_named(home):
     home.add("true mine", cwd="project/a")
     (home.path / "project").chmod(0o777)
     note = (f"gpuq: not using '{queue}': directory '{queue.parent}' can be written by everybody, so other users could run commands as you; "
-            f"look at it, then run chmod go-w {queue.parent}, or use --trust if you trust these users\n")
+            f"check its content, then run chmod go-w {queue.parent}, or use --trust if you trust these users\n")
     assert home.add("true here", cwd="project/a").stderr == note + f"gpuq: added to the personal queue, '{home.personal}'\n"
     result = home.gpuq("status", "--json", cwd="project/a/b")
     assert [job["command"] for job in json.loads(result.stdout)] == ["true here"] and result.stderr == note, result

@@ -138,7 +138,7 @@ def test_file_that_everybody_can_write_is_not_used(lab, name):
     (lab.directory / name).chmod(0o666)
     result = lab.result("run")
     assert result.returncode == 2
-    assert f"{name}': it can be written by everybody, so other users could run commands as you; look at it, then run chmod go-w {lab.directory}/{name}, or " in result.stderr and "or use --trust" in result.stderr
+    assert f"{name}': it can be written by everybody, so other users could run commands as you; check its content, then run chmod go-w {lab.directory}/{name}, or " in result.stderr and "or use --trust" in result.stderr
     assert lab.ran() == []
     lab.gpuq("run", env={"GPUQ_TRUST": "1"})
     assert lab.ran() == ["1", "1"]

@@ -183,7 +183,7 @@ static void test_log_folder_that_others_can_change_is_refused(void **state)
 	rec->options.output_dir = dir;
 	assert_int_equal(mkdir(dir, 0700), 0);
 	assert_int_equal(chmod(dir, 0777), 0);
-	is_refused(rec, "/logs': it can be written by everybody; look at it, then run chmod go-w ");
+	is_refused(rec, "/logs': it can be written by everybody; check its content, then run chmod go-w ");
 	assert_int_equal(setenv("GPUQ_TRUST", "1", 1), 0);
 	is_accepted(rec);
 	assert_int_equal(unsetenv("GPUQ_TRUST"), 0);

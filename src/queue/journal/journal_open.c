@@ -229,11 +229,11 @@ static int refuse_folder(
 	bool fits = strlen(shown) + strlen(j->dir_path) < sizeof(err->message) / 2;
 	if (trust_is_user(st->st_uid) && !fits) {
 		text_append_string(&way_out,
-			"use a new queue or, if nobody has changed it, remove their write permission and keep the directory, which the jobs need");
+			"use a new queue or, if nobody has changed this one, remove others' write permission and keep the directory, which the jobs need");
 	} else if (trust_is_user(st->st_uid)) {
 		/* A default access list would give others write access to new files, too. */
 		bool by_list = !(st->st_mode & S_IWOTH) && strstr(objection, "access list");
-		text_appendf(&way_out, "use a new queue or, if nobody has changed it, run %s ",
+		text_appendf(&way_out, "use a new queue or, if nobody has changed this one, run %s ",
 			by_list ? "setfacl -R -b" : "chmod -R go-w");
 		shell_quote(&way_out, j->dir_path, strlen(j->dir_path));
 		text_append_string(&way_out, " and keep the directory, which the jobs need");
