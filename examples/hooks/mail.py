@@ -23,7 +23,7 @@ TAIL_BYTES = 4000
 
 
 def is_private(group: int) -> bool:
-    """Returns whether this user is the only member of the group, which then has the name of the user."""
+    """Returns whether this is the private group of this user: it has the name of the user, and no other members."""
     entry = grp.getgrgid(group)
     name = pwd.getpwuid(os.geteuid()).pw_name
     return entry.gr_name == name and not set(entry.gr_mem) - {name}

@@ -34,7 +34,7 @@ def environment() -> dict[str, str]:
 
     The loader and Python look for relative and empty entries in the directory in which the process is started. They get
     the meaning that they had when this package was imported. An entry is left out if other users could have chosen what
-    it leads to: the program may have changed to another directory before.
+    it leads to: the program may have changed to another directory before the import.
     """
     variables = dict(os.environ)
     for name, absolute in _VARIABLES.items():
@@ -90,7 +90,7 @@ def _own_place(entry: str) -> str:
 
 
 def _is_own(status: os.stat_result, enough: int = 0) -> bool:
-    """Whether it belongs to this user or root, and no other user can write to it, or its mode has `enough`."""
+    """Whether this user or root owns the file, and either no other user can write to it or its mode has the bit `enough`."""
     writers = stat.S_IWOTH | (0 if status.st_gid == os.getegid() else stat.S_IWGRP)
     return status.st_uid in (0, os.geteuid()) and bool(not status.st_mode & writers or status.st_mode & enough)
 

@@ -120,7 +120,7 @@ def _name_and_path() -> tuple[str | None, str | None]:
 
 
 def _refuse_unknown(path: str | None) -> None:
-    """Raises RuntimeError if this relative path may be that of the script: others may have chosen the file."""
+    """Raises RuntimeError if there is a file at this relative path: another user may have put it there."""
     if path is not None and os.path.exists(os.path.join(_directory, path)):
         raise RuntimeError(
             f"workers cannot find the script of this program: only its relative path is known, {path!r}, and the current "
@@ -155,7 +155,8 @@ def describe_main(import_path: list[str]) -> Preparation:
 def prepare(what: Preparation, go_on: Callable[[], NoReturn]) -> None:
     """Sets the module path and runs the main module of the parent under the name "__mp_main__".
 
-    Raises RuntimeError if another user may have replaced its directory. When the module would start workers, go_on() is called, on any thread. It does not return.
+    Raises RuntimeError if another user may have replaced the script or a directory of the module path. When the module
+    would start workers, go_on() is called, on any thread. It does not return.
     """
     global _go_on
     _places.check(what["places"])

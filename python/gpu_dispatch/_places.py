@@ -3,7 +3,7 @@
 
 Workers find the script and its modules by their paths. In the directory of a group, another user may be able to rename a
 directory in such a path while the program runs, and to put another one there. So the program remembers the inodes of its
-directories, and workers refuse others, unless only this user can have put them there.
+directories, and workers refuse directories with other inodes, unless only this user can have put them there.
 """
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _is_off() -> bool:
 
 
 def _open(path: str, identity: str | None) -> int:
-    """A descriptor of this directory."""
+    """A descriptor of this directory. Raises RuntimeError if it is a different one that another user may have put there."""
     place = os.open(path, os.O_PATH | os.O_DIRECTORY)
     if _identity(os.fstat(place)) == identity:
         return place
@@ -130,6 +130,7 @@ def _open(path: str, identity: str | None) -> int:
         return open_place(path)[1]
     except OSError:
         raise RuntimeError(
-            f"'{path}' is another directory than when the program was started, and another user may have put it there: "
-            "keep the program in a directory that only you can rename or replace, or set GPUQ_TRUST=1 if you trust these users"
+            f"'{path}' is not the same directory as when the program was started, and another user may have put it there: "
+            "keep the program in a directory that only you can rename or replace, or set GPUQ_TRUST=1 if you trust all "
+            "users who can"
         ) from None

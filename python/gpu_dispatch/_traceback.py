@@ -19,7 +19,7 @@ from typing import Any
 __all__ = ["capture", "exception_text"]
 
 MOST_SOURCE = 16 << 20
-"""Bytes of a source file."""
+"""The size limit of a source file, in bytes."""
 
 MOST_LINKS = 40  # as in the kernel
 
@@ -39,7 +39,7 @@ def capture(error: BaseException, trace: TracebackType | None = None) -> traceba
 
 
 def exception_text(error: BaseException, trace: TracebackType | None = None) -> str:
-    """The same as one string, which ends with a newline."""
+    """The text of capture(), which ends with a newline."""
     return "".join(capture(error, trace).format())
 
 

@@ -100,7 +100,7 @@ assert sys.version_info < (3, 11) or os.path.isabs(sys.executable) == (__name__ 
     check(place.run(first, second, what, guarded(RUN), python="python"))
 
 
-def test_a_relative_path_to_a_python_without_a_virtual_environment(place: Place) -> None:
+def test_workers_run_the_python_that_a_relative_path_found_without_a_virtual_environment(place: Place) -> None:
     real = os.path.realpath(sys.executable)
     (place.home / "bin").symlink_to(os.path.dirname(real))
     name = os.path.basename(real)
@@ -133,7 +133,7 @@ def show(place: Place, name: str, value: str, early: bool = False) -> str:
 @needs_compiler
 @pytest.mark.parametrize("entry", ["", "."])
 @pytest.mark.parametrize("early", [False, True])
-def test_workers_load_no_library_from_the_directory_of_the_program(place: Place, entry: str, early: bool) -> None:
+def test_workers_load_no_library_from_the_directory_to_which_the_program_changes(place: Place, entry: str, early: bool) -> None:
     """early: the program changes to the directory before it imports the package."""
     place.shared.chmod(0o1777)
     place.plant_libraries("libc.so.6", "libm.so.6", f"libpython3.{sys.version_info[1]}.so.1.0")
@@ -142,7 +142,7 @@ def test_workers_load_no_library_from_the_directory_of_the_program(place: Place,
 
 
 @needs_compiler
-def test_the_program_that_looks_for_gpus_loads_no_library_from_the_directory_of_the_program(place: Place) -> None:
+def test_the_gpu_probe_loads_no_library_from_the_directory_to_which_the_program_changes(place: Place) -> None:
     place.plant_libraries("library.so")
     place.environment["LD_PRELOAD"] = "./library.so"
     what = "import gpu_dispatch._engine\ngpu_dispatch._engine.gpu_survey()\n"

@@ -59,7 +59,7 @@ def test_a_time_limit_per_file(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "", "-1s", "soon"])
-def test_a_time_limit_that_is_none_is_refused(lab: Lab, timeout: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_time_limit_is_refused(lab: Lab, timeout: Any, capfd: pytest.CaptureFixture[str]) -> None:
     lab.put("a.wav")
     assert LauncherOrchestrator().run(lab.input, lab.output, [0], worker_command=lab.command, timeout=timeout) == 2
     assert "timeout" in capfd.readouterr().err

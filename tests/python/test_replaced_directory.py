@@ -48,7 +48,7 @@ def make_project(tmp_path: pathlib.Path) -> Project:
 
 def refused(done: subprocess.CompletedProcess[str], project: Project) -> None:
     assert not project.mark.exists(), "what was planted was executed"
-    words = f"'{project.home}' is another directory than when the program was started"
+    words = f"'{project.home}' is not the same directory as when the program was started"
     assert done.returncode == 1 and words in done.stderr, done
 
 
@@ -59,7 +59,7 @@ def test_workers_do_not_run_the_script_of_a_directory_that_another_user_may_have
     refused(project.run(), project)
 
 
-def test_a_worker_that_replaces_another_one_does_not_either(project: Project) -> None:
+def test_replacement_workers_do_not_run_the_script_of_such_a_directory(project: Project) -> None:
     run = """
 from gpu_dispatch import Pool
 with Pool(Twice, gpus="sim:1", max_tasks_per_worker=1) as pool:
@@ -84,14 +84,14 @@ def test_workers_import_no_module_from_such_a_directory(project: Project, tmp_pa
     refused(project.run(str(script)), project)
 
 
-def test_a_module_with_dash_m(project: Project) -> None:
+def test_a_module_of_dash_m_in_such_a_directory_is_refused(project: Project) -> None:
     program = WORKER + project.replace + guarded(RUN)
     (project.home / "program.py").write_text(program)
     project.plant("program.py", program)
     refused(project.run("-m", "program", cwd=project.home), project)
 
 
-def test_a_link_to_a_script_in_such_a_directory(project: Project, tmp_path: pathlib.Path) -> None:
+def test_a_link_to_a_script_in_such_a_directory_is_refused(project: Project, tmp_path: pathlib.Path) -> None:
     program = WORKER + project.replace + guarded(RUN)
     (project.home / "real.py").write_text(program)
     (tmp_path / "program.py").symlink_to(project.home / "real.py")
@@ -100,7 +100,7 @@ def test_a_link_to_a_script_in_such_a_directory(project: Project, tmp_path: path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a file: run it as root")
-def test_a_script_that_another_user_has_put_into_the_same_directory(project: Project) -> None:
+def test_a_script_that_another_user_has_put_into_the_same_directory_is_refused(project: Project) -> None:
     replace = project.replace.replace("project", "project/program.py")
     (project.home / "program.py").write_text(WORKER + replace + guarded(RUN))
     planted = project.home / "program.py.new"
@@ -111,7 +111,7 @@ def test_a_script_that_another_user_has_put_into_the_same_directory(project: Pro
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a file: run it as root")
-def test_a_script_of_another_user_that_was_started_as_such(project: Project) -> None:
+def test_a_script_that_belonged_to_another_user_from_the_start_is_accepted(project: Project) -> None:
     script = project.home / "program.py"
     script.write_text(WORKER + guarded(RUN))
     os.chown(script, 4321, -1)
@@ -127,7 +127,7 @@ def test_the_check_can_be_switched_off(project: Project, monkeypatch: pytest.Mon
     check(project.run(trust=True), "[(0, 3), (1, 6), (2, 9)]\n")
 
 
-def test_a_script_that_is_saved_while_it_runs(project: Project) -> None:
+def test_a_script_that_is_saved_while_it_runs_is_accepted(project: Project) -> None:
     """Editors write a new file and rename it. As with multiprocessing, new workers run the new version."""
     replace = project.replace.replace("project", "project/program.py")
     (project.home / "program.py").write_text(WORKER + replace + guarded(RUN))
@@ -135,7 +135,7 @@ def test_a_script_that_is_saved_while_it_runs(project: Project) -> None:
     check(project.run(), "[(0, 3), (1, 6), (2, 9)]\n")
 
 
-def test_a_directory_that_only_this_user_can_replace(project: Project) -> None:
+def test_a_directory_that_only_this_user_can_replace_is_accepted(project: Project) -> None:
     project.group.chmod(0o755)
     (project.home / "program.py").write_text(WORKER + project.replace + guarded(RUN))
     (project.new / "program.py").write_text(WORKER.replace("data * 2", "data * 3"))

@@ -101,9 +101,9 @@ class ResourceAllocator:
 
 
 def _start_tracker() -> None:
-    """Starts the process that queues need unless the start method is "fork".
+    """Starts the resource tracker, a process that queues need unless the start method is "fork".
 
-    By default, Python lets this process import modules from the current directory, where another user may have planted some.
+    By default, the tracker imports modules from the current directory, where another user may have planted some.
     """
     if multiprocessing.get_start_method() == "fork":
         return
