@@ -665,8 +665,8 @@ struct gd_options {
 	 * for it, but for no longer than the setup of the first ready worker took.
 	 */
 	int fair_start;
-	/** For worker_argv: its environment, as "NAME=value" strings with NULL at the end, before
-	 *  the changes that select a GPU. Default: the environment of this program. */
+	/** The environment of the program of worker_argv, before the changes that select a GPU:
+	 *  "NAME=value" strings with NULL at the end. Default: the environment of this program. */
 	const char *const *worker_env;
 };
 

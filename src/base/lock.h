@@ -8,9 +8,10 @@
  *
  * We never take read locks, but any user who can read the file can take one, and then no process can take a write lock.
  * So a read lock never shows that a process of ours is alive, and we do not wait for it indefinitely. The same applies
- * to a write lock of another user, also root, on a file that belongs to us and that only we may open: root does not
- * change queues of other users. So are locks of open file descriptions (F_OFD_SETLK), and locks that
- * remain after their process has ended. All are called foreign locks.
+ * to a write lock of another user, including root, on a file that belongs to us and that only we may open: root does
+ * not change queues of other users. The same also applies to two kinds of locks on such a file that we never have:
+ * those of open file descriptions (F_OFD_SETLK), and those that remain after their process has ended. All of these are
+ * called foreign locks.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H

@@ -21,7 +21,7 @@
  * user, who can make any number of links with thousands of components. */
 #define WALK_MAX_STEPS         2048
 #define WALK_MAX_FOREIGN_STEPS 32
-#define WALK_USUAL_STEPS       12 /* the others are trust_way.long_steps */
+#define WALK_USUAL_STEPS       12 /* the others count in trust_way.long_steps */
 
 #define WALK_FLAGS (O_PATH | O_NOFOLLOW | O_CLOEXEC)
 

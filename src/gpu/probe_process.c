@@ -46,7 +46,7 @@ static int spawn(const char *program, int socket, char *const argv[], pid_t *ret
 	posix_spawnattr_setsigmask(&attributes, &none);
 	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
 	r = posix_spawn_file_actions_adddup2(&actions, socket, PROBER_SOCKET);
-	/* The loader searches relative entries of LD_LIBRARY_PATH here: not where others may have planted libraries. */
+	/* For relative entries of LD_LIBRARY_PATH: others may have planted libraries in the current directory. */
 	if (r == 0)
 		r = posix_spawn_file_actions_addchdir_np(&actions, "/");
 	if (r == 0)

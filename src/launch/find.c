@@ -52,7 +52,7 @@ struct finder {
 	const struct find_again *again; /* or NULL */
 	struct find_result *found;
 	struct trust_way way; /* `replaceable`: of all entries together; `chooser`: of the last entry examined */
-	bool unsure;          /* the access list of a file would count if `replaceable` had been true */
+	bool unsure;          /* a file was examined whose owner depends on `replaceable`, which was still false */
 	uid_t user;
 	size_t unsaid;      /* warnings beyond the limit */
 	size_t long_bytes;  /* see MOST_LONG_BYTES */
@@ -65,8 +65,8 @@ struct finder {
 	ino_t excluded_inode;
 	unsigned seen;
 	struct path_map visited; /* folders that were read, by inode_key(); the numbers are unused */
-	/* Sparse files, in the same way, and 1 if there is an objection to their holes: another user can give a file
-	 * any number of names, and counting its holes takes a millisecond. */
+	/* Sparse files, by inode_key(); the number is 1 if there is an objection to the holes of the file. Another user
+	 * can give a file any number of names, and counting its holes takes a millisecond. */
 	struct path_map sparse;
 	const char *objection_to_holes; /* the last one */
 };
@@ -189,7 +189,7 @@ static int examine(struct finder *f, int fd, const struct dirent *d, const char 
 	if (!objection && (!wanted || (r == -ENOENT && d->d_type != DT_LNK)))
 		return 1; /* removed meanwhile */
 	if (objection && !wanted && !S_ISDIR(ret->st_mode))
-		return 1; /* only its folders are searched */
+		return 1; /* no input: examined because it could be a link to a folder */
 	int said = skip(f, "'%s%s' is skipped: %s%s", prefix, d->d_name,
 		objection      ? objection
 		: r == -ENOENT ? "the link is broken"
@@ -440,7 +440,7 @@ static int find(struct finder *f, const char *folder, struct gd_error *err)
 	return r < 0 ? error_set(err, r, "cannot search folder '%s': %s", folder, error_words(r)) : 0;
 }
 
-/* *f: the finder at its end, with the result. open: see find_again. */
+/* Sets *f, also on failure; its `found` is the result. open: see find_again.open_to_others. */
 static int find_once(struct finder *f, const char *folder, const struct gd_find_options *options,
 	const struct find_again *again, bool open, struct gd_error *err)
 {
@@ -467,7 +467,8 @@ int find_files(const char *folder, const struct gd_find_options *options, const 
 {
 	struct finder f;
 	int r = find_once(&f, folder, options, again, again && again->open_to_others, err);
-	/* A file must have the same owner whether it was found before or after the first folder of this kind. */
+	/* A file must have the same owner whether it was found before or after the first folder that is open to others.
+	 */
 	if (r == 0 && f.unsure && f.way.replaceable) {
 		gd_files_free(&f.found->files);
 		r = find_once(&f, folder, options, again, true, err);

@@ -61,7 +61,7 @@ struct launcher_output {
 	const char *folder; /* below the output folder */
 	uid_t owner;        /* of the file, see find_owner() */
 	bool is_own; /* the folder belongs to this file, according to the history or because this run has used it */
-	uint64_t size_bytes; /* if it does: of the file when the folder was used last */
+	uint64_t size_bytes; /* if is_own: of the file when the folder was used last */
 	int64_t mtime_ns;
 };
 
@@ -305,7 +305,7 @@ int launcher_watch_fd(const struct gd_launcher *l);
  * or waits. False: it has failed.
  */
 bool launcher_watch_defer(struct gd_launcher *l, size_t i, int error);
-/* Whether file i, which waits in a line, is another file by now, which has another number. */
+/* Whether file i, which waits in a line, must be ignored: a file with another number has replaced it. */
 bool launcher_watch_has_dropped(const struct gd_launcher *l, size_t i);
 /* The file has been submitted; its result has arrived. */
 void launcher_watch_begun(struct gd_launcher *l, size_t i);

@@ -16,7 +16,7 @@
 #include "launch/folder_watch.h"
 #include "launch/launcher_private.h"
 
-#define WATCH_PART    20       /* searching and sorting take at most 1/WATCH_PART of the time, long searches more */
+#define WATCH_PART    20 /* searching and sorting take at most 1/WATCH_PART of the time; exception: SEARCH_MOST_NS */
 #define WATCH_SKIPPED SIZE_MAX /* instead of a number: done by an earlier run */
 
 enum watch_state {

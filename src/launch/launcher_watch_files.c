@@ -91,8 +91,8 @@ static bool is_same(const struct gd_found *a, const struct gd_found *b)
 }
 
 /*
- * File i was at the path of a file of another owner, which must not wait with it. If a worker has file i, its result is
- * recorded as usual.
+ * A file of another owner has replaced file i at its path. Drops file i if it waits, so that the new file does not wait
+ * in its place. If a worker has file i, its result is recorded as usual.
  */
 static void drop_file(struct gd_launcher *l, size_t i)
 {
@@ -179,9 +179,9 @@ static bool is_link(const struct gd_launcher *l, const char *path)
 }
 
 /*
- * Whether a new name may be a complete file; others are reported again when they are closed. A link is, symbolic or
- * hard. The first name of a hard link may be gone already: writing sets both times of a file, a link only one of them,
- * and a file of this user that nobody writes is complete.
+ * Whether the file with a new name may be complete; other files are reported again when they are closed. Symbolic and
+ * hard links may be complete. If the first name of a hard link is gone already, the times show that the file was
+ * linked: writing sets both, linking only st_ctim. A file of this user that no process is writing is complete, too.
  */
 static bool may_be_complete(const struct gd_launcher *l, const char *path)
 {

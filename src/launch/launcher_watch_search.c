@@ -14,7 +14,7 @@
 
 #define SEARCH_NS       (5 * NS_PER_S)    /* between searches if folders cannot be watched */
 #define SEARCH_LEAST_NS (100 * NS_PER_MS) /* between searches */
-/* Other users can make a search take long: then this much, or as much time as the search took, if that is more. */
+/* The longest pause between searches, unless a search took longer: then as long as it took. Others can delay it. */
 #define SEARCH_MOST_NS (10 * NS_PER_S)
 #define SERVE_NS       (10 * NS_PER_MS) /* between services of the workers, during a search */
 /* Other users can put any number of entries into a folder that each cause a warning, and each warning is kept. */

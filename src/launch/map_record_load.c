@@ -118,8 +118,8 @@ static bool take_any(struct rest *r, const char *set, size_t most, bool exact)
 }
 
 /*
- * Whether it is the beginning of a line of map_record_format(). The first line of a file is one only if it shows enough
- * of that form: the file may not be ours, and the line is truncated.
+ * Whether this is the beginning of a line of map_record_format(), which is removed. For the first line of a file, a
+ * short beginning is not enough: the file may not be ours.
  */
 static bool is_torn(const char *line, size_t size, bool first)
 {

@@ -117,7 +117,7 @@ static bool is_reason(const struct json_value *reason, const char *const *reason
 	return false;
 }
 
-/* If it is too long, its middle is omitted: a path. The end may contain advice. */
+/* Omits the middle of a reason that is too long: the middle is usually a path, and the end may contain advice. */
 static void copy_reason(char ret[FRAME_REASON_ROOM], const struct json_value *reason)
 {
 	static const char omission[] = "…";

@@ -34,7 +34,7 @@ static const struct limit FILES = {1024, 32768, 16}; /* examined */
 static const struct limit CLAIMS = {256, 4096, 8};   /* listed */
 static const struct limit BROKEN = {64, 1024, 4};    /* locked, but not a claim; reading them costs time */
 static const struct limit RETRIES = {256, 4096, 4};  /* to read broken files */
-#define FEW_USERS       16                           /* with so many users, each has all of `alone` */
+#define FEW_USERS       16                           /* up to this number of users, each has all of `alone` */
 #define MAX_FILES_OF_US 65536
 
 /* A claim that this process holds. */
@@ -355,7 +355,7 @@ static size_t share(const struct limit *limit, size_t users)
 	return part > limit->alone ? limit->alone : part < limit->least ? limit->least : part;
 }
 
-/* The limits for each of so many users. */
+/* The limits for each user, if this number of users share the totals. */
 static struct user_limits limits_for(size_t users)
 {
 	return (struct user_limits){.files = share(&FILES, users),

@@ -9,7 +9,7 @@
  *
  * Connections through the owner's `ssh -L` count as the owner's, whoever has made them. So if the owner's limit is
  * reached, a new connection gets the place of the oldest one that has not shown the token, and a part of the streams
- * is kept for those that have.
+ * is reserved for connections that have shown it.
  *
  * A caller has a deadline for each request, from its first byte to the end of the answer, and for the next request
  * on the same connection. An event stream has no deadline.
