@@ -313,7 +313,7 @@ static void note_writers(const struct run *run, const char *path)
 	cleanup_(closep) int fd = run->queue.trust || trust_is_off() ? -1 : open(path, O_PATH | O_CLOEXEC);
 	const char *objection = fd < 0 ? NULL : trust_objection(fd);
 	if (objection && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && trust_is_user(st.st_uid))
-		say("commands file '%s' %s: other users can add commands, which run as you; look at it, and run chmod go-w on it to prevent this",
+		say("commands file '%s' %s: other users can add commands, which run as you; check its content, and run chmod go-w on it to prevent this",
 			path, objection);
 }
 

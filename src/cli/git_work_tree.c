@@ -117,7 +117,7 @@ static bool has_tracked(const struct work_tree *w, const struct work_entry *f)
 static int refuse(const struct work_tree *w, const struct work_entry *f)
 {
 	return error_set(w->err, -EPERM,
-		"'%s/%s' %s, so other users could choose what is frozen; look at it, then run chmod -R go-w on it; "
+		"'%s/%s' %s, so other users could choose what is frozen; check its content, then run chmod -R go-w on it; "
 		"if it belongs to others, replace it with a copy%s%s",
 		w->top, f->path, f->objection, f->is_read ? "" : "; or add it to .gitignore",
 		!f->is_read && has_tracked(w, f) ? " (and run git rm -r --cached)" : "");

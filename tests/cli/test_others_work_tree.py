@@ -50,7 +50,7 @@ def test_directory_that_others_can_write_is_refused(machine, owner, project, nam
     owner.sh(f"mkdir -p {name}", project)
     share(machine, path, mode)
     result = freeze(owner, project)
-    refused(result, f"'{path}' can be written by {'everybody' if mode == STICKY else 'its group'}, so other users could choose what is frozen; look at it, then run chmod -R go-w on it")
+    refused(result, f"'{path}' can be written by {'everybody' if mode == STICKY else 'its group'}, so other users could choose what is frozen; check its content, then run chmod -R go-w on it")
     assert "add it to .gitignore" in result.stderr and ("git rm -r --cached" in result.stderr) == name.startswith("data"), result
     assert not (owner.home / "jobs.jsonl.d").exists()
     accepted(freeze(owner, project, "--trust"))
