@@ -110,6 +110,27 @@ static void test_time_without_a_claim_is_not_counted(void **state)
 	claim_proofs_finish(&b.proofs);
 }
 
+/* Thousands of subordinate ids, each for a moment. */
+static void test_many_short_claims_do_not_stop_those_of_others_from_counting(void **state)
+{
+	(void)state;
+	enum { ROUNDS = 16, PER_ROUND = 1024 };
+	struct box b;
+	box_init(&b, OTHER);
+	struct claims_list others = {.claims = calloc(PER_ROUND, sizeof(*others.claims)), .count = PER_ROUND};
+	assert_non_null(others.claims);
+	for (uid_t round = 0; round < ROUNDS; round++) {
+		for (uid_t i = 0; i < PER_ROUND; i++) {
+			others.claims[i] = b.claims[0];
+			others.claims[i].owner = 100000 + round * PER_ROUND + i;
+		}
+		assert_int_equal(claim_proofs_update(&b.proofs, 1000 + round, &others, &b.list, false), 0);
+	}
+	assert_true(counts_now(&b, 1000 + ROUNDS + CLAIM_PROOF_GAP_NS));
+	free(others.claims);
+	claim_proofs_finish(&b.proofs);
+}
+
 static void test_claims_of_this_user_and_of_root_always_count(void **state)
 {
 	(void)state;
@@ -420,6 +441,7 @@ int main(void)
 		cmocka_unit_test(test_claims_without_a_process_on_the_gpu_count_for_a_while),
 		cmocka_unit_test(test_claims_that_are_given_up_for_a_moment_get_no_new_time),
 		cmocka_unit_test(test_time_without_a_claim_is_not_counted),
+		cmocka_unit_test(test_many_short_claims_do_not_stop_those_of_others_from_counting),
 		cmocka_unit_test(test_claims_of_this_user_and_of_root_always_count),
 		cmocka_unit_test(test_claims_count_where_the_driver_names_no_process_while_memory_is_in_use),
 		scratch_test(test_runners_of_a_user_share_the_time),

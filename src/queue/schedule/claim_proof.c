@@ -78,11 +78,16 @@ static uint64_t time_since(uint64_t then_ns, uint64_t now_ns)
 	return now_ns > then_ns ? now_ns - then_ns : 0;
 }
 
+/*
+ * A user with subordinate ids can fill the table with short claims, and then those of users without a record would not
+ * count. Such a user does not need old records to be forgotten, so this costs little: forget them early.
+ */
 static void forget_old(struct claim_proofs *p, uint64_t now_ns)
 {
+	uint64_t age_ns = p->count > MAX_PROOFS / 2 ? CLAIM_PROOF_GAP_NS : CLAIM_PROOF_FORGET_NS;
 	size_t kept = 0;
 	for (size_t i = 0; i < p->count; i++)
-		if (time_since(p->proofs[i].seen_ns, now_ns) < CLAIM_PROOF_FORGET_NS)
+		if (time_since(p->proofs[i].seen_ns, now_ns) < age_ns)
 			p->proofs[kept++] = p->proofs[i];
 	p->count = kept;
 }
