@@ -6,10 +6,10 @@ Another user may have planted programs, modules and libraries in that directory.
 from __future__ import annotations
 
 import os
-import stat
 import sys
 
 from gpu_dispatch import _directory
+from gpu_dispatch._trust import is_own
 
 __all__ = ["changed_environment", "environment", "executable"]
 
@@ -80,19 +80,8 @@ def _own_place(entry: str) -> str:
     """The absolute path of a relative or empty entry. Empty if other users may have chosen what is there."""
     if os.path.isabs(entry) or entry.startswith(("$ORIGIN", "${ORIGIN}")):
         return entry
-    place = existing = os.path.normpath(os.path.join(_directory, entry))
-    if not os.path.isabs(place):
-        return ""
-    while not os.path.exists(existing):
-        existing = os.path.dirname(existing)
-    is_own = _is_own(os.stat(existing)) and _is_own(os.stat(os.path.dirname(existing)), stat.S_ISVTX)
-    return place if is_own else ""
-
-
-def _is_own(status: os.stat_result, enough: int = 0) -> bool:
-    """Whether this user or root owns the file, and either no other user can write to it or its mode has the bit `enough`."""
-    writers = stat.S_IWOTH | (0 if status.st_gid == os.getegid() else stat.S_IWGRP)
-    return status.st_uid in (0, os.geteuid()) and bool(not status.st_mode & writers or status.st_mode & enough)
+    place = os.path.normpath(os.path.join(_directory, entry))
+    return place if os.path.isabs(place) and is_own(place) else ""
 
 
 _VARIABLES = {

@@ -11,6 +11,8 @@ import os
 import stat
 import sys
 
+from gpu_dispatch import _trust
+
 TYPE_CHECKING = False  # as in typing, which takes long to import
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -103,7 +105,7 @@ def open_script(path: str, identities: Mapping[str, str], owner: int) -> int:
         script = os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=place)
     finally:
         os.close(place)
-    if os.fstat(script).st_uid in (0, os.geteuid(), owner) or _is_off():
+    if os.fstat(script).st_uid in (0, os.geteuid(), owner) or _trust.is_off():
         return script
     os.close(script)
     raise RuntimeError(
@@ -112,22 +114,14 @@ def open_script(path: str, identities: Mapping[str, str], owner: int) -> int:
     )
 
 
-def _is_off() -> bool:
-    from gpu_dispatch.multigpu import _trust
-
-    return _trust.is_off()
-
-
 def _open(path: str, identity: str | None) -> int:
     """A descriptor of this directory. Raises RuntimeError if it is a different one that another user may have put there."""
     place = os.open(path, os.O_PATH | os.O_DIRECTORY)
     if _identity(os.fstat(place)) == identity:
         return place
     os.close(place)
-    from gpu_dispatch.multigpu._trust import open_place
-
     try:
-        return open_place(path)[1]
+        return _trust.open_place(path)[1]
     except OSError:
         raise RuntimeError(
             f"'{path}' is not the same directory as when the program was started, and another user may have put it there: "

@@ -2,9 +2,12 @@
 """Programs that change to a directory in which another user has planted files, before they start workers."""
 from __future__ import annotations
 
+import grp
 import os
 import pathlib
+import pwd
 import shutil
+import struct
 import subprocess
 import sys
 
@@ -12,7 +15,7 @@ import pytest
 from scripts import RUN, WORKER, check, guarded, script
 
 import gpu_dispatch
-
+from gpu_dispatch import _trust
 
 needs_compiler = pytest.mark.skipif(not shutil.which("cc"), reason="compiles a library")
 
@@ -25,7 +28,7 @@ class Place:
         self.shared = directory / "shared"
         self.home.mkdir()
         self.shared.mkdir()
-        self.environment = dict(os.environ)
+        self.environment = {name: value for name, value in os.environ.items() if name != "GPUQ_TRUST"}
         self.change = f"import os\nif __name__ == '__main__':\n    os.chdir({str(self.shared)!r})\n"
         self._planted = directory / "planted"
 
@@ -163,6 +166,57 @@ def test_relative_paths_that_others_may_have_chosen_do_not_reach_workers(place: 
     place.shared.chmod(mode)
     assert show(place, "PYTHONPYCACHEPREFIX", "cache/python", early=True) == "None"
     assert show(place, "LD_LIBRARY_PATH", "/nonexistent", early=True) == "/nonexistent"
+
+
+def test_relative_paths_below_a_directory_that_others_can_write_do_not_reach_workers(place: Place) -> None:
+    above = place.home.parent
+    (place.home / "src" / "lib").mkdir(parents=True)
+    above.chmod(0o777)
+    assert show(place, "LD_LIBRARY_PATH", "src/lib:/nonexistent") == "/nonexistent"
+    above.chmod(0o1777)
+    assert show(place, "LD_LIBRARY_PATH", "src/lib:/nonexistent") == f"{place.home}/src/lib:/nonexistent"
+    above.chmod(0o777)
+    place.environment["GPUQ_TRUST"] = "1"
+    assert show(place, "LD_LIBRARY_PATH", "src/lib:/nonexistent") == f"{place.home}/src/lib:/nonexistent"
+
+
+def test_a_place_is_own_only_if_its_group_is_private(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current group is not private after newgrp."""
+    monkeypatch.delenv("GPUQ_TRUST", raising=False)
+    place = tmp_path / "data"
+    place.mkdir()
+    place.chmod(0o2775)
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    groups: list[tuple[str, list[str], bool]] = [("lab", [], False), (user, [], True), (user, [user], True), (user, [user, "eve"], False)]
+    for name, members, own in groups:
+        group = grp.struct_group((name, "x", os.getegid(), members))
+        monkeypatch.setattr(grp, "getgrgid", lambda gid, group=group: group)
+        assert _trust.is_own(str(place)) == own, (name, members)
+        assert _trust.is_own(str(place / "missing" / "lib")) == own, (name, members)
+
+
+def test_a_place_with_an_access_list_is_own_unless_the_list_permits_writing(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUQ_TRUST", raising=False)
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    monkeypatch.setattr(grp, "getgrgid", lambda gid: grp.struct_group((user, "x", gid, [])))
+    entries = [(1, 7, 0xFFFFFFFF), (2, 7, 4321), (4, 5, 0xFFFFFFFF), (16, 7, 0xFFFFFFFF), (32, 5, 0xFFFFFFFF)]
+    try:
+        os.setxattr(tmp_path, "system.posix_acl_access", struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in entries))
+    except OSError:
+        pytest.skip("this file system has no access lists")
+    assert not _trust.is_own(str(tmp_path))
+    tmp_path.chmod(0o755)  # changes the mask of the list
+    assert _trust.is_own(str(tmp_path))
+
+
+def test_a_place_behind_a_link_is_own_if_no_other_user_can_replace_it(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUQ_TRUST", raising=False)
+    for name, mode in (("safe", 0o755), ("open", 0o777)):
+        (tmp_path / name / "lib").mkdir(parents=True)
+        (tmp_path / name).chmod(mode)
+        (tmp_path / f"to_{name}").symlink_to(tmp_path / name / "lib")
+    assert _trust.is_own(str(tmp_path / "to_safe"))
+    assert not _trust.is_own(str(tmp_path / "to_open"))
 
 
 TOOL = """

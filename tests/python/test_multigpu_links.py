@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpu_dispatch.multigpu import LauncherOrchestrator, ResourceAllocator, Result, _links, _trust
+from gpu_dispatch import _trust
+from gpu_dispatch.multigpu import LauncherOrchestrator, ResourceAllocator, Result, _links
 from gpu_dispatch.multigpu._inputs import prepare_inputs
 from multigpu_lab import Lab
 

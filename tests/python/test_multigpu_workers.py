@@ -654,6 +654,20 @@ def test_workers_do_not_get_the_standard_library_of_the_program() -> None:
     assert not [entry for entry in path if os.path.exists(f"{entry}/os.py") or entry.endswith(("lib-dynload", ".zip"))]
 
 
+def test_workers_search_the_folders_of_others_not_before_the_standard_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are searched for sitecustomize and json, for example, if they are in PYTHONPATH."""
+    monkeypatch.delenv("GPUQ_TRUST", raising=False)
+    for name in ("first", "own", "shared"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "first").chmod(0o1777)
+    (tmp_path / "shared").chmod(0o1777)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), *sys.path, str(tmp_path / "own"), str(tmp_path / "shared")])
+    path = spawner_module._environment()["PYTHONPATH"].split(os.pathsep)
+    assert str(tmp_path / "first") in path and str(tmp_path / "own") in path and str(tmp_path / "shared") not in path
+    monkeypatch.setenv("GPUQ_TRUST", "1")
+    assert str(tmp_path / "shared") in spawner_module._environment()["PYTHONPATH"].split(os.pathsep)
+
+
 def test_relative_entries_of_the_path_mean_what_they_mean_to_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another user may have planted a usercustomize.py in the directory to which the program has changed."""
     (tmp_path / "home" / "src").mkdir(parents=True)

@@ -111,6 +111,20 @@ def test_a_script_that_another_user_has_put_into_the_same_directory_is_refused(p
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a file: run it as root")
+def test_the_refusal_of_a_script_imports_no_module_from_its_directory(project: Project) -> None:
+    replace = project.replace.replace("project", "project/program.py")
+    for name in ("multiprocessing", "concurrent"):
+        replace += f"    os.rename({str(project.new / name)!r} + '.py', {str(project.home / name)!r} + '.py')\n"
+        project.plant(f"{name}.py")
+    (project.home / "program.py").write_text(WORKER + replace + guarded(RUN))
+    planted = project.home / "program.py.new"
+    planted.write_text(f"open({str(project.mark)!r}, 'w').close()\n" + WORKER + guarded(RUN))
+    os.chown(planted, 4321, -1)
+    done = project.run()
+    assert not project.mark.exists() and "belongs to another user" in done.stderr and done.returncode == 1, done
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a file: run it as root")
 def test_a_script_that_belonged_to_another_user_from_the_start_is_accepted(project: Project) -> None:
     script = project.home / "program.py"
     script.write_text(WORKER + guarded(RUN))

@@ -20,8 +20,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 
+from gpu_dispatch._trust import absolute, resolve_any
 from gpu_dispatch.multigpu._links import LinkFolder
-from gpu_dispatch.multigpu._trust import absolute, resolve_any
 
 __all__ = ["Inputs", "prepare_inputs"]
 

@@ -10,7 +10,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator
 
-from gpu_dispatch.multigpu._trust import open_place
+from gpu_dispatch._trust import open_place
 
 __all__ = ["LinkFolder"]
 

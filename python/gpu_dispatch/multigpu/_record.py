@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from gpu_dispatch.multigpu._trust import is_off, resolve_any
+from gpu_dispatch._trust import is_off, resolve_any
 
 __all__ = ["INPUT_VARIABLE", "MARK_VARIABLE", "RECORD_NAME", "Record", "event_of", "name_of"]
 

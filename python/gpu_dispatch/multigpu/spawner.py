@@ -18,9 +18,9 @@ from gpu_dispatch import _interpreter
 from gpu_dispatch._main import safe_path_flags
 from gpu_dispatch._programs import find_gpuq
 from gpu_dispatch._spawn import found_in, milliseconds
+from gpu_dispatch._trust import absolute, is_own
 from gpu_dispatch.multigpu._launch import Launch
 from gpu_dispatch.multigpu._record import SETTING_VARIABLE
-from gpu_dispatch.multigpu._trust import absolute
 from gpu_dispatch.multigpu.result import Queue
 
 __all__ = ["ProcessSpawner", "ProcessStatus", "WorkerProcess"]
@@ -38,6 +38,7 @@ _WHISPER_CODE = (
 
 
 EXIT_USAGE = 2
+_STANDARD = os.path.dirname(os.__file__)
 
 
 class ProcessStatus(TypedDict):
@@ -261,11 +262,14 @@ def _environment() -> dict[str, str]:
     # ignores entries that are not strings, such as a Path.
     path = [found_in(entry) for entry in sys.path if entry and isinstance(entry, str)]
     path = [entry for entry in dict.fromkeys(path) if os.path.isabs(entry) and os.pathsep not in entry]
-    path = [entry for entry in path if not _is_standard(entry)]
+    # PYTHONPATH is searched before the standard library and for sitecustomize, but these entries only after it.
+    after = path[path.index(_STANDARD) :] if _STANDARD in path else []
+    unsafe = {entry for entry in after if not is_own(entry)}
+    path = [entry for entry in path if not _is_standard(entry) and entry not in unsafe]
     return {**_interpreter.environment(), "PYTHONPATH": os.pathsep.join(path)}
 
 
 def _is_standard(entry: str) -> bool:
     """Whether it belongs to the standard library, which a worker that runs another version of Python cannot use."""
     version = f"python{sys.version_info[0]}{sys.version_info[1]}.zip"
-    return entry == os.path.dirname(os.__file__) or os.path.basename(entry) in ("lib-dynload", version)
+    return entry == _STANDARD or os.path.basename(entry) in ("lib-dynload", version)

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import errno
+import grp
 import os
+import pwd
 import stat
 
-__all__ = ["absolute", "is_off", "open_place", "resolve", "resolve_any"]
+__all__ = ["absolute", "is_off", "is_own", "open_place", "resolve", "resolve_any"]
 
 _MOST_LINKS = 40  # as in the kernel
 _OPEN = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -100,9 +102,76 @@ def open_place(path: str) -> tuple[str, int]:
     return real, fd
 
 
+def is_own(path: str) -> bool:
+    """Whether no other user can choose what is at this absolute path, which need not exist.
+
+    This applies to all directories above it and to those of links, too. In contrast to open_place(), a private group may
+    write.
+    """
+    if is_off():
+        return True
+    at, names, links = "/", path.split("/")[::-1], 0
+    try:
+        while names:
+            name = names.pop()
+            if name == "..":
+                at = os.path.dirname(at)
+            if name in ("", ".", ".."):
+                continue
+            if not _is_own(at, stat.S_ISVTX):
+                return False
+            entry = os.path.join(at, name)
+            if not os.path.lexists(entry):
+                break  # others must not be able to create it
+            status = os.lstat(entry)
+            if not stat.S_ISLNK(status.st_mode):
+                at = entry
+                continue
+            links += 1
+            if links > _MOST_LINKS or not _is_ours(status.st_uid):
+                return False
+            target = os.readlink(entry)
+            at = "/" if target.startswith("/") else at
+            names += target.split("/")[::-1]
+        return _is_own(at)
+    except OSError:
+        return False
+
+
+def _is_own(path: str, enough: int = 0) -> bool:
+    """Whether this user or root owns the file, and either no other user can write to it or its mode has the bit `enough`."""
+    status = os.lstat(path)
+    if not _is_ours(status.st_uid) or status.st_mode & enough:
+        return _is_ours(status.st_uid)
+    # The bits of the group include those of an access list.
+    is_private = not status.st_mode & stat.S_IWGRP or _is_private(status.st_gid) and not _has_access_list(path)
+    return is_private and not status.st_mode & stat.S_IWOTH
+
+
+def _is_ours(uid: int) -> bool:
+    return uid in (0, os.geteuid()) or _is_unmapped(uid)
+
+
+def _is_private(gid: int) -> bool:
+    """Whether this user is the only member of the group, which has the same name."""
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        group = grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return group.gr_name == user and not set(group.gr_mem) - {user}
+
+
+def _has_access_list(path: str) -> bool:
+    try:
+        return bool(os.getxattr(path, "system.posix_acl_access"))
+    except OSError:
+        return False
+
+
 def _check(fd: int, path: str) -> None:
     status = os.fstat(fd)
-    if status.st_uid not in (0, os.geteuid()) and not _is_unmapped(status.st_uid):
+    if not _is_ours(status.st_uid):
         raise _refuse(path, "belongs to another user")
     if status.st_mode & stat.S_ISVTX:
         return  # only the owner of an entry can rename it
