@@ -16,8 +16,9 @@
 #include "launch/folder_watch.h"
 #include "launch/launcher_private.h"
 
-#define WATCH_PART    20 /* searching and sorting take at most 1/WATCH_PART of the time; exception: SEARCH_MOST_NS */
-#define WATCH_SKIPPED SIZE_MAX /* instead of a number: done by an earlier run */
+#define WATCH_PART      20 /* searching and sorting take at most 1/WATCH_PART of the time; exception: SEARCH_MOST_NS */
+#define SEARCH_LEAST_NS (100 * NS_PER_MS) /* between searches */
+#define WATCH_SKIPPED   SIZE_MAX          /* instead of a number: done by an earlier run */
 
 enum watch_state {
 	WATCH_WAITING,

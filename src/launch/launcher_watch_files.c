@@ -178,10 +178,27 @@ static bool is_link(const struct gd_launcher *l, const char *path)
 	return fstatat(l->input_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode);
 }
 
+static bool has_several_names(const struct gd_launcher *l, const char *path)
+{
+	struct stat st;
+	return fstatat(l->input_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) && st.st_nlink > 1;
+}
+
+/* A file that is renamed with link() and unlink() has two names for a moment, like a file that others may have named. A
+ * search that begins later finds one. */
+static void search_soon(struct launch_watch *w)
+{
+	uint64_t at_ns = clock_now_ns() + SEARCH_LEAST_NS;
+	if (!w->folders || folder_watch_is_stale(w->folders))
+		return;
+	folder_watch_set_stale(w->folders);
+	w->search_at_ns = w->search_at_ns > at_ns ? w->search_at_ns : at_ns;
+}
+
 /*
- * Whether the file with a new name may be complete; other files are reported again when they are closed. Symbolic and
- * hard links may be complete. If the first name of a hard link is gone already, the times show that the file was
- * linked: writing sets both, linking only st_ctim. A file of this user that no process is writing is complete, too.
+ * Whether the file with a new name may be complete; other files are reported again when they are closed. A symbolic
+ * link may be complete. If the first name of a hard link is gone already, the times show that the file was linked:
+ * writing sets both, linking only st_ctim. A file of this user that no process is writing is complete, too.
  */
 static bool may_be_complete(const struct gd_launcher *l, const char *path)
 {
@@ -189,7 +206,7 @@ static bool may_be_complete(const struct gd_launcher *l, const char *path)
 	cleanup_(closep) int fd = openat(l->input_fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return false;
-	if (S_ISLNK(st.st_mode) || st.st_nlink > 1)
+	if (S_ISLNK(st.st_mode))
 		return true;
 	bool written_last = st.st_mtim.tv_sec == st.st_ctim.tv_sec && st.st_mtim.tv_nsec == st.st_ctim.tv_nsec;
 	return S_ISREG(st.st_mode) && (!written_last || (st.st_uid == geteuid() && !being_written(fd, &st)));
@@ -227,6 +244,10 @@ int watch_take_name(void *context, const char *path, bool created)
 	bool wanted = is_wanted(l, path);
 	if ((!wanted && !(created && l->options.recursive)) || (l->watch->root_is_output && outputs_is_reserved(path)))
 		return 0;
+	if (created && wanted && has_several_names(l, path)) {
+		search_soon(l->watch);
+		return 0;
+	}
 	if (created && !(wanted ? may_be_complete(l, path) : is_link(l, path)))
 		return 0;
 	if (strlen(l->files->folder) + strlen(path) + FIND_PATH_MARGIN >= PATH_MAX)

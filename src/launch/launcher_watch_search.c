@@ -12,8 +12,7 @@
 #include "launch/find.h"
 #include "launch/launcher_watch.h"
 
-#define SEARCH_NS       (5 * NS_PER_S)    /* between searches if folders cannot be watched */
-#define SEARCH_LEAST_NS (100 * NS_PER_MS) /* between searches */
+#define SEARCH_NS (5 * NS_PER_S) /* between searches if folders cannot be watched */
 /* The longest pause between searches, unless a search took longer: then as long as it took. Others can delay it. */
 #define SEARCH_MOST_NS (10 * NS_PER_S)
 #define SERVE_NS       (10 * NS_PER_MS) /* between services of the workers, during a search */

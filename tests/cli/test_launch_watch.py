@@ -167,6 +167,21 @@ def test_files_that_were_linked_into_place_and_have_one_name_are_processed(launc
     stop(launch, process)
 
 
+def test_files_with_two_names_for_a_moment_are_files_of_one_user(launch):
+    """A result folder that is named a.wav, and not a, belongs to a file that another user may have named."""
+    names = [f"a{number}.wav" for number in range(40)]
+    launch.put(*(f"{name}.part" for name in names))
+    launch.input.chmod(0o1777)
+    process = watch(launch)
+    ready(launch, process)
+    for name in names:
+        os.link(launch.input / f"{name}.part", launch.input / name)
+        os.unlink(launch.input / f"{name}.part")
+        wait_for(launch, name)
+    stop(launch, process)
+    assert {path.name for path in launch.output.iterdir() if path.name.startswith("a")} == {name[:-4] for name in names}
+
+
 def test_a_changed_file_is_new_and_an_unchanged_one_is_not(launch):
     launch.put("a.wav", size=10)
     process = watch(launch, "--gpus", "sim:1", *PROGRAM)
