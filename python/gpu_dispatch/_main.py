@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         argv: list[str]
         import_path: list[str]
         name: str | None
-        owner: int
+        origin: tuple[str, int]
         path: str | None
         places: dict[str, str]
 
@@ -143,7 +143,7 @@ def describe_main(import_path: list[str]) -> Preparation:
         "argv": list(sys.argv),
         "import_path": import_path,
         "name": name,
-        "owner": _places.owner_of_main(),
+        "origin": _places.origin_of_main(),
         "path": path,
         "places": _places.remember([*import_path, *script]),
     }
@@ -155,7 +155,7 @@ def describe_main(import_path: list[str]) -> Preparation:
 def prepare(what: Preparation, go_on: Callable[[], NoReturn]) -> None:
     """Sets the module path and runs the main module of the parent under the name "__mp_main__".
 
-    Raises RuntimeError if another user may have replaced the script or a directory of the module path. When the module
+    Raises RuntimeError if another user may have replaced the script, or a directory or archive of the module path. When the module
     would start workers, go_on() is called, on any thread. It does not return.
     """
     global _go_on
@@ -166,7 +166,7 @@ def prepare(what: Preparation, go_on: Callable[[], NoReturn]) -> None:
     if what["name"] is not None:
         _run_module(what["name"])
     elif what["path"] is not None:
-        _run_script(what["path"], _places.open_script(what["path"], what["places"], what["owner"]))
+        _run_script(what["path"], _places.open_script(what["path"], what["places"], what["origin"]))
 
 
 def explain(error: BaseException) -> BaseException:

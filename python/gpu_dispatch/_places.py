@@ -3,7 +3,7 @@
 
 Workers find the script and its modules by their paths. In the directory of a group, another user may be able to rename a
 directory in such a path while the program runs, and to put another one there. So the program remembers the inodes of its
-directories, and workers refuse directories with other inodes, unless only this user can have put them there.
+directories and archives, and workers refuse those with other inodes, unless only this user can have put them there.
 """
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ TYPE_CHECKING = False  # as in typing, which takes long to import
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["check", "find_script", "open_script", "owner_of_main", "remember", "remember_main"]
+__all__ = ["check", "find_script", "open_script", "origin_of_main", "remember", "remember_main"]
 
 _seen: dict[str, str] = {}
 _owner = -1
+_real = ""
 
 
 def remember(paths: Iterable[str]) -> dict[str, str]:
-    """The identity of each of these directories when it was first seen. Other paths are left out."""
+    """The identity of each of these directories and archives when it was first seen. Other paths are left out."""
     return {path: identity for path in paths if (identity := _seen.get(path) or _see(path))}
 
 
 def remember_main(directory: str) -> None:
     """Remembers the directories of the program. Called when the package is imported in `directory`."""
-    global _owner
+    global _owner, _real
     remember(entry or directory for entry in sys.path if isinstance(entry, str))
     path = find_script()
     if path is not None:
-        real = os.path.realpath(path)
-        remember([os.path.dirname(real)])
+        _real = os.path.realpath(path)
+        remember([os.path.dirname(_real)])
         try:
-            _owner = os.stat(real).st_uid
+            _owner = os.stat(_real).st_uid
         except OSError:
             pass  # the program is not a file
 
@@ -64,9 +65,9 @@ def find_script() -> str | None:
     return files[0] if len({os.path.realpath(file) for file in files}) == 1 else None
 
 
-def owner_of_main() -> int:
-    """The user who owned the script when the package was imported; -1: not known."""
-    return _owner
+def origin_of_main() -> tuple[str, int]:
+    """The path of the script without links, and its owner, when the package was imported. Empty and -1: not known."""
+    return _real, _owner
 
 
 def _see(path: str) -> str:
@@ -80,29 +81,44 @@ def _see(path: str) -> str:
 
 
 def _identity(status: os.stat_result) -> str:
-    return f"{status.st_dev}:{status.st_ino}" if stat.S_ISDIR(status.st_mode) else ""
+    """Another user may be able to remove a file and to create one with the same inode number."""
+    inode = f"{status.st_dev}:{status.st_ino}"
+    if stat.S_ISREG(status.st_mode):
+        return f"{inode}:{status.st_uid}"
+    return inode if stat.S_ISDIR(status.st_mode) else ""
 
 
 # ---- In a worker ------------------------------------------------------------
 
 
 def check(identities: Mapping[str, str]) -> None:
-    """Raises RuntimeError if a directory may have been replaced by another user. A removed one is accepted."""
+    """Raises RuntimeError if a directory or an archive may have been replaced by another user. A removed one is accepted."""
     for path, identity in identities.items():
         try:
             same = _identity(os.stat(path)) == identity
         except OSError:
             continue
-        if not same:
+        if same:
+            continue
+        if identity.count(":") == 1:
             os.close(_open(path, identity))
+        elif not _trust.is_own(path):
+            raise _replaced(path, "archive")
 
 
-def open_script(path: str, identities: Mapping[str, str], owner: int) -> int:
+def open_script(path: str, identities: Mapping[str, str], origin: tuple[str, int]) -> int:
     """A descriptor of the script. Raises RuntimeError if another user may have put it there, OSError if it is missing."""
-    directory, name = os.path.split(os.path.realpath(path))
+    real, owner = origin
+    found, chosen = _trust.resolve(path)
+    if chosen and found != real and not _trust.is_off():
+        raise RuntimeError(
+            f"the script '{path}' is reached through a link of another user, and was a different file when the program was "
+            "started; set GPUQ_TRUST=1 if you trust this user"
+        )
+    directory, name = os.path.split(found)
     place = _open(directory, identities.get(directory))
     try:
-        script = os.open(name, os.O_RDONLY | os.O_NONBLOCK, dir_fd=place)
+        script = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=place)
     finally:
         os.close(place)
     if os.fstat(script).st_uid in (0, os.geteuid(), owner) or _trust.is_off():
@@ -123,8 +139,12 @@ def _open(path: str, identity: str | None) -> int:
     try:
         return _trust.open_place(path)[1]
     except OSError:
-        raise RuntimeError(
-            f"'{path}' is not the same directory as when the program was started, and another user may have put it there: "
-            "keep the program in a directory that only you can rename or replace, or set GPUQ_TRUST=1 if you trust all "
-            "users who can"
-        ) from None
+        raise _replaced(path, "directory") from None
+
+
+def _replaced(path: str, kind: str) -> RuntimeError:
+    return RuntimeError(
+        f"'{path}' is not the same {kind} as when the program was started, and another user may have put it there: "
+        "keep the program in a directory that only you can rename or replace, or set GPUQ_TRUST=1 if you trust all "
+        "users who can"
+    )

@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import zipapp
 
 import pytest
 from scripts import RUN, WORKER, check, guarded
@@ -122,6 +123,62 @@ def test_the_refusal_of_a_script_imports_no_module_from_its_directory(project: P
     os.chown(planted, 4321, -1)
     done = project.run()
     assert not project.mark.exists() and "belongs to another user" in done.stderr and done.returncode == 1, done
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a link: run it as root")
+@pytest.mark.parametrize("trust", [False, True])
+def test_a_link_of_another_user_that_has_replaced_the_script_is_refused(
+    project: Project, monkeypatch: pytest.MonkeyPatch, trust: bool
+) -> None:
+    """It leads to another file of this user, such as a copy of a text."""
+    replace = project.replace.replace("project", "project/program.py")
+    (project.home / "program.py").write_text(WORKER + replace + guarded(RUN))
+    copy = project.group.parent / "copy.txt"
+    copy.write_text(WORKER.replace("data * 2", "data * 3"))
+    link = project.home / "program.py.new"
+    link.symlink_to(copy)
+    os.lchown(link, 4321, -1)
+    monkeypatch.setenv("GPUQ_TRUST", "1")
+    done = project.run(trust=trust)
+    if trust:
+        check(done, "[(0, 3), (1, 6), (2, 9)]\n")
+    else:
+        words = "is reached through a link of another user, and was a different file when the program was started"
+        assert words in done.stderr and done.returncode == 1, done
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a link: run it as root")
+def test_a_link_of_another_user_that_led_to_the_script_from_the_start_is_accepted(project: Project) -> None:
+    (project.home / "real.py").write_text(WORKER + guarded(RUN))
+    (project.home / "program.py").symlink_to("real.py")
+    os.lchown(project.home / "program.py", 4321, -1)
+    check(project.run())
+
+
+@pytest.mark.parametrize("kind", ["program", "module"])
+def test_an_archive_in_such_a_directory_is_refused(project: Project, kind: str) -> None:
+    """The archive is the program itself or contains a module of the program."""
+    start = project.replace + "from gpu_dispatch import Pool\n"
+    start += "with Pool(work.Twice, gpus='sim:1') as pool:\n    print(list(pool.map(range(3))))\n"
+    project.group.chmod(0o2777)  # its group may be the private group of this user
+    sources = project.group / "sources"
+    for folder, mark in ((project.home, ""), (project.new, f"open({str(project.mark)!r}, 'w').close()\n")):
+        sources.mkdir(exist_ok=True)
+        (sources / "work.py").write_text(mark + WORKER)
+        (sources / "__main__.py").write_text("import work\n" + start)
+        zipapp.create_archive(sources, folder / "app.pyz")
+    program = project.home / "app.pyz"
+    if kind == "module":
+        program = project.group.parent / "program.py"
+        code = f"import sys\nsys.path.append({str(project.home / 'app.pyz')!r})\nimport work\n"
+        program.write_text(code + guarded(start))
+    done = project.run(str(program))
+    assert not project.mark.exists(), "what was planted was executed"
+    words = f"'{project.home}/app.pyz' is not the same archive as when the program was started"
+    assert done.returncode == 1 and words in done.stderr, done
+    project.group.chmod(0o755)
+    (project.group / "project.old").rename(project.new)
+    check(project.run(str(program)), "[0, 2, 4]\n")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a file: run it as root")
