@@ -9,9 +9,9 @@ from __future__ import annotations
 import io
 import linecache
 import os
+import re
 import stat
 import sys
-import tokenize
 import traceback
 from types import TracebackType
 from typing import Any
@@ -22,6 +22,21 @@ MOST_SOURCE = 16 << 20
 """The size limit of a source file, in bytes."""
 
 MOST_LINKS = 40  # as in the kernel
+
+_DECLARATION = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")  # as in tokenize
+_BLANK = re.compile(rb"[ \t\f]*(?:[#\r\n]|$)")
+_BOM = b"\xef\xbb\xbf"
+
+# Others can be slow, import modules, or not be encodings of text. So tokenize.detect_encoding() is not used, either.
+_ENCODINGS = {
+    **dict.fromkeys(("utf8", "utf-8", "utf-8-sig", "utf-8-unix"), "utf-8"),
+    **dict.fromkeys(("ascii", "us-ascii"), "ascii"),
+    **dict.fromkeys(("latin1", "latin-1", "iso8859-1", "iso-8859-1", "iso-latin-1", "iso-latin-1-unix"), "latin-1"),
+    **dict.fromkeys(("cp1252", "windows-1252"), "cp1252"),
+}
+
+_unreadable: dict[str, tuple[int, float]] = {}
+"""The sizes and times of files that could not be decoded."""
 
 
 def capture(error: BaseException, trace: TracebackType | None = None) -> traceback.TracebackException:
@@ -74,7 +89,7 @@ def _source(filename: str) -> list[str]:
         except (FileNotFoundError, NotADirectoryError):
             if len(entry) == 1:
                 return _ask_loader(entry[0])
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a name that no file can have
             break
     return []
 
@@ -84,7 +99,7 @@ def _ask_loader(get_source: object) -> list[str]:
     assert callable(get_source)
     try:
         return [f"{line}\n" for line in (get_source() or "").splitlines()]
-    except (ImportError, OSError):
+    except (ImportError, LookupError, OSError, SyntaxError, ValueError):
         return []
 
 
@@ -93,17 +108,35 @@ def _read(filename: str, path: str) -> list[str]:
     with os.fdopen(_open(path), "rb") as file:
         status = os.fstat(file.fileno())
         entry: Any = linecache.cache.get(filename, ())
-        if entry[:2] == (status.st_size, status.st_mtime):
+        version = (status.st_size, status.st_mtime)
+        if entry[:2] == version:
             return list(entry[2])
-        data = io.BytesIO(file.read(MOST_SOURCE))
+        if _unreadable.get(filename) == version:
+            return []
+        data = file.read(MOST_SOURCE)
     try:
-        encoding, _ = tokenize.detect_encoding(data.readline)
-        data.seek(0)
-        lines = io.TextIOWrapper(data, encoding).readlines()
-    except (SyntaxError, UnicodeDecodeError):
+        lines = io.TextIOWrapper(io.BytesIO(data), _encoding(data)).readlines()
+    except (LookupError, ValueError):
+        _unreadable[filename] = version
         return []
-    linecache.cache[filename] = (status.st_size, status.st_mtime, lines, path)
+    linecache.cache[filename] = (*version, lines, path)
     return lines
+
+
+def _encoding(data: bytes) -> str:
+    """The encoding that the source declares in its first two lines. Raises LookupError if it is not a common one."""
+    start = io.BytesIO(data.removeprefix(_BOM))
+    line = start.readline()
+    declaration = _DECLARATION.match(line)
+    if declaration is None and _BLANK.match(line):
+        declaration = _DECLARATION.match(start.readline())
+    name = declaration[1].decode("ascii").lower().replace("_", "-") if declaration else "utf-8"
+    encoding = _ENCODINGS[name]
+    if not data.startswith(_BOM):
+        return encoding
+    if encoding != "utf-8":
+        raise LookupError(name)
+    return "utf-8-sig"
 
 
 def _open(path: str) -> int:

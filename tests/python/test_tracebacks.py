@@ -11,6 +11,7 @@ import pathlib
 import subprocess
 import sys
 import traceback
+import types
 import zipfile
 from typing import Any
 
@@ -92,6 +93,45 @@ def test_source_of_other_encodings_and_of_links_is_shown(tmp_path: pathlib.Path)
         assert "# ä" in _traceback.exception_text(fail(str(tmp_path / name), code))
     source.write_text("\nchanged\n")
     assert "    changed\n" in _traceback.exception_text(fail(str(source), code))
+
+
+@pytest.mark.parametrize(
+    ("start", "encoding"),
+    [
+        ("", "utf-8"),
+        ("\ufeff", "utf-8"),
+        ("\ufeff# -*- coding: UTF_8 -*-", "utf-8"),
+        ("#!/usr/bin/python3\n# vim: set fileencoding=iso-8859-1 :", "latin-1"),
+        ("\n# coding=windows-1252", "cp1252"),
+        ("pass\n# coding=latin-1", "utf-8"),
+    ],
+)
+def test_source_of_a_common_encoding_is_shown(tmp_path: pathlib.Path, start: str, encoding: str) -> None:
+    (tmp_path / "source.py").write_bytes(f"{start}\nraise ValueError('reason')  # ä\n".encode(encoding))
+    line = start.count("\n") + 1
+    assert "# ä" in _traceback.exception_text(fail(str(tmp_path / "source.py"), "\n" * line + "raise ValueError('reason')"))
+
+
+@pytest.mark.parametrize("encoding", ["rot13", "undefined", "utf-7", "idna", "missing", "x" * 200, "latin-1\n\ufeff", "ascii"])
+def test_source_of_another_encoding_is_read_once_and_not_shown(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+    """No codec that is slow, imports modules or raises other exceptions is used."""
+    bom = "\ufeff" if "\ufeff" in encoding else ""
+    source = tmp_path / "source.py"
+    source.write_text(f"{bom}# coding: {encoding.strip(bom)}\nSECRET ä\n", encoding="utf-8")
+    monkeypatch.setattr("codecs.lookup", None)
+    check_not_opened(str(source))
+    monkeypatch.setattr("io.TextIOWrapper", None)
+    check_not_opened(str(source))
+
+
+@pytest.mark.parametrize("name", ["a\0b.py", "\ud800.py"])
+def test_a_name_that_no_file_can_have_has_no_source(name: str) -> None:
+    def broken() -> None:
+        raise ValueError("reason")
+
+    with pytest.raises(ValueError) as caught:
+        types.FunctionType(broken.__code__.replace(co_filename=name), {})()
+    assert _traceback.exception_text(caught.value).endswith("ValueError: reason\n")
 
 
 def test_source_in_memory_and_in_an_archive_is_shown(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
