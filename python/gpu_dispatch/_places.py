@@ -22,6 +22,8 @@ __all__ = ["check", "find_script", "open_script", "origin_of_main", "remember", 
 _seen: dict[str, str] = {}
 _owner = -1
 _real = ""
+_start = ""
+"""The directory in which the package was imported, if a relative name of the script may refer to it."""
 
 
 def remember(paths: Iterable[str]) -> dict[str, str]:
@@ -31,7 +33,9 @@ def remember(paths: Iterable[str]) -> dict[str, str]:
 
 def remember_main(directory: str) -> None:
     """Remembers the directories of the program. Called when the package is imported in `directory`."""
-    global _owner, _real
+    global _owner, _real, _start
+    if directory and _may_be_start(directory):
+        _start = directory
     remember(entry or directory for entry in sys.path if isinstance(entry, str))
     path = find_script()
     if path is not None:
@@ -56,13 +60,41 @@ def find_script() -> str | None:
     if sys.argv and os.path.isabs(sys.argv[0]) and os.path.basename(sys.argv[0]) == name:
         return sys.argv[0]
     # The first entry is the directory of the script or, with -m, that in which Python was started. Programs insert others.
+    entries = _entries()
+    places = [os.path.join(entry, path) for entry in entries] + [os.path.join(entry, name) for entry in entries[:1]]
+    files = {os.path.realpath(place): place for place in reversed(places) if os.path.isfile(place)}
+    # A file in the current directory can be planted, so it only shows that a different one may be the wrong one.
+    other = os.path.join(_start, path)
+    if len(files) != 1 or _start and os.path.isfile(other) and os.path.realpath(other) not in files:
+        return None
+    return files.popitem()[1]
+
+
+def _entries() -> list[str]:
+    """The absolute entries of sys.path before those of the standard library."""
     standard = os.path.dirname(os.__file__)
     entries = [entry for entry in sys.path if isinstance(entry, str) and os.path.isabs(entry)]
-    if standard in entries:
-        del entries[entries.index(standard) :]
-    places = [os.path.join(entry, path) for entry in entries] + [os.path.join(entry, name) for entry in entries[:1]]
-    files = [place for place in places if os.path.isfile(place)]
-    return files[0] if len({os.path.realpath(file) for file in files}) == 1 else None
+    return entries[: entries.index(standard)] if standard in entries else entries
+
+
+def _may_be_start(directory: str) -> bool:
+    """Whether a relative name of the script may refer to this current directory, rather than to an entry of sys.path.
+
+    It does unless the script has changed to another directory. It may if sys.path has the directory of the tool that
+    executes the script: that directory can contain a different script with the same name.
+    """
+    try:
+        if os.path.samefile(os.environ.get("PWD", ""), directory):
+            return True
+    except (OSError, ValueError):
+        pass
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+    first = frame.f_globals.get("__file__")
+    if not isinstance(first, str):
+        return False
+    return os.path.dirname(os.path.realpath(first)) in [os.path.realpath(entry) for entry in _entries()]
 
 
 def origin_of_main() -> tuple[str, int]:

@@ -226,7 +226,7 @@ sys.argv = sys.argv[2:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 TOOLS = {
-    "memray": ("tool.py", "sys.path[0] = str(pathlib.Path(sys.argv[0]).resolve().parent)"),
+    "memray": ("../tools/tool.py", "sys.path[0] = str(pathlib.Path(sys.argv[0]).resolve().parent)"),
     "debugpy": ("-mtool", "sys.path.insert(0, os.path.dirname(sys.argv[0]))"),
 }
 
@@ -239,7 +239,9 @@ def test_workers_run_the_script_to_which_a_tool_gives_a_relative_name(place: Pla
     name = os.path.join(folder, os.path.basename(script(place.home / folder, place.change, WORKER, guarded(RUN))))
     place.plant_script(name)
     option, path = TOOLS[tool]
-    (place.home / "tool.py").write_text("import os, pathlib\n" + TOOL.format(path=path))
+    file = place.home / (option if option.endswith(".py") else "tool.py")
+    (place.home.parent / "tools").mkdir()
+    file.write_text("import os, pathlib\n" + TOOL.format(path=path))
     check(place.execute(sys.executable, option, "run", name))
 
 
@@ -253,3 +255,25 @@ def test_a_script_whose_place_is_not_known_is_refused(place: Place) -> None:
     assert done.stderr.splitlines()[-1].endswith(words), done.stderr
     (place.home / "tool.py").write_text(TOOL.format(path=""))
     check(place.execute(sys.executable, "../tool.py", "run", str(place.home / name)))
+
+
+@pytest.mark.parametrize("path", ["", "sys.path[0] = str(pathlib.Path(sys.path[0]).parent / 'other')"])
+@pytest.mark.parametrize("folder", ["", "folder"])
+def test_a_script_is_refused_if_the_module_path_has_another_one_with_its_name(place: Place, path: str, folder: str) -> None:
+    """A tool executes the script by its relative name, and does not add the script's directory to the module path."""
+    (place.home / folder).mkdir(exist_ok=True)
+    name = os.path.join(folder, os.path.basename(script(place.home / folder, WORKER, guarded(RUN))))
+    for directory in ("tools", "other"):
+        other = place.home.parent / directory / name
+        other.parent.mkdir(parents=True)
+        other.write_text(WORKER.replace("data * 2", "data * 3") + guarded(RUN))
+    (place.home.parent / "tools" / "tool.py").write_text("import pathlib\n" + TOOL.format(path=path))
+    place.environment["PWD"] = str(place.home if path else place.home.parent)
+    done = place.execute(sys.executable, "../tools/tool.py", "run", name)
+    assert done.returncode == 1 and done.stdout == "", done
+    assert f"only its relative path is known, {name!r}" in done.stderr.splitlines()[-1], done.stderr
+    other = place.home / name
+    for directory in ("tools", "other"):
+        (place.home.parent / directory / name).unlink()
+        (place.home.parent / directory / name).symlink_to(other)
+    check(place.execute(sys.executable, "../tools/tool.py", "run", name))
