@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import shutil
-import sys
 import sysconfig
 
 from gpu_dispatch import _interpreter, _place
@@ -38,9 +37,8 @@ def find_gpuq() -> str:
 
 def _of_this_package() -> str | None:
     """The path recorded by pip: correct for virtual environments, --user and --target."""
-    # Another user may have put such a record into the current directory, which is in sys.path as "" in an interactive program.
-    path = [_place, *(entry for entry in sys.path if isinstance(entry, str) and os.path.isabs(entry))]
-    for distribution in importlib.metadata.distributions(name="gpu_dispatch", path=path):
+    # Another user may have put such a record into another directory of sys.path.
+    for distribution in importlib.metadata.distributions(name="gpu_dispatch", path=[_place]):
         for file in distribution.files or []:
             if file.name == "gpuq":
                 return os.path.realpath(str(file.locate()))

@@ -607,24 +607,25 @@ def test_without_any_worker_the_launcher_says_what_to_install(
     assert "pip install 'gpu_dispatch[whisper]'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("interactive", [True, False])
-def test_gpuq_of_the_package_is_not_taken_from_the_current_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interactive: bool
+@pytest.mark.parametrize("entry", ["first", "last", "current"])
+def test_gpuq_of_the_package_is_not_taken_from_other_directories_of_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
 ) -> None:
-    """Another user may have put a gpuq there that claims to belong to the package. If not interactive, the directory is an entry of sys.path, so its gpuq may be used."""
-    information = tmp_path / "gpu_dispatch-0.2.0.dist-info"
+    """Another user may have put a gpuq there that claims to belong to the package."""
+    information = tmp_path / "gpu_dispatch-9.dist-info"
     information.mkdir()
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: gpu_dispatch\nVersion: 0.2.0\n")
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: gpu_dispatch\nVersion: 9\n")
     (information / "RECORD").write_text("gpuq,,\n")
     (tmp_path / "gpuq").write_text("#!/bin/sh\n")
     (tmp_path / "gpuq").chmod(0o755)
     monkeypatch.delenv("GPUQ", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", ["" if interactive else str(tmp_path), *filter(None, sys.path)])
-    installed = os.environ.get("GD_INSTALLED")  # its record comes first
-    own = os.path.join(installed, "bin", "gpuq") if installed else None
-    found = _programs._of_this_package()
-    assert found == own if interactive or installed else found == str(tmp_path / "gpuq")
+    planted = [str(tmp_path)]
+    monkeypatch.setattr(sys, "path", {"first": planted + sys.path, "last": sys.path + planted, "current": ["", *sys.path]}[entry])
+    installed = os.environ.get("GD_INSTALLED")
+    assert _programs._of_this_package() == (os.path.join(installed, "bin", "gpuq") if installed else None)
+    monkeypatch.setattr(_programs, "_place", str(tmp_path))
+    assert _programs._of_this_package() == str(tmp_path / "gpuq")
 
 
 def test_gpuq_is_not_taken_from_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
