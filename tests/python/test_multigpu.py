@@ -169,6 +169,24 @@ def test_making_a_task_queue_imports_no_module_from_the_current_directory(lab: L
     assert (result.stdout, result.stderr) == ("a.wav False\n", "")
 
 
+def test_making_a_task_queue_runs_no_python_from_the_current_directory(lab: Lab) -> None:
+    """sys.executable is relative if an entry of PATH is."""
+    for place, text in (("bin", None), ("shared/bin", f"#!/bin/sh\ntouch '{lab.directory}/ran'\n")):
+        (lab.directory / place).mkdir(parents=True)
+        python = lab.directory / place / os.path.basename(sys.executable)
+        if text is None:
+            python.symlink_to(os.path.realpath(sys.executable))
+        else:
+            python.write_text(text)
+            python.chmod(0o755)
+    (lab.directory / "program.py").write_text(TAKE)
+    environment = {**os.environ, "PATH": f"bin:{os.environ['PATH']}"}
+    command = [os.path.basename(sys.executable), "program.py", "spawn"]
+    result = subprocess.run(command, cwd=lab.directory, env=environment, capture_output=True, text=True, timeout=LIMIT)
+    assert not (lab.directory / "ran").exists()
+    assert (result.stdout, result.stderr) == ("a.wav False\n", "")
+
+
 def test_workload_is_estimated(lab: Lab) -> None:
     files = lab.put("a.wav", size=30) + lab.put("b.wav", size=10)
     workload = ResourceAllocator().estimate_workload(files)

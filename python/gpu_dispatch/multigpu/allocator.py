@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, TypedDict
 
+from gpu_dispatch import _interpreter
+
 if TYPE_CHECKING:
     from multiprocessing.queues import Queue
 
@@ -107,9 +109,12 @@ def _start_tracker() -> None:
     """
     if multiprocessing.get_start_method() == "fork":
         return
-    from multiprocessing import resource_tracker, util
+    from multiprocessing import resource_tracker, spawn, util
 
     with _tracker_lock:
+        python = os.fsdecode(spawn.get_executable() or "/")
+        if not os.path.isabs(python):
+            spawn.set_executable(_interpreter.executable() or python)
         flags = util._args_from_interpreter_flags  # type: ignore[attr-defined]
         util._args_from_interpreter_flags = lambda: [*flags(), "-I"]  # type: ignore[attr-defined]
         try:
