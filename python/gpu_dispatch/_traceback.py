@@ -16,7 +16,7 @@ import traceback
 from types import TracebackType
 from typing import Any
 
-__all__ = ["capture", "exception_text"]
+__all__ = ["capture", "exception_text", "print_ignored"]
 
 MOST_SOURCE = 16 << 20
 """The size limit of a source file, in bytes."""
@@ -56,6 +56,16 @@ def capture(error: BaseException, trace: TracebackType | None = None) -> traceba
 def exception_text(error: BaseException, trace: TracebackType | None = None) -> str:
     """The text of capture(), which ends with a newline."""
     return "".join(capture(error, trace).format())
+
+
+def print_ignored(error: BaseException) -> None:
+    """Prints an exception of a callback that is not raised, because another one is."""
+    try:
+        text = exception_text(error)
+    except Exception:
+        text = "".join(traceback.format_exception_only(type(error), error))
+    if sys.stderr is not None:
+        sys.stderr.write(f"Exception ignored in a callback of gpu_dispatch:\n{text}")
 
 
 def _with_lines(stack: traceback.StackSummary, sources: dict[str, list[str]]) -> traceback.StackSummary:

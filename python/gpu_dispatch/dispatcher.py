@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import sys
 import threading
 
 from gpu_dispatch import _engine, _interpreter, _log, _main, _spawn
@@ -338,10 +337,11 @@ class _Run:
                 return
             except KeyboardInterrupt:
                 raise
-            except BaseException:
+            except BaseException as error:
                 # The first exception is the one that run() raises.
-                sys.stderr.write("Exception ignored in a callback of gpu_dispatch:\n")
-                sys.excepthook(*sys.exc_info())
+                from gpu_dispatch import _traceback
+
+                _traceback.print_ignored(error)
 
     @staticmethod
     def _all_setups_failed(pool: _engine.Pool) -> bool:

@@ -49,14 +49,27 @@ static PyObject *call_hurried(struct pypool *self, PyObject *callback, PyObject 
 	return result;
 }
 
-/* An exception of a callback is raised at the end of the batch. There can be only one. */
-static void keep_error(struct pypool *self, PyObject *callback)
+/* Not with PyErr_WriteUnraisable(): it opens the files that the traceback names, such as a pipe of another user. */
+static void print_exception(void)
+{
+	PyObject *error = engine_take_exception();
+	PyObject *module = PyImport_ImportModule("gpu_dispatch._traceback");
+	PyObject *printed = module && error ? PyObject_CallMethod(module, "print_ignored", "O", error) : NULL;
+	if (!printed)
+		PyErr_Clear();
+	Py_XDECREF(printed);
+	Py_XDECREF(module);
+	Py_XDECREF(error);
+}
+
+/* An exception of a callback is raised at the end of the batch. There can be only one: others are printed. */
+static void keep_error(struct pypool *self)
 {
 	/* Ctrl-C in a callback: otherwise the callbacks of all tasks that have ended would run before the reaction. */
 	if (!self->packed && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
 		pypool_hurry_callbacks(self);
 	if (self->error)
-		PyErr_WriteUnraisable(callback);
+		print_exception();
 	else
 		self->error = engine_take_exception();
 }
@@ -76,7 +89,7 @@ static inline void call(struct pypool *self, PyObject *callback, PyObject **args
 	if (result)
 		Py_DECREF(result);
 	else if (PyErr_Occurred())
-		keep_error(self, callback);
+		keep_error(self);
 }
 
 /* ---- Arguments ---------------------------------------------------------- */

@@ -193,6 +193,28 @@ def test_a_worker_is_not_blocked_by_pipes_in_its_directory(tmp_path: pathlib.Pat
     check(_run(tmp_path, code, guarded(run)), "ValueError: 1\n")
 
 
+def test_a_callback_that_fails_several_times_opens_no_pipe(tmp_path: pathlib.Path) -> None:
+    run = """
+exec(compile("def fail(*args): raise KeyError('missing')", "cell.py", "exec"))
+try:
+    Dispatcher(Twice, [0]).run(range(2000), fail)
+except KeyError as error:
+    print(error)
+"""
+    done = _run(tmp_path, WORKER, guarded(PIPES + run))
+    check(done, "'missing'\n")
+    text = "Exception ignored in a callback of gpu_dispatch:\nTraceback (most recent call last):\n"
+    assert done.stderr.startswith(text) and done.stderr.endswith("KeyError: 'missing'\n"), done.stderr
+
+
+def test_an_ignored_exception_is_printed_even_if_it_cannot_be_formatted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_traceback, "capture", lambda *args: [][0])
+    _traceback.print_ignored(ValueError("reason"))
+    assert capsys.readouterr().err == "Exception ignored in a callback of gpu_dispatch:\nValueError: reason\n"
+
+
 def test_a_failing_item_imports_no_module_that_was_planted_meanwhile(tmp_path: pathlib.Path) -> None:
     plant = """
 import os, sys
