@@ -35,6 +35,13 @@ def others_can_change(folder: os.stat_result) -> bool:
     return bool(folder.st_mode & stat.S_IWGRP) and not is_private(folder.st_gid)
 
 
+def has_access_list(folder: int) -> bool:
+    try:
+        return bool(os.getxattr(f"/proc/self/fd/{folder}", "system.posix_acl_access"))
+    except OSError:
+        return False
+
+
 def log_tail(path: str) -> str:
     """Returns the end of the log.
 
@@ -43,7 +50,7 @@ def log_tail(path: str) -> str:
     try:
         folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY)
         try:
-            if others_can_change(os.fstat(folder)):
+            if others_can_change(os.fstat(folder)) or has_access_list(folder):
                 return "(other users can change the folder of the log)"
             log = open(os.open(os.path.basename(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb")
         finally:

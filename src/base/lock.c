@@ -16,6 +16,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 
+/* Not in linux/magic.h. */
+#define BCACHEFS_MAGIC 0xca451a4e
+#define ZFS_MAGIC      0x2fc12fc1
+
 /* Most locks are held for less than the first pause. */
 #define FIRST_PAUSE_NS   (NS_PER_MS / 20)
 #define SHORT_PAUSE_NS   (10 * NS_PER_MS)
@@ -74,7 +78,7 @@ static bool is_left_behind(int fd, pid_t pid)
 static bool has_no_process(int fd, const struct flock *f)
 {
 	static const unsigned long local[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC,
-		TMPFS_MAGIC, OVERLAYFS_SUPER_MAGIC};
+		TMPFS_MAGIC, OVERLAYFS_SUPER_MAGIC, ZFS_MAGIC, BCACHEFS_MAGIC};
 	struct statfs fs;
 	if (f->l_pid != -1 || fstatfs(fd, &fs) < 0)
 		return false;

@@ -144,14 +144,28 @@ static bool is_wanted(const struct gd_launcher *l, const char *path)
 	return find_patterns_match(&l->watch->patterns, name, strlen(name));
 }
 
+/* Lets a search that begins in a moment examine files that cannot be judged now, or not quickly. */
+static void search_soon(struct launch_watch *w)
+{
+	uint64_t at_ns = clock_now_ns() + SEARCH_LEAST_NS;
+	if (!w->folders || folder_watch_is_stale(w->folders))
+		return;
+	folder_watch_set_stale(w->folders);
+	w->search_at_ns = w->search_at_ns > at_ns ? w->search_at_ns : at_ns;
+}
+
 int watch_look_at(struct gd_launcher *l, const char *path, struct gd_found *ret, uid_t *ret_owner)
 {
 	struct stat st;
 	const char *objection;
 	cleanup_(closep) int fd = -1;
 	int r = find_open_entry(l->input_fd, path, l->options.trust_input, &l->input_way, &fd, &st, &objection);
-	if (r == 0 && !l->options.trust_input && is_wanted(l, path))
-		objection = find_objection_to_holes(fd, NULL, &st, &l->input_way);
+	/* A search counts the holes of a file only once, whatever number of names its user gives it. */
+	if (r == 0 && !l->options.trust_input && is_wanted(l, path) && find_may_have_holes(&st) &&
+		find_owner_of(fd, NULL, &st, &l->input_way, geteuid()) != 0) {
+		search_soon(l->watch);
+		return 0;
+	}
 	if (objection && !is_wanted(l, path) && !S_ISDIR(st.st_mode))
 		return 0;
 	if (objection) {
@@ -182,17 +196,6 @@ static bool has_several_names(const struct gd_launcher *l, const char *path)
 {
 	struct stat st;
 	return fstatat(l->input_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) && st.st_nlink > 1;
-}
-
-/* A file that is renamed with link() and unlink() has two names for a moment, like a file that others may have named. A
- * search that begins later finds one. */
-static void search_soon(struct launch_watch *w)
-{
-	uint64_t at_ns = clock_now_ns() + SEARCH_LEAST_NS;
-	if (!w->folders || folder_watch_is_stale(w->folders))
-		return;
-	folder_watch_set_stale(w->folders);
-	w->search_at_ns = w->search_at_ns > at_ns ? w->search_at_ns : at_ns;
 }
 
 /*
@@ -244,6 +247,8 @@ int watch_take_name(void *context, const char *path, bool created)
 	bool wanted = is_wanted(l, path);
 	if ((!wanted && !(created && l->options.recursive)) || (l->watch->root_is_output && outputs_is_reserved(path)))
 		return 0;
+	/* A file that is renamed with link() and unlink() has two names for a moment, as if another user had named it.
+	 */
 	if (created && wanted && has_several_names(l, path)) {
 		search_soon(l->watch);
 		return 0;

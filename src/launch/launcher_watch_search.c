@@ -211,9 +211,10 @@ void watch_search_if_due(struct gd_launcher *l, uint64_t now)
 		   (w->folders && !w->lost && folder_watch_is_stale(w->folders));
 	if (!(due || w->searched_at_ns == 0) || now < w->search_at_ns)
 		return;
+	uint64_t began_ns = clock_now_ns();
 	search(l);
 	w->searched_at_ns = clock_now_ns();
-	uint64_t took = w->searched_at_ns - now, pause = took * WATCH_PART;
+	uint64_t took = w->searched_at_ns - began_ns, pause = took * WATCH_PART;
 	uint64_t most = took > SEARCH_MOST_NS ? took : SEARCH_MOST_NS;
 	pause = pause > most ? most : pause;
 	w->search_at_ns = w->searched_at_ns + (pause > SEARCH_LEAST_NS ? pause : SEARCH_LEAST_NS);

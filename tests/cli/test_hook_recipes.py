@@ -11,6 +11,7 @@ import pathlib
 import pwd
 import re
 import runpy
+import shutil
 import socketserver
 import subprocess
 import sys
@@ -178,6 +179,14 @@ def test_mail_sends_no_file_of_a_folder_that_others_can_change(tmp_path, mode):
         assert log_tail(str(tmp_path / "log")) == "said\n"
         os.geteuid() == 0 or pytest.skip("changes the group of a folder: run it as root")
         os.chown(tmp_path, -1, 1)
+    assert log_tail(str(tmp_path / "log")) == "(other users can change the folder of the log)"
+
+
+def test_mail_sends_no_file_of_a_folder_with_an_access_list(tmp_path):
+    log_tail = runpy.run_path(str(RECIPES / "mail.py"))["log_tail"]
+    (tmp_path / "log").write_text("said\n")
+    if not shutil.which("setfacl") or subprocess.run(["setfacl", "-m", "u:1:rwx", tmp_path], check=False).returncode:
+        pytest.skip("needs setfacl, and a file system with access lists")
     assert log_tail(str(tmp_path / "log")) == "(other users can change the folder of the log)"
 
 

@@ -48,15 +48,17 @@ def test_root_does_not_run_or_change_the_queue_of_a_user(owner, queue, home, wor
     result = gpuq(words[0], "--jobs-file", queue / "jobs.jsonl", *options, *words[1:], cwd=home, env={trust: "1"} if trust == "GPUQ_TRUST" else {})
     assert result.returncode != 0, result
     assert (f"refusing to use '{queue}/jobs.jsonl': it belongs to user '{owner.name}', and root never runs or changes a queue of another user; "
-            f"use: runuser --pty -u {owner.name} -- gpuq …") in result.stderr, result
+            f"use: runuser --pty -l {owner.name} -c 'gpuq …'") in result.stderr, result
     assert contents(queue) == before
 
 
-def test_command_that_the_message_names_works(owner, queue, home):
-    home.chmod(0o700)
-    result = gpuq("run", "--jobs-file", queue / "jobs.jsonl", cwd=queue, user=("runuser", "--pty", "-u", owner.name, "--", "env", f"GPUQ_CLAIMS_DIR={owner.home}/claims"),
-                  env={"HOME": str(home), "XDG_STATE_HOME": ""})
+def test_command_that_the_message_names_works(owner, queue):
+    """The owner can read the environment of the job, so that of root must not be in it."""
+    command = f"HOME={owner.home} GPUQ_GPUS=sim:2 GPUQ_CLAIMS_DIR={owner.home}/claims {GPUQ} run --jobs-file {queue}/jobs.jsonl; env"
+    result = subprocess.run(["runuser", "--pty", "-l", owner.name, "-c", command], cwd=queue, env={**os.environ, "ROOT_SECRET": "1"}, stdin=subprocess.DEVNULL,
+                            capture_output=True, text=True, timeout=LIMIT, check=False)
     assert result.returncode == 0 and (queue / "ran").read_text() == f"{owner.uid}\n", result
+    assert "SHELL=" in result.stdout and "ROOT_SECRET" not in result.stdout, result
 
 
 def test_owner_without_a_name_is_reported_by_number(home):
@@ -81,7 +83,7 @@ def test_root_cannot_create_a_queue_where_new_files_belong_to_another_user(owner
 def test_root_gets_no_advice_that_does_not_work(owner, queue, home):
     result = gpuq("cancel", "1", cwd=queue, env={"HOME": str(home), "XDG_STATE_HOME": str(home)})
     assert "not using './jobs.jsonl', which belongs to another user; name it with --jobs-file to read it" in result.stderr, result
-    words = f"root never runs or changes a queue of another user; use: runuser --pty -u {owner.name} -- gpuq …"
+    words = f"root never runs or changes a queue of another user; use: runuser --pty -l {owner.name} -c 'gpuq …'"
     for trust in ([], ["--trust"]):
         result = gpuq("doctor", *trust, "--jobs-file", "jobs.jsonl", cwd=queue)
         assert words in result.stdout and "use --trust" not in result.stdout and "--trust or" not in result.stdout, result

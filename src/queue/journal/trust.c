@@ -76,7 +76,7 @@ int trust_check_root(int fd, const char *path, struct gd_error *err)
 			path, (unsigned)st.st_uid);
 	shell_quote(&way_out, user->pw_name, strlen(user->pw_name));
 	return error_set(err, -EPERM,
-		"refusing to use '%s': it belongs to user '%s', and root never runs or changes a queue of another user; use: runuser --pty -u %s -- gpuq …",
+		"refusing to use '%s': it belongs to user '%s', and root never runs or changes a queue of another user; use: runuser --pty -l %s -c 'gpuq …'",
 		path, user->pw_name, text_string(&way_out));
 }
 
