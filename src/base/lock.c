@@ -2,23 +2,17 @@
 #include "base/lock.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/file.h"
-
-/* Not in linux/magic.h. */
-#define BCACHEFS_MAGIC 0xca451a4e
-#define ZFS_MAGIC      0x2fc12fc1
 
 /* Most locks are held for less than the first pause. */
 #define FIRST_PAUSE_NS   (NS_PER_MS / 20)
@@ -46,21 +40,6 @@ static int find_blocker(int fd, struct flock *f)
 }
 
 /*
- * Whether the process does not belong to the user. The owner of /proc/PID does not show this: it is root while a
- * process of any user executes a set-user-ID program.
- */
-static bool is_of_another_user(pid_t pid)
-{
-	char path[32];
-	struct stat process;
-	if (kill(pid, 0) < 0)
-		return errno == EPERM;
-	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-	/* Root can signal every process. */
-	return geteuid() == 0 && stat(path, &process) == 0 && process.st_uid != 0;
-}
-
-/*
  * Whether the lock remains although its process has ended, because another process has the same table of descriptors
  * (CLONE_FILES). No process of this program has, and the kernel releases a lock before its process is gone.
  */
@@ -71,34 +50,33 @@ static bool is_left_behind(int fd, pid_t pid)
 	       now.l_pid == pid;
 }
 
-/*
- * A lock of an open file description, which has no process: this program never takes one. Network file systems can
- * report a lock of another host in the same way.
- */
-static bool has_no_process(int fd, const struct flock *f)
-{
-	static const unsigned long local[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC,
-		TMPFS_MAGIC, OVERLAYFS_SUPER_MAGIC, ZFS_MAGIC, BCACHEFS_MAGIC};
-	struct statfs fs;
-	if (f->l_pid != -1 || fstatfs(fd, &fs) < 0)
-		return false;
-	for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
-		if ((unsigned long)fs.f_type == local[i])
-			return true;
-	return false;
-}
+enum blocker {
+	BLOCKER_OURS,
+	BLOCKER_UNKNOWN, /* perhaps foreign */
+	BLOCKER_FOREIGN, /* see lock.h */
+};
 
 /*
- * Whether the lock is foreign (see lock.h). Another user with a write lock opened the file before it was protected.
+ * Another user with a write lock on a private file opened the file before it was protected. A process of root may
+ * belong to another user who executes a set-user-ID program, but it may also be the file server of other hosts, on
+ * which processes of ours run; the same applies to locks without a process. So these are not foreign for certain.
  */
-static bool is_intruder(int fd, const struct flock *f)
+static enum blocker judge(int fd, const struct flock *f)
 {
-	struct stat st;
+	char path[32];
+	struct stat st, process;
 	if (f->l_type == F_RDLCK)
-		return true;
-	return f->l_type == F_WRLCK && fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
-	       !(st.st_mode & (S_IRWXG | S_IRWXO)) &&
-	       (f->l_pid > 0 ? is_of_another_user(f->l_pid) || is_left_behind(fd, f->l_pid) : has_no_process(fd, f));
+		return BLOCKER_FOREIGN;
+	if (f->l_type != F_WRLCK || fstat(fd, &st) < 0 || st.st_uid != geteuid() || st.st_mode & (S_IRWXG | S_IRWXO))
+		return BLOCKER_OURS;
+	if (f->l_pid <= 0)
+		return f->l_pid == -1 ? BLOCKER_UNKNOWN : BLOCKER_OURS;
+	snprintf(path, sizeof(path), "/proc/%d", (int)f->l_pid);
+	if (stat(path, &process) < 0)
+		return is_left_behind(fd, f->l_pid) ? BLOCKER_UNKNOWN : BLOCKER_OURS;
+	if (process.st_uid == st.st_uid)
+		return BLOCKER_OURS;
+	return process.st_uid == 0 ? BLOCKER_UNKNOWN : BLOCKER_FOREIGN;
 }
 
 /* Retries are requests to the server of a network file system, where many processes may wait for the same lock. */
@@ -109,34 +87,47 @@ static uint64_t next_pause(uint64_t pause_ns, uint64_t waited_ns)
 	return pause_ns * 2 < SHORT_PAUSE_NS ? pause_ns * 2 : SHORT_PAUSE_NS;
 }
 
+/* For how long a kind of blocker has prevented the lock. */
+struct obstacle {
+	uint64_t limit_ns, first_ns, last_ns; /* when it was first and last seen; 0: not yet */
+};
+
+/*
+ * Whether the time limit is over: it begins when the obstacle is first seen. An obstacle that is gone for a moment does
+ * not postpone the end, but if it was gone for the time of the limit, the time begins again.
+ */
+static bool is_over(struct obstacle *o, bool seen, uint64_t now_ns)
+{
+	if (seen) {
+		o->first_ns = o->first_ns ? o->first_ns : now_ns;
+		o->last_ns = now_ns;
+	} else if (now_ns - o->last_ns >= o->limit_ns) {
+		o->first_ns = 0;
+	}
+	return seen && now_ns - o->first_ns >= o->limit_ns;
+}
+
 /*
  * Polls instead of using F_SETLKW, because only a signal would end that wait, and a reader can take its lock while we
- * wait for a process of ours. The deadline is LOCK_READER_MS after the first foreign lock. A reader that releases its
- * lock for a moment does not postpone it, but after LOCK_READER_MS without a foreign lock, the next one counts as the
- * first.
+ * wait for a process of ours.
  */
 static int wait_for_lock(int fd, bool wait_for_writer)
 {
-	const uint64_t limit_ns = LOCK_READER_MS * NS_PER_MS;
+	struct obstacle foreign = {.limit_ns = LOCK_READER_MS * NS_PER_MS};
+	struct obstacle unknown = {.limit_ns = LOCK_UNKNOWN_MS * NS_PER_MS};
 	uint64_t pause_ns = FIRST_PAUSE_NS, waited_ns = 0;
-	uint64_t first_ns = 0, last_ns = 0; /* when the first and the last foreign lock was seen; 0: none */
 	int r;
 	while ((r = lock_try(fd)) == -EAGAIN) {
 		struct flock f;
 		r = find_blocker(fd, &f);
 		if (r < 0)
 			return r;
-		bool intruder = is_intruder(fd, &f);
-		if (f.l_type == F_WRLCK && !intruder && !wait_for_writer)
+		enum blocker blocker = judge(fd, &f);
+		if (f.l_type == F_WRLCK && blocker != BLOCKER_FOREIGN && !wait_for_writer)
 			return -EAGAIN;
 		uint64_t now = clock_now_ns();
-		if (intruder) {
-			first_ns = first_ns ? first_ns : now;
-			last_ns = now;
-		} else if (now - last_ns >= limit_ns) {
-			first_ns = 0;
-		}
-		if (intruder && now - first_ns >= limit_ns)
+		bool is_foreign_over = is_over(&foreign, blocker == BLOCKER_FOREIGN, now);
+		if (is_over(&unknown, blocker == BLOCKER_UNKNOWN, now) || is_foreign_over)
 			return LOCK_BLOCKED;
 		/* If interrupted, retry earlier. */
 		(void)nanosleep(&(struct timespec){.tv_nsec = (long)pause_ns}, NULL);
@@ -172,7 +163,7 @@ int lock_holder(int fd, pid_t *ret)
 	int r = find_blocker(fd, &f);
 	if (r < 0)
 		return r;
-	if (f.l_type != F_WRLCK || is_intruder(fd, &f))
+	if (f.l_type != F_WRLCK || judge(fd, &f) == BLOCKER_FOREIGN)
 		*ret = 0;
 	else
 		*ret = f.l_pid > 0 ? f.l_pid : -1;
@@ -198,7 +189,7 @@ void lock_describe_reader(int fd, char ret[LOCK_WORDS_ROOM])
 	struct stat st;
 	struct flock f;
 	snprintf(ret, LOCK_WORDS_ROOM, "a process");
-	if (find_blocker(fd, &f) < 0 || !is_intruder(fd, &f) || f.l_pid <= 0)
+	if (find_blocker(fd, &f) < 0 || judge(fd, &f) == BLOCKER_OURS || f.l_pid <= 0)
 		return;
 	int pid = (int)f.l_pid;
 	snprintf(ret, LOCK_WORDS_ROOM, "process %d", pid);

@@ -8,10 +8,9 @@
  *
  * We never take read locks, but any user who can read the file can take one, and then no process can take a write lock.
  * So a read lock never shows that a process of ours is alive, and we do not wait for it indefinitely. The same applies
- * to a write lock of another user, including root, on a file that belongs to us and that only we may open: root does
- * not change queues of other users. The same also applies to two kinds of locks on such a file that we never have:
- * those of open file descriptions (F_OFD_SETLK), and those that remain after their process has ended. All of these are
- * called foreign locks.
+ * to a write lock of another user (except root) on a file that belongs to us and that only we may open. Both are called
+ * foreign locks. A write lock of root, or one without a process, may be one of our processes on another host, for which
+ * a file server has taken it: it shows that this process is alive, but we wait only for LOCK_UNKNOWN_MS.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
@@ -19,9 +18,10 @@
 #include <errno.h>
 #include <sys/types.h>
 
-/* A foreign lock has prevented ours for LOCK_READER_MS. */
-#define LOCK_BLOCKED   (-EUSERS)
-#define LOCK_READER_MS 2000
+/* A foreign lock has prevented ours for LOCK_READER_MS, or one that may be foreign for LOCK_UNKNOWN_MS. */
+#define LOCK_BLOCKED    (-EUSERS)
+#define LOCK_READER_MS  2000
+#define LOCK_UNKNOWN_MS 15000
 
 /*
  * Waits for the lock. Returns 0 or a negative errno value (LOCK_BLOCKED; -ENOLCK, -ENOTSUP: the file system has no

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,6 +32,22 @@ static int open_lock(void)
 	return fd;
 }
 
+/* Write locks: of an open file description, and of a process that ended before another one with the same descriptors.
+ */
+enum { DESCRIPTION = 100, TABLE };
+
+static bool take(int fd, short type)
+{
+	struct flock lock = {
+		.l_type = type < DESCRIPTION ? type : F_WRLCK, .l_whence = SEEK_SET, .l_start = 7, .l_len = 1};
+	if (type != TABLE)
+		return fcntl(fd, type == DESCRIPTION ? F_OFD_SETLK : F_SETLK, &lock) == 0;
+	long child = syscall(SYS_clone, CLONE_FILES | SIGCHLD, NULL, NULL, NULL, NULL);
+	if (child == 0)
+		_exit(fcntl(fd, F_SETLK, &lock) < 0);
+	return child > 0 && process_exit_code((pid_t)child) == 0;
+}
+
 /* A process that holds a lock of this type until it is killed. */
 static pid_t start_holder(short type)
 {
@@ -40,10 +57,9 @@ static pid_t start_holder(short type)
 	pid_t pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = 7, .l_len = 1};
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		int fd = open(NAME, type == F_RDLCK ? O_RDONLY : O_RDWR);
-		if (fd < 0 || fcntl(fd, F_SETLK, &lock) < 0 || write(ready[1], "x", 1) != 1)
+		if (fd < 0 || !take(fd, type) || write(ready[1], "x", 1) != 1)
 			_exit(1);
 		process_hang();
 	}
@@ -165,6 +181,29 @@ static void test_read_lock_blocks_no_process_forever(void **state)
 	close(fd);
 }
 
+static void nothing(void)
+{
+}
+
+/* Such a lock may be that of another host, so its process counts as alive. */
+static void test_lock_without_a_process_is_not_waited_for_forever(void **state)
+{
+	(void)state;
+	static const short types[] = {DESCRIPTION, TABLE};
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		pid_t found = 0;
+		int fd = open_lock();
+		assert_int_equal(wait_impatiently(nothing, types[i]), LOCK_BLOCKED);
+		assert_in_range(impatient.total_ns, LOCK_UNKNOWN_MS * NS_PER_MS, 2 * LOCK_UNKNOWN_MS * NS_PER_MS);
+		pid_t holder = start_holder(types[i]);
+		assert_int_equal(lock_holder(fd, &found), 0);
+		assert_int_not_equal(found, 0);
+		assert_int_equal(lock_take_free(fd), -EAGAIN);
+		process_kill_child(holder);
+		close(fd);
+	}
+}
+
 /* A reader at the beginning and one after limit_ns, each for one pause. In between, a writer. */
 static void let_readers_come_and_go(void)
 {
@@ -248,6 +287,7 @@ int main(void)
 		scratch_test(test_read_lock_does_not_show_that_a_process_is_alive),
 		scratch_test(test_long_wait_retries_less_often),
 		scratch_test(test_read_lock_blocks_no_process_forever),
+		scratch_test(test_lock_without_a_process_is_not_waited_for_forever),
 		scratch_test(test_only_readers_that_come_again_and_again_end_a_long_wait),
 		scratch_test(test_lock_is_not_waited_for_if_it_should_be_free),
 		scratch_test(test_one_process_at_a_time_has_the_lock),
