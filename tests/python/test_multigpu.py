@@ -180,7 +180,8 @@ def test_making_a_task_queue_runs_no_python_from_the_current_directory(lab: Lab)
             python.write_text(text)
             python.chmod(0o755)
     (lab.directory / "program.py").write_text(TAKE)
-    environment = {**os.environ, "PATH": f"bin:{os.environ['PATH']}"}
+    environment = {**os.environ, "PATH": f"bin:{os.environ['PATH']}",
+                   "PYTHONPATH": str(Path(sys.modules["gpu_dispatch"].__file__ or "").parent.parent)}
     command = [os.path.basename(sys.executable), "program.py", "spawn"]
     result = subprocess.run(command, cwd=lab.directory, env=environment, capture_output=True, text=True, timeout=LIMIT)
     assert not (lab.directory / "ran").exists()
